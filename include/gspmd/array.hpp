@@ -21,7 +21,8 @@
 namespace gspmd {
 namespace detail {
 
-/// The number of elements of a tensor that is to be allocated.
+/// Returns the number of elements of a tensor to allocate. Throws gspmd::error if the shape is invalid or the size too
+/// large.
 template <class = once>
 std::int64_t checked_elements(const extents& shape, std::size_t elem_bytes) {
   if (const text problem = size_problem(shape, static_cast<std::int64_t>(elem_bytes)); !problem.empty())
@@ -38,21 +39,23 @@ GSPMD_COMPILED_ONCE(std::string array_text<once>(const extents&));
 
 }  // namespace detail
 
-/// A whole (global) tensor in host memory: dense, row-major. What `run` takes and returns. One that was moved from has no elements.
-/// Throws gspmd::error: a negative extent, more than 2^60 bytes, more than there is memory for.
+/// A whole (global) tensor in host memory, dense and row-major. `run` takes and returns arrays.
 ///
-///     array<float> w({64, 256});   w[0] = 1;   array<float> x(program.input(0).global_shape());
+/// An array that was moved from has no elements.
 ///
-/// Threads: as a container, any number of readers or one writer.
+/// **Errors.** Constructors throw gspmd::error if an extent is negative, or if the array has more than 32 dims or 2^60
+/// bytes. They also throw it if there is not enough memory.
+/// **Threads.** Any number of threads may read, or one thread may write.
+/// **Example.** array<float> w({64, 256});   w[0] = 1;   array<float> x(program.input(0).global_shape());
 template <class T>
 class array {
  public:
   array() = default;
-  /// Zeros.
+  /// Constructs an array of zeros, as the next two constructors do.
   explicit array(const detail::extents& shape)
       : shape_(shape), size_(detail::checked_elements(shape, sizeof(T))), data_(allocate<true>()) {}
   array(std::initializer_list<std::int64_t> shape) : array(to_extents({shape.begin(), shape.size()})) {}
-  /// Of a vector, array or span of extents.
+  /// Takes a vector, an array or a span of extents.
   explicit array(detail::span<const std::int64_t> shape) : array(to_extents(shape)) {}
   array(const array& other) : shape_(other.shape_), size_(other.size_), data_(allocate<false>()) {
     std::copy_n(other.data(), size_, data());

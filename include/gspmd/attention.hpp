@@ -9,18 +9,18 @@
 #include "gspmd/ops/composite.hpp"
 #include "gspmd/program.hpp"
 
-/// Attention without its matrix of scores.
+/// Attention that does not store the matrix of scores.
 namespace gspmd {
 
 struct attention_options {
-  bool causal = false;         ///< row t of q sees the rows of k up to first_row + t, and no later ones
-  std::int64_t first_row = 0;  ///< of causal attention: where the first row of q is among the rows of k
-  double scale = 0;            ///< of the scores; 0: one over the square root of the elements of a row
+  bool causal = false;         ///< row t of q attends to the rows of k up to first_row + t, and to no later ones
+  std::int64_t first_row = 0;  ///< the position of q's first row among the rows of k, if `causal`
+  double scale = 0;            ///< the factor of the scores; 0 means 1 / sqrt(K), with rows of q of K elements
 };
 
 namespace detail {
 
-/// Newton's iteration; std::sqrt is no constant.
+/// Returns the square root by Newton's iteration, because std::sqrt is not constexpr.
 constexpr double square_root_of_extent(std::int64_t n) {
   const double x = static_cast<double>(n);
   double root = n > 1 ? x : 1;
@@ -30,21 +30,32 @@ constexpr double square_root_of_extent(std::int64_t n) {
 
 }  // namespace detail
 
-/// softmax(scale * q k^T) v, for every head of every example, by blocks of scores: q [..., heads, T, K], k [..., heads, S, K] and
-/// v [..., heads, S, V] give [..., heads, T, V]. Memory is linear in T and S, a block of at most 128 x 256 scores on each device, with
-/// gradients of two; blocks that no row sees are passed over. q may have a multiple of k's heads, and so many in a row share one of k and v.
-/// A row that sees nothing, of a negative first_row, is 0.
+/// Returns softmax(scale * q k^T) v for each head of each example, and computes the scores in blocks.
 ///
-/// Examples, heads and the rows of q are split as they lie, without communication: shards give shards. The gradients by k and v are then
-/// partial along the axes that split the rows of q. Rows of k and v and elements of a row are not split: where they were, another split
-/// takes its place (heads by an all_to_all, which sends the n-th part of a shard to each of n devices), or they are gathered, which is an
-/// error that says so unless the call stands in allow_replication(...). 2 flops for each of T S (K + V) products of a head, 3 K + 2 V for its
-/// gradients, whatever rows do not see. Floats of all widths. bf16 and f16 are computed as float and rounded once (ops/composite.hpp). A program
-/// with gradients keeps the float result for them. Gradients by q, k and v; gradients of these gradients are refused. Errors: ranks (three to eight dims), extents and types that do not fit, no rows of k.
-/// Source: Milakov and Gimelshein 2018 (running maximum and sum); Dao et al., FlashAttention, 2022, 3.1 and appendix B.2.
+/// Memory is linear in T and S: a device holds one block of at most 128 x 256 scores, and two in the gradient. Blocks
+/// that no row attends to are skipped. A row that attends to nothing, because of a negative first_row, is 0.
 ///
-///     auto y = attention(q, k, v, {.causal = true});            // [8,8,512,64] of three times that
+/// The elements are floats of one type. bf16 and f16 are computed as float and rounded once (ops/composite.hpp). A
+/// program with gradients keeps the float result for them. There are gradients by q, k and v. A second gradient is an
+/// error.
+///
+/// A head costs 2 T S (K + V) flops, and 2 T S (3 K + 2 V) in the gradient, also if `causal` skips blocks.
+///
+/// **Shapes.** q [..., heads, T, K], k [..., heads, S, K], v [..., heads, S, V] -> [..., heads, T, V]. Tensors have
+/// three to eight dims. q may have n times the heads of k and v. Then n consecutive heads of q share a head of k and v.
+/// **Communication.** None if only examples, heads and rows of q are split. The gradients by k and v are then partial
+/// along the axes that split the rows of q. Rows of k and v, and the elements of a row, must be whole. If they are
+/// split, the planner moves the split, for example to the heads. This is an all_to_all, which sends 1/n of a shard to
+/// each of n devices. If it cannot move the split, it gathers them. The gather is an error unless the call is in
+/// allow_replication(...).
+/// **Errors.** The ranks, extents or types do not fit, or k and v have no rows.
+/// **Example.**
+///
+///     auto y = attention(q, k, v, {.causal = true});            // q, k, v and y are [8,8,512,64]
 ///     auto z = attention(one, k, v, {.scale = 0.125});          // one row: [8,8,1,64]
+///
+/// **Source.** Milakov and Gimelshein 2018 (running maximum and sum). Dao et al., FlashAttention, 2022, 3.1 and
+/// appendix B.2.
 constexpr value attention(value q, value k, value v, attention_options options = {}, location at = location::current()) {
   if (!q.is_valid() || !k.is_valid() || !v.is_valid()) return {};
   auto& g = *q.graph();

@@ -23,7 +23,8 @@ inline constexpr std::int64_t KiB = 1024;
 inline constexpr std::int64_t MiB = 1024 * KiB;
 inline constexpr std::int64_t GiB = 1024 * MiB;
 
-/// The names of some axes of a mesh, separated by commas, in the order of the mesh. There is room for all axes of any mesh.
+/// The names of some axes of a mesh, separated by commas, in the order of the mesh. It has room for the names
+/// of all axes of any mesh.
 struct axis_names {
   static constexpr std::size_t most_chars = (detail::max_name + 1) * static_cast<std::size_t>(detail::max_axes);
   char chars[most_chars]{};
@@ -31,7 +32,7 @@ struct axis_names {
 
   constexpr axis_names() = default;
   constexpr axis_names(const char* names) : axis_names(std::string_view(names)) {}  // NOLINT: implicit on purpose
-  /// Throws gspmd::error: more characters than the names of 16 axes have.
+  /// Throws gspmd::error if the text is longer than the names of all axes of any mesh.
   constexpr axis_names(std::string_view names) : size(static_cast<int>(names.size())) {  // NOLINT: implicit on purpose
     if (names.size() > most_chars) throw error("a mesh has no axes whose names are so long: " + std::string(names));
     for (std::size_t i = 0; i < names.size(); ++i) chars[i] = names[i];
@@ -39,7 +40,7 @@ struct axis_names {
   [[nodiscard]] constexpr std::string_view view() const { return {chars, static_cast<std::size_t>(size)}; }
 };
 
-/// A kind of collective and the mesh axes it communicates over, as a plan lists them.
+/// A kind of collective and the mesh axes over which it communicates, as a plan lists them.
 struct collective {
   collective_kind kind = collective_kind::all_reduce;
   axis_names axes;
@@ -49,8 +50,12 @@ struct collective {
   }
 };
 
-/// A list of collectives to compare a program's with: `step::collectives == collectives{all_gather<"x">, all_reduce<"x,y">}`. A
-/// static_assert of it that fails shows this text; `same_collectives` shows what the program has, too.
+/// A list of collectives to compare with the list of a program.
+///
+///     static_assert(step::collectives == collectives{all_gather<"x">, all_reduce<"x,y">});
+///
+/// If the static_assert fails, the compiler shows only this text. `same_collectives` also shows the list of the
+/// program.
 template <std::size_t N>
 struct collectives {
   collective items[N == 0 ? 1 : N]{};
@@ -81,11 +86,15 @@ inline constexpr collective collective_permute{collective_kind::collective_permu
 
 namespace detail {
 
-/// Sums over a run of the program: `add(total, step)` adds all the times that a step runs, which are `step.times`; of the bodies
-/// of a conditional the one with more counts: `total.raise_to(other)` makes of a sum the larger one. It begins as `nothing`.
+/// Adds up a quantity over a run of the program. `add(total, step)` adds all `step.times` runs of a step.
+///
+/// A conditional counts the larger sum of its two bodies: `total.raise_to(other)` sets each number of `total` to the
+/// maximum of both. Sums start as `nothing`.
+///
+///     steps: a, branch, b, otherwise, c, join, d   ->   a + max(b, c) + d
 template <class Sum, class Add>
 constexpr Sum fold_over_run(const plan_view& p, const Sum& nothing, Add add) {
-  constant_vector<Sum> before, first;  // by conditional that is open: what is in front of it, and what its first body adds
+  constant_vector<Sum> before, first;  // for each open conditional: the total before it, and the sum of its first body
   Sum total = nothing;
   for (const auto& s : p.steps) {
     const auto role = facts_of(s).role;
@@ -122,7 +131,8 @@ constexpr collectives<N> list_collectives(const plan_view& p, const mesh_info& m
   return result;
 }
 
-/// Those of a program with a mistake: equal to what the program's user writes, as the mistake has been reported.
+/// The collectives of a program with a mistake. They compare equal to any list, so that a static_assert adds no second
+/// error.
 struct unknown_collectives : collectives<0> {
   template <std::size_t N>
   friend constexpr bool operator==(const unknown_collectives&, const collectives<N>&) {
@@ -131,11 +141,11 @@ struct unknown_collectives : collectives<0> {
   friend constexpr bool operator==(const unknown_collectives&, const unknown_collectives&) { return true; }
 };
 
-/// Which collectives a count is about: those that go over all of some axes, each of which may be several of the planner's, and are
-/// of one of some kinds.
+/// Selects the collectives of some kinds that communicate over each axis in `over`. An axis of the user's mesh can be
+/// several axes of the planner's mesh, so an axis is a mask. A collective over any axis in the mask is selected.
 struct collective_filter {
   inline_vec<axis_mask, max_axes> over;
-  unsigned kinds = ~0U;  // bits
+  unsigned kinds = ~0U;  // one bit for each collective_kind
 
   [[nodiscard]] constexpr bool holds(const plan_step& s) const {
     if (!communicates(s) || (kinds >> static_cast<unsigned>(s.collective) & 1U) == 0) return false;
@@ -163,7 +173,7 @@ struct traffic_count {
     collectives = collectives < b.collectives ? b.collectives : collectives;
   }
 };
-/// Returns the traffic of a step in one run of it.
+/// Returns the traffic of a step that is executed once.
 constexpr traffic_count sent_by(const plan_step& s) { return {s.bytes_sent, s.messages, 1}; }
 constexpr traffic_count count_traffic_of(const plan_view& p, const collective_filter& which) {
   return fold_over_run(p, traffic_count{}, [&](traffic_count& total, const plan_step& s) {
@@ -177,17 +187,21 @@ traffic_count count_traffic_at_run_time(const plan_view& p, const collective_fil
 }
 GSPMD_PLANNED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
 
-/// Returns the traffic of a run of the program.
+/// Returns the traffic of a device in a run of the program.
 constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {
-  if (__builtin_is_constant_evaluated()) return count_traffic_of(p, which);  // of std's, Clang at -O0 compiles both sides
+  // With std::is_constant_evaluated, Clang compiles both branches at -O0.
+  if (__builtin_is_constant_evaluated()) return count_traffic_of(p, which);
   return count_traffic_at_run_time(p, which);
 }
 
-/// Adds up `of(node)` over a run: it is of all trips of a node; of the bodies of a conditional the dearer one counts.
+/// Adds up `of(node)` over a run. `of(node)` counts all iterations of the node. A conditional counts the more expensive
+/// of its bodies.
+///
+///     nodes: a, branch (body b), otherwise (body c), d   ->   of(a) + max(of(branch) + of(b), of(otherwise) + of(c)) + of(d)
 template <class Of>
 constexpr std::int64_t total_of_nodes(const plan_view& p, Of of) {
-  constant_vector<std::int64_t> body(p.nodes.size(), 0);  // by the node that opens it
-  constant_vector<std::int64_t> second;                   // bodies whose first is not reached yet: backwards, a body is all there
+  constant_vector<std::int64_t> body(p.nodes.size(), 0);  // for each node that opens a body: the sum of the body
+  constant_vector<std::int64_t> second;                   // sums of second bodies: the loop runs backward
   std::int64_t total = 0;
   for (std::size_t i = p.nodes.size(); i-- > 0;) {
     const auto& n = p.nodes[i];
@@ -209,8 +223,8 @@ constexpr std::int64_t total_flops(const plan_view& p) {
   return total_of_nodes(p, [](const planned_node& n) { return n.flops; });
 }
 
-/// The bytes of the buffers in which an MPI communicator packs messages, beside the memory of the plan: they grow to what the largest step
-/// needs and stay.
+/// Returns the bytes that an MPI communicator allocates in addition to the plan's memory, to pack messages. Its buffers
+/// grow to the size that the largest step needs, and stay.
 constexpr std::int64_t packing_bytes(const plan_view& p) {
   std::int64_t send = 0, receive = 0;
   for (const auto& s : p.steps) {
@@ -222,34 +236,39 @@ constexpr std::int64_t packing_bytes(const plan_view& p) {
   return send + receive;
 }
 
-/// Refuses a mesh axis that is unknown. In a constant expression this call is the error, and its name says what is wrong; at run time it
-/// throws.
+/// Throws gspmd::error for an unknown mesh axis. In a constant expression the call itself is the compile error, and the
+/// name of the function is the message.
 [[noreturn]] inline void the_mesh_has_no_axis_of_this_name(std::string_view axis) {
   throw error("the mesh has no axis `" + std::string(axis) + '`');
 }
 
 }  // namespace detail
 
-/// The bytes, messages and collectives that one device sends in a run of a program, all of it or a part. A loop counts for each trip; of
-/// the bodies of a conditional the one with more counts, of each of the numbers.
+/// The bytes, messages and collectives that one device sends in a run of a program, in total or in part.
+///
+/// Each iteration of a loop counts. A conditional counts the larger number of its two bodies, separately for bytes,
+/// messages and collectives.
 ///
 ///     static_assert(step::traffic.bytes == 4096 && step::traffic.over("x").messages == 7);
 ///     static_assert(step::traffic.over("x").in(collective_kind::all_gather).collectives == 0);
-///     program.traffic().over("model").bytes                      // compiled at run time; the program must outlive the answer
+///     program.traffic().over("model").bytes                      // planned at run time; the program must outlive the traffic
 class traffic {
  public:
   constexpr traffic(const detail::plan_view& plan, const detail::mesh_info& mesh) : traffic(plan, mesh, {}) {}
 
-  /// The bytes that one device sends in the usual ring and direct algorithms, padding of uneven shards included.
+  /// The bytes that one device sends in the usual ring and direct algorithms. The padding of uneven shards counts.
   std::int64_t bytes = 0;
-  /// The messages that one device sends in the same algorithms: among n devices n-1 for all_gather, reduce_scatter and all_to_all, 2(n-1)
-  /// for all_reduce, one for collective_permute (more where a shift, slice or the like needs several devices), n-1 where the shards of an
-  /// operand go round a ring.
+  /// The messages that one device sends in the same algorithms, among n devices:
+  ///  - all_gather, reduce_scatter, all_to_all: n-1
+  ///  - all_reduce: 2(n-1)
+  ///  - collective_permute: 1, or more if for example a shift or slice reads shards of several devices
+  ///  - an operand whose shards rotate around a ring: n-1
   std::int64_t messages = 0;
   std::int64_t collectives = 0;
 
-  /// Returns the part of the traffic that goes over the axis; a collective over two axes counts for both. Throws gspmd::error: the mesh has
-  /// no such axis; in a constant expression that is a compile error.
+  /// Returns the traffic over the axis. A collective over two axes counts for both.
+  ///
+  /// **Errors.** Throws gspmd::error if the mesh has no such axis. In a constant expression this is a compile error.
   [[nodiscard]] constexpr traffic over(std::string_view axis) const {
     auto which = which_;
     const auto axes = mesh_->mask_of(axis);
@@ -257,7 +276,7 @@ class traffic {
     which.over.push_back(axes);
     return {*plan_, *mesh_, which};
   }
-  /// Returns the part of the traffic that goes in collectives of the kind.
+  /// Returns the traffic of the collectives of this kind.
   [[nodiscard]] constexpr traffic in(collective_kind kind) const {
     auto which = which_;
     which.kinds &= 1U << static_cast<unsigned>(kind);

@@ -27,22 +27,25 @@
 
 namespace gspmd {
 
-/// A program compiled for a mesh: completion, partitioning, choice of collectives and memory happen when the type is used; all
-/// that was decided is a constant.
+/// A program that is compiled for a mesh.
 ///
 ///     using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>>;
 ///     static_assert(step::collectives == collectives{all_reduce<"model">});
 ///
-/// `Callable` is a lambda (or another callable) on `value`s that captures nothing, or constant numbers; it returns a value, a tuple, or
-/// a struct of values. A number that is known at run time only is an input. An object of the type owns the scratch memory of a device; see
-/// operator().
+/// The compiler completes the shardings, partitions the program, chooses collectives and plans memory when the type is
+/// used. All results of planning are constants.
 ///
-/// Threads: an object serves one thread at a time, so each device of `threads` needs one of its own; a second caller gets a
-/// gspmd::error. It may go from thread to thread and from one communicator to another. Constants and types are for all.
+/// `Callable` is a lambda or another callable on `value`s. It captures nothing, or constants by value. It returns a
+/// value, a tuple, or a struct of values. Pass a number that is known only at run time as an input. An object of this
+/// type owns the scratch memory of the devices that it runs on; see operator().
+///
+/// **Threads.** An object runs for one thread at a time, so each device of `threads` needs its own object. A second
+/// concurrent call throws gspmd::error. Consecutive calls may come from different threads and may use different
+/// communicators. All threads may use the constants and types.
 template <detail::constant_callable Callable, class Mesh, class... Inputs>
 class compile {
-  // First, and one after the other, what is wrong with the meshes, the inputs and the callable: so errors come with few lines on where they
-  // come from.
+  // Checks the mesh, the inputs and the callable, in this order and before anything else. Errors then have a short
+  // include and instantiation context.
   static_assert(Mesh::device_count >= 0 && (detail::accepts_meshes<Mesh> || true));
   static_assert(((Inputs::leaves >= 0) && ...) || true);
   static_assert(
@@ -94,12 +97,14 @@ class compile {
   static constexpr const detail::plan_view& view = program::view;
   using mesh_type = planned;
   using callable_result = typename checked::result;
-  /// False for a program with a mistake; the compiler has reported it, and results of the same form stand in for those of the program,
-  /// or, where `is_form_known` is false, any.
+  /// False if the program has a mistake. The compiler has reported the mistake, and `run` then returns results of the
+  /// same form as the results of the program. If `is_form_known` is false too, `run` returns a result that converts to
+  /// any type.
   static constexpr bool accepted = program::is_accepted;
   static constexpr bool is_form_known = checked::returns;
 
-  /// The program and the mesh that were planned, for those who plan them again (why.hpp).
+  /// Return the planned program, and the mesh's request for the plan, so that report/why.hpp can plan the program
+  /// again.
   static detail::graph planned_graph() { return program::passes::program(); }
   static const detail::plan_request& request() { return program::passes::request(); }
 
@@ -107,26 +112,32 @@ class compile {
   static constexpr std::size_t input_count = view.inputs.size();
   static constexpr std::size_t output_count = view.outputs.size();
 
-  /// The collectives, in the order in which they stand in the program every device runs: once in a loop, and in both bodies of a
-  /// conditional.
+  /// The collectives in the order of the program that every device runs. A collective in a loop is listed once. The
+  /// collectives of both bodies of a conditional are listed.
   static constexpr auto collectives = [] {
     if constexpr (accepted)
       return detail::list_collectives<detail::count_collectives(program::view)>(program::view, planned::info);
     else return detail::unknown_collectives{};
   }();
-  /// The traffic of one device in a run: bytes, messages and collectives, of all or `.over("data")`, `.in(collective_kind::all_reduce)`.
+  /// The bytes, messages and collectives that one device sends in a run. `.over("data")` and
+  /// `.in(collective_kind::all_reduce)` select a part of the traffic.
   static constexpr gspmd::traffic traffic{program::view, planned::info};
-  /// The memory of inputs, outputs and everything between them, on one device.
+  /// The bytes of the inputs, the outputs and the arena on one device.
   static constexpr std::int64_t peak_bytes_per_device = detail::peak_bytes(program::view);
-  /// The bytes that the `mpi` backend may add to it, to pack the messages of collectives whose data does not lie one after the other. Other
-  /// backends add nothing.
+  /// The bytes that the `mpi` backend may allocate in addition, to pack messages whose data is not contiguous. Other
+  /// backends allocate no such memory.
   static constexpr std::int64_t packing_bytes_per_device = detail::packing_bytes(program::view);
-  /// The arithmetic of the device that has most of it: 2 for every combination of local indices of an einsum of two operands,
-  /// 1 for every local element that a reduction reads or that an elementwise operator (a `map` too) gives; nothing for data
-  /// that only moves. Trips of loops and bodies of conditionals count as in the traffic.
+  /// The flops of the device that computes most. Padding counts as elements.
+  ///  - einsum of two operands: 2 for each combination of local indices, 8 if the elements are complex
+  ///  - reductions: 1 for each local element of the operand
+  ///  - elementwise operators and `map`: 1 for each local element of the result
+  ///  - other operators that compute, such as `fft` and `cholesky`: see their docstrings
+  ///  - movements and collectives: 0
+  /// Iterations of loops and bodies of conditionals count as in `traffic`.
   static constexpr std::int64_t flops_per_device = detail::total_flops(program::view);
 
-  /// The element types of input and output `K`. Complex numbers are those of which the inputs are declared: std::complex<double>, say.
+  /// The element types of input and output `K`. If the elements are complex, the type is the one in the declaration of
+  /// the inputs, for example std::complex<double>.
   template <std::size_t K>
   using input_element = typename detail::taken_element<detail::element_t<view.value(view.inputs[K]).type>,
                                                        detail::all_declared_elements<Inputs...>, K>::type;
@@ -134,22 +145,24 @@ class compile {
   using output_element = typename detail::given_element<detail::element_t<view.value(view.outputs[K]).type>,
                                                         detail::all_declared_elements<Inputs...>>::type;
 
-  /// The view of a shard that input or output `K` takes (leaves of groups are counted one by one).
+  /// The view of a shard of input or output `K`. Each member of a record, struct, tuple or array has its own number.
   template <std::size_t K>
   using input_shard = typename shard_type<input_layout<K>, const input_element<K>>::type;
   template <std::size_t K>
   using output_shard = typename shard_type<output_layout<K>, output_element<K>>::type;
 
-  /// The input that output `K` updates and whose memory it may be given: a weight and its update. -1: none.
+  /// The input that output `K` updates, for example the weight of a new weight. The output may be written into the
+  /// memory of that input. -1 if the output updates no input.
   template <std::size_t K>
   static constexpr int shared_input = view.shared_inputs[K];
 
-  /// Whether output `Output` may be given the memory of input `Input`: nothing reads the input once the output is written. Every
-  /// output may be given one such input, or none: all weights and moments of Adam may be written over themselves.
+  /// True if output `Output` may be written into the memory of input `Input`: no step reads the input after the output
+  /// is written. Each output may overwrite at most one such input. For example, all weights and moments of Adam may be
+  /// updated in place.
   template <std::size_t Output, std::size_t Input>
   static constexpr bool may_overwrite = detail::may_overwrite(view, Output, Input);
 
-  /// The number of the first leaf of argument `K`.
+  /// The number of the first input of argument `K`. An argument is an `in`, or a group of inputs.
   template <std::size_t K>
   static constexpr std::size_t first_input = [] {
     const int leaves_of[] = {Inputs::leaves..., 0};
@@ -158,13 +171,24 @@ class compile {
     return first;
   }();
 
-  /// Runs the program on the devices of `comm`: takes the shards of the inputs, then of the outputs, one by one or in
-  /// structs and tuples. A shard is a sharded_array, or, where `comm` holds one device, an input_shard or output_shard view
-  /// or anything that can be made to one (a pointer, a span, a vector). Collective. After the first call nothing is
-  /// allocated. Outputs must not overlap inputs nor each other, but output `k` may be the memory of input `i` if
-  /// `may_overwrite<k, i>`; this is looked at when the memory is another one than before. Throws gspmd::error: a wrong device
-  /// count, a wrong buffer size, no memory or an empty array, memory that overlaps, a sharded_array of another sharding, an object
-  /// that is running already, and whatever goes wrong on a device, with rank and operator.
+  /// Runs the program on the devices of `comm`. Pass the shards of the inputs, then the shards of the outputs, one by
+  /// one or in structs and tuples.
+  ///
+  /// A shard is a sharded_array. If `comm` holds one device, a shard can also be an input_shard or output_shard view. A
+  /// pointer, span or vector is converted to a view. The first call allocates memory, and so does a call with a
+  /// communicator that differs from that of the previous call. Other calls allocate nothing.
+  ///
+  /// Outputs must not overlap inputs or other outputs. Exception: output `k` may be the memory of input `i` if
+  /// `may_overwrite<k, i>`. The overlap is checked if the memory differs from that of the last two calls.
+  ///
+  /// **Communication.** Collective. See `collectives` and `traffic`.
+  /// **Errors.** Throws gspmd::error in these cases:
+  ///  - the number of devices or the size of a buffer is wrong
+  ///  - a pointer is null, or an array is empty
+  ///  - memory overlaps
+  ///  - a sharded_array has another sharding
+  ///  - the object is already running
+  ///  - a device fails; the error states the rank and the operator
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
     using given = std::tuple<std::remove_cvref_t<Shards>...>;
@@ -182,7 +206,8 @@ class compile {
     }
   }
 
-  /// The same for a communicator that holds several devices: `inputs[d * input_count + k]` is input k of its device d.
+  /// Runs the program on a communicator that may hold several devices. `inputs[d * input_count + k]` is input `k` of
+  /// the d-th device that `comm` holds. `outputs[d * output_count + k]` is output `k`.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
     const auto used = bound_.take();
@@ -207,7 +232,8 @@ class compile {
       return static_cast<typename Wanted::element*>(nullptr);
     }
   }
-  /// Notes where the shards of leaf `K` and the following ones lie.
+  /// Stores the addresses of the shards in `given`. The first of these shards has the number `K`; inputs are numbered
+  /// before outputs.
   template <std::size_t K, class Given>
   void put(std::size_t count, Given& given) {
     using Plain = std::remove_cv_t<Given>;
@@ -247,7 +273,8 @@ struct without_callable {
 template <class Input>
 using input_constant = std::bool_constant<is_input<Input>>;
 
-/// The type that continues after the error of a wrong mesh or input: the program of the right inputs, whose result fits every use.
+/// The base class after the error of a wrong mesh or input, so that the mistake is one error. It is the program of the
+/// valid inputs with an unknown callable, whose result converts to any type.
 template <class Mesh, class... Inputs>
 struct without_mistakes {
   using type = boost::mp11::mp_apply<without_callable<Mesh>::template program,
@@ -260,7 +287,7 @@ struct without_mistakes<Mesh, Inputs...> {
 };
 }  // namespace detail
 
-/// Arguments that are no mesh, or no inputs: one error.
+/// Reports arguments that are not a mesh or not inputs, with one error.
 template <detail::constant_callable Callable, class Mesh, class... Inputs>
   requires(!detail::is_mesh<Mesh> || !(detail::is_input<Inputs> && ...))
 class compile<Callable, Mesh, Inputs...> : public detail::without_mistakes<Mesh, Inputs...>::type {

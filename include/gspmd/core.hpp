@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The header that most programs include: meshes, shardings, einsum, elementwise operators, reductions, movements, loops and conditionals,
-/// gradients, `compile`, `run` on self, threads and simulated devices, and budgets. A program that includes this reads a sixth less than
-/// with gspmd/gspmd.hpp, which has the other operators too (windows, indices, sorting, functions of your own), `explain` and the texts of
-/// other notations; each of those has a header of its own in gspmd/ and gspmd/ops/.
+/// The header that most programs include: meshes, shardings, `compile`, gradients, budgets, and `run` on self, threads
+/// and simulated devices. The operators are einsum, elementwise operators, reductions, movements, loops and
+/// conditionals.
+///
+/// gspmd/gspmd.hpp also includes the other operators (windows, indices, sorting, custom operators), `explain` and other
+/// notations of shardings. A program with gspmd/core.hpp compiles a sixth less code. Each of the other parts has its
+/// own header in gspmd/ and gspmd/ops/.
 
 #include "gspmd/error.hpp"
 
-#ifdef __cpp_exceptions  // else Clang 16 reads on behind what error.hpp says, and crashes
+#ifdef __cpp_exceptions  // Clang 16 continues after the fatal error of language.hpp, and would crash here
 
-// First: errors in these headers then need fewer lines for how they were included.
+// Included first, so that errors in these headers have a short include context.
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/foreign_names.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"

@@ -10,11 +10,14 @@
 #include "gspmd/dynamic/mesh.hpp"
 #include "gspmd/dynamic/program.hpp"
 
-/// The run-time path: mesh, extents and shardings known when the program runs. The planner and the kernels are those of
-/// `compile`; what is a compile error there is a gspmd::error with the same words here, thrown before anything runs.
+/// The run-time path: the mesh, extents and shardings are known only when the program runs. The planner and the kernels
+/// are those of `compile`. A mistake that `compile` reports as a compile error throws gspmd::error here, with the same
+/// text and before the program runs.
 namespace gspmd::dynamic {
 
-/// Returns a builder that has what `compile` would compile: for those that plan it otherwise. Throws as it does.
+/// Returns the builder that `compile` below would compile, so that you can plan it in another way.
+///
+/// **Errors.** Throws gspmd::error as `compile` does.
 template <class Callable, class... Inputs>
 builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   builder b(m);
@@ -36,9 +39,14 @@ builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   return b;
 }
 
-/// Compiles a callable, the same that `gspmd::compile` takes, for a mesh and inputs that are known at run time. An input may
-/// also be one of the static path: what its type says is known when compiling, only the mesh is not; or a group of dynamic::inputs, which the
-/// callable takes as the same group of values. Throws gspmd::error with the first mistake, in the words of the compile error.
+/// Compiles a callable for a mesh and inputs that are known at run time. The callable may be the same as for
+/// `gspmd::compile`.
+///
+/// An input is a dynamic::input, or a group of them that the callable takes as the same group of values. An input may
+/// also be an `in` or a `record` of the static path. Its type and shape are then known at compile time.
+///
+/// **Errors.** Throws gspmd::error for the first mistake, with the text of the compile error.
+/// **Example.**
 ///
 ///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), in<float, dims<512, 2048>>{});
 ///     auto y = step.run(threads{}, x, w)[0];

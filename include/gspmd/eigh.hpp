@@ -10,16 +10,23 @@
 
 namespace gspmd {
 
-/// The eigenvalues w of (a + a^H) / 2 in ascending order, [..., n], which are real, and its eigenvectors, the columns of v, [..., n, n]: a is
-/// [..., n, n], float, double, c64 or c128. The signs (phases) of the vectors, and which ones belong to equal values, are whatever the method finds. A matrix with an infinity or a NaN
-/// gives NaNs, the others what they give.
+/// Returns the eigenvalues w of (a + a^H) / 2, real and ascending, and the eigenvectors, which are the columns of v.
 ///
-/// Global and local: matrices are whole on a device, and the dims before them may be split; then nothing is communicated. A split of the last two dims
-/// moves to another dim, or is an error that says so unless the call stands in allow_replication(...). 28 n^3 / 3 flops a matrix (4 times as many of complex ones), by Householder's
-/// reflections and QL steps; scratch for one matrix. Gradients (Giles 2008); of what vectors are read for, they are not finite where two values
-/// are equal, as in JAX and torch, and of complex ones they are those of functions that do not depend on phases. Errors: those of cholesky (linalg.hpp). Source: Golub and Van Loan, 8.3.
+/// The signs (phases) of the vectors are not specified. If values are equal, neither are their vectors. A matrix with
+/// an infinity or a NaN gives NaNs; other matrices are not affected.
 ///
-///     const auto [w, v] = eigh(covariance);
+/// A matrix costs 28 n^3 / 3 flops, and four times this if it is complex, by Householder's reflections and QL steps. A
+/// device needs scratch memory for one matrix.
+///
+/// Gradients are those of Giles (2008). The gradient by the vectors is not finite if two values are equal, as in JAX
+/// and torch. If the vectors are complex, the gradient is right for functions that do not depend on the phases.
+///
+/// **Shapes.** a [..., n, n] -> w [..., n], v [..., n, n]. The elements are float, double, c64 or c128.
+/// **Communication.** None if only dims before the last two are split. A split of the last two dims moves to another
+/// dim. If no other dim can take it, the program is an error unless the call is in allow_replication(...).
+/// **Errors.** Those of cholesky (linalg.hpp).
+/// **Example.** const auto [w, v] = eigh(covariance);
+/// **Source.** Golub and Van Loan, 8.3.
 constexpr std::pair<value, value> eigh(value a, location at = location::current()) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
@@ -31,7 +38,7 @@ constexpr std::pair<value, value> eigh(value a, location at = location::current(
   int id = -1;
   if (detail::has_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], "eigh", at)) {
     const value other{&g, detail::matrix_terms(g, at).adjoint(a.id())};
-    id = detail::add_eigh(g, (0.5 * a + 0.5 * other).id(), at);  // halves: the sum of large numbers would overflow
+    id = detail::add_eigh(g, (0.5 * a + 0.5 * other).id(), at);  // halved first: large sums could overflow
   }
   if (id >= 0) return {value{&g, id + 1}, value{&g, id}};
   return {detail::made(g, -1, detail::part_of(type), of_values), detail::made(g, -1, type, shape)};

@@ -14,7 +14,7 @@ namespace gspmd {
 
 namespace detail {
 
-/// Makes the text and the operator of an error safe to print, and returns its sentence.
+/// Makes `text` and `op` safe to print, and returns the whole sentence, in the format that `error` describes.
 template <class = once>
 [[gnu::cold]] std::string error_sentence(std::string& text, int rank, std::string& op, const char* file, int line) {
   constexpr std::size_t most_bytes = 16384;
@@ -33,18 +33,20 @@ GSPMD_COMPILED_ONCE(std::string error_sentence<once>(std::string&, int, std::str
 
 }  // namespace detail
 
-/// Everything that goes wrong at run time is reported by this one type. So is memory that cannot be had for arrays, shards, arenas, messages
-/// and what operators compute with. As they are arrive only what a user's own function throws inside of `launch`, and the std::bad_alloc of
-/// tables that grow with a program and not with its tensors.
+/// The exception type of all failures at run time, also of failed allocations for arrays, shards, arenas, messages and
+/// the scratch memory of operators.
 ///
-/// The text of `what()` is `gspmd: <op> at <file>:<line> on rank <r>: <text>`; what is not known is left out. The place
-/// that finds the fault knows the text, the places it passes on its way up add the operator and the rank:
+/// Two kinds of exceptions pass unchanged. The first kind is thrown by your own function inside of `launch`. The second
+/// is std::bad_alloc of tables that grow with the program and not with its tensors.
+///
+/// `what()` returns `gspmd: <op> at <file>:<line> on rank <r>: <text>`, without the parts that are unknown. The code
+/// that detects a fault passes the text. Its callers add the operator and the rank:
 ///
 ///     throw gspmd::error("the extent 7 does not fit");
 ///     catch (const gspmd::error& e) { throw e.with_op("einsum", file, line); }
 ///
-/// Every text is one line that is safe to print: control characters, which can come from files, are escaped (see printable). A text of more
-/// than 16 KiB is cut.
+/// Every text is one line that is safe to print. Control characters, for example from file names, are escaped (see
+/// printable). A text of more than 16 KiB is cut.
 class error : public std::runtime_error {
  public:
   explicit error(std::string text, int rank = -1) : error(std::move(text), rank, {}, nullptr, 0) {}
@@ -56,19 +58,20 @@ class error : public std::runtime_error {
         line_(line),
         rank_(rank) {}
 
-  /// The bare text, without operator, place and rank.
+  /// Returns the text without operator, file, line and rank.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
-  /// The device (MPI rank, thread) that failed; -1 where that is unknown or all fail alike.
+  /// Returns the device (MPI rank or thread) that failed. Returns -1 if it is unknown or all devices fail in the same
+  /// way.
   [[nodiscard]] int rank() const noexcept { return rank_; }
-  /// The operator at fault, as the user wrote it; may be empty.
+  /// Returns the name of the operator at fault, as the user wrote it. It may be empty.
   [[nodiscard]] const std::string& op() const noexcept { return op_; }
-  /// The user's source file and line of that operator; nullptr and 0 where unknown.
+  /// Return the user's source file and line of that operator; nullptr and 0 if they are unknown.
   [[nodiscard]] const char* file() const noexcept { return file_; }
   [[nodiscard]] int line() const noexcept { return line_; }
 
-  /// A copy that says on which device it happened.
+  /// Returns a copy with the rank of the device that failed.
   [[nodiscard]] error with_rank(int rank) const { return {text_, rank, op_, file_, line_}; }
-  /// A copy that says in which operator of the user's program it happened. `file` must outlive the error (a literal).
+  /// Returns a copy with the operator of the user's program that failed. `file` must outlive the error; pass a literal.
   [[nodiscard]] error with_op(std::string_view op, const char* file = nullptr, int line = 0) const {
     return {text_, rank_, std::string(op), file, line};
   }

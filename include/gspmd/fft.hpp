@@ -19,14 +19,15 @@ constexpr value transformed(value x, const dim_list& dims, bool is_inverse, loca
   return made(add_fft(*x.graph(), x.id(), dims.mask(x.rank()), is_inverse, at), x);
 }
 
-/// The last of the dims of a transform to or from real numbers; what is no dim if one of them is none.
+/// Returns the last dim in `dims`, the one that a transform to or from real numbers halves. Returns `rank` if a dim
+/// does not exist.
 constexpr int halved_dim(dim_mask dims, int rank) {
   int last = rank;
   for (int d = 0; d < rank && (dims >> rank) == 0; ++d)
     if ((dims & dim_bit(d)) != 0) last = d;
   return last;
 }
-/// The part of x from index `from` to `limit` along a dim.
+/// Returns the elements of x from index `from` to `limit` along a dim.
 constexpr value part_along(value x, int dim, std::int64_t from, std::int64_t limit, location at) {
   extents start(x.rank(), 0), end = x.shape();
   start[dim] = from;
@@ -36,36 +37,49 @@ constexpr value part_along(value x, int dim, std::int64_t from, std::int64_t lim
 
 }  // namespace detail
 
-/// y[k] = the sum over j of x[j] e^(-2 pi i jk / n) along each of `dims`, `{}` being all, as numpy.fft.fftn: unscaled. Complex numbers, any n.
-/// Global and local: shards give shards.
+/// Returns the discrete Fourier transform along each of `dims`, unscaled as in numpy.fft.fftn. `{}` means all dims.
 ///
-/// A dim is whole on a device while it is transformed, and other dims may be split. Transforms along several dims come one after the other, along
-/// the dims that are whole first; before a split one the planner moves the split to another dim, one all_to_all, of which a device sends (p - 1) /
-/// p of its part to p - 1 others. So of x[z,y,x] with split z (slabs) there is one all_to_all, with split z and y (pencils) there are two, and
-/// the result lies where they leave it, which costs nothing to transform back; an annotation of the result may ask for more. Where no other dim
-/// can be split the lines are gathered, which is an error that says so unless the call stands in allow_replication(...).
+/// y[k] is the sum over j of x[j] e^(-2 pi i jk / n). x is complex, and n is any extent of at least 1.
 ///
-/// 5 n log2(n) flops for each line of n; scratch for as many lines as a vector has lanes. For n with a prime factor above 13 a line
-/// takes two transforms of a power of two of at least 2n - 1 elements, and all lines together one more. Gradients, by the same transform.
-/// Errors: real numbers, a dim that is not there or has no elements, more than 8 dims. Source: Stockham's order of
-/// Cooley and Tukey's algorithm (Van Loan 1992), Bailey 1990, Bluestein 1970; pencils: Pekurovsky, P3DFFT, 2012.
+/// A line of n elements counts 5 n log2(n) flops. If n has a prime factor above 13, a line takes two transforms of a
+/// power of two of at least 2n - 1 elements. All lines together then take one more such transform. Gradients use the
+/// same transform.
 ///
-///     fft(u, {0, 1, 2})        fft(u, -1)
+/// A device needs scratch memory for at most about 2 L + 1 lines, of that power of two if n has a large prime factor. L
+/// is 16 for c64 and 8 for c128, the lanes of the widest vectors.
+///
+/// **Shapes.** The result has the shape of x. The local shapes are equal too, if the planner moves no split.
+/// **Communication.** A dim must be whole while it is transformed; other dims may be split. Whole dims are transformed
+/// first. Before the transform along a split dim, the planner moves the split to another dim with an all_to_all. A
+/// device then sends (p - 1) / p of its shard to p - 1 others. For x[z,y,x], split z (slabs) needs one all_to_all, and
+/// split z and y (pencils) need two. The result keeps the last sharding, so an inverse transform needs no reshard
+/// first. An annotation of the result may need another reshard. If no other dim can be split, the lines are gathered,
+/// which is an error unless the call is in allow_replication(...).
+/// **Errors.** x is real, a dim does not exist or has no elements, or x has more than 8 dims.
+/// **Example.** fft(u, {0, 1, 2})   or   fft(u, -1)
+/// **Source.** Stockham's order of Cooley and Tukey's algorithm (Van Loan 1992), Bailey 1990, Bluestein 1970. Pencils:
+/// Pekurovsky, P3DFFT, 2012.
 constexpr value fft(value x, detail::dim_list dims, location at = location::current()) {
   return detail::transformed(x, dims, false, at);
 }
-/// The inverse of fft: e^(+2 pi i jk / n), and each dim scaled by 1/n. Everything else is as there.
+/// Returns the inverse of fft: the sum with e^(+2 pi i jk / n), scaled by 1/n for each dim. Communication and errors
+/// are those of fft.
 ///
-///     ifft(decay * fft(u, {0, 1}), {0, 1})
+/// **Example.** ifft(decay * fft(u, {0, 1}), {0, 1})
 constexpr value ifft(value x, detail::dim_list dims, location at = location::current()) {
   return detail::transformed(x, dims, true, at);
 }
 
-/// The transform of real numbers, float or double: the last of `dims` keeps its first n / 2 + 1 elements, as the others are the conjugates of
-/// these (numpy.fft.rfftn). It is transformed first, and is whole while it is; everything else is as of fft, with the same flops. Gradients.
-/// Errors: other elements, and those of fft.
+/// Returns the transform of real numbers. Only the first n / 2 + 1 elements along the last of `dims` are stored, as in
+/// numpy.fft.rfftn. The other elements are the conjugates of the stored elements.
 ///
-///     rfft(x, {-1})      // float [8,64] gives complex [8,33]
+/// The last of `dims` is transformed first, and must be whole during this transform. The flops are those of fft. There
+/// are gradients.
+///
+/// **Shapes.** float or double [8,64] -> complex [8,33]
+/// **Communication.** The same as for fft.
+/// **Errors.** The elements are not float or double. Also the errors of fft.
+/// **Example.** rfft(x, {-1})
 constexpr value rfft(value x, detail::dim_list dims, location at = location::current()) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
@@ -85,10 +99,14 @@ constexpr value rfft(value x, detail::dim_list dims, location at = location::cur
   const value half = detail::part_along({&g, id}, halved, 0, shape[halved], at);
   return detail::made(detail::add_fft(g, half.id(), mask & ~detail::dim_bit(halved), false, at), half);
 }
-/// The inverse of rfft: real numbers, of which the last of `dims` has n: 2 (m - 1) for m elements of x if it is not said, which is that of an even
-/// n. The imaginary part of element 0, and for even n that of element n / 2, is not read. Errors: an n that has not m elements, and those of fft.
+/// Returns the inverse of rfft: real numbers, n along the last of `dims`.
 ///
-///     irfft(k * rfft(x, {0, 1}), {0, 1}, x.shape()[1])
+/// If x has m elements along that dim, n is 2 (m - 1) unless you pass it; pass an odd n. The imaginary part of element
+/// 0 is not read. If n is even, neither is the imaginary part of element n / 2.
+///
+/// **Communication.** The same as for fft.
+/// **Errors.** m is not n / 2 + 1. Also the errors of fft.
+/// **Example.** irfft(k * rfft(x, {0, 1}), {0, 1}, x.shape()[1])
 constexpr value irfft(value x, detail::dim_list dims, std::int64_t n = -1, location at = location::current()) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();

@@ -25,13 +25,14 @@
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
 
-/// Annotations of a program that has none, or few: found by planning it again and again.
+/// Finds annotations for a program with few or no annotations, by planning it many times.
 namespace gspmd {
 namespace dynamic {
 
-/// The input and the limits of a search. A limit is a positive number: `find_annotations` throws gspmd::error for 0, a negative number and NaN.
+/// The input and the limits of a search. A limit is a positive number: `find_annotations` throws gspmd::error for 0, a
+/// negative number and NaN.
 struct annotation_search {
-  /// The search returns the best of these meshes; see meshes_of.
+  /// The candidates. The search returns the best mesh in this list; see meshes_of.
   std::vector<dynamic::mesh> meshes;
   /// The network for which programs are planned and estimated; default_network if left out.
   std::optional<network> connected{};
@@ -41,16 +42,20 @@ struct annotation_search {
   int most_plans = 1000;
   /// The search ends after the plan that exceeds this number of units; planning_limit defines a unit.
   std::int64_t most_work = 50'000'000;
-  /// The processor time of the search, in seconds. If left out, time is not limited. A search that time ends may find other annotations in
-  /// another run.
+  /// The processor time of the search, in seconds. If left out, time is not limited. A search that time ends may find
+  /// other annotations in another run.
   std::optional<double> most_seconds{};
   /// The search calls this function before each plan.
   std::function<void(const search_progress&)> report{};
 };
 
-/// Meshes of so many devices, of one axis, of two and of three: all ways to write it as a product, 16 at most of each number of axes, those
-/// whose axes are most alike first. Axes are called x, y and z; where names are given they are those, one axis for each at most, and 2x4 and
-/// 4x2 are two meshes, since the axes may be connected in different ways. Throws gspmd::error: fewer than one device, no name.
+/// Returns the meshes of `devices` devices with one, two and three axes, for annotation_search::meshes.
+///
+/// For each number of axes, there are at most 16 meshes, those with the most even axes first. Axes are named x, y and
+/// z, or by `names`. If you pass names, 2x4 and 4x2 are two meshes, because axes may have different networks. A mesh
+/// then has at most one axis for each name.
+///
+/// **Errors.** Throws gspmd::error if `devices` is not from 1 to 2^30, or if a name is invalid or two names are equal.
 inline std::vector<mesh> meshes_of(std::int64_t devices, const std::vector<std::string>& names = {}) {
   if (devices < 1 || devices > mesh::most_devices) throw error("meshes_of: a mesh has 1 to 2^30 devices");
   const std::vector<std::string> called = names.empty() ? std::vector<std::string>{"x", "y", "z"} : names;
@@ -66,7 +71,10 @@ inline std::vector<mesh> meshes_of(std::int64_t devices, const std::vector<std::
 }  // namespace dynamic
 namespace detail {
 
-/// A search of `find_annotations`: on all meshes for a while, on the best three of them further, then for values on the best.
+/// The search of `find_annotations`.
+///  1. It searches on all meshes, with a part of the plans.
+///  2. It searches further on the best meshes: at most three with a plan that fits, and at most three others.
+///  3. It searches annotations of values on the best mesh.
 class annotation_finder {
  public:
   annotation_finder(const std::function<dynamic::builder(const dynamic::mesh&)>& program, const dynamic::annotation_search& asked)
@@ -94,7 +102,7 @@ class annotation_finder {
     for (auto& m : meshes_) order.push_back(&m);
     if (order.size() > 1) search(order, (all - kept_for_values) / 2, 2);
     sort_in_order(order, [](const one_mesh* a, const one_mesh* b) { return is_better(*a, *b); });
-    int fitting = 0, others = 0;  // those on which nothing fits yet may be the better ones
+    int fitting = 0, others = 0;  // a mesh without a fitting plan may still become the best
     std::erase_if(order, [&](const one_mesh* m) {
       const auto& best = m->search->best();
       return (best && best->price.fits ? ++fitting : ++others) > most_searched_further;
@@ -113,7 +121,7 @@ class annotation_finder {
     dynamic::builder program;
     std::optional<priced_plans> plans;
     std::optional<input_search<priced_plans>> search;
-    bool is_done = false;  // the search ended before its plans
+    bool is_done = false;  // the search ended before its budget was spent
   };
   static constexpr int most_searched_further = 3;
 
@@ -129,7 +137,7 @@ class annotation_finder {
     one.plans.emplace(one.program, net_, budget_);
     one.search.emplace(groups_of_inputs(g), *one.plans);
   }
-  /// Searches on these meshes, each with the same part of the first `most` plans and of their work.
+  /// Searches on these meshes. Each mesh gets an equal part of the first `most` plans, and of their work.
   void search(const std::vector<one_mesh*>& on, int most, std::size_t descents) {
     for (std::size_t k = 0; k < on.size(); ++k) {
       now_ = on[k];
@@ -150,7 +158,7 @@ class annotation_finder {
     for (const auto& a : m.axes()) t += (t.empty() ? "" : ", ") + a.name + '=' + std::to_string(a.size);
     return t;
   }
-  /// Throws gspmd::error: nothing was planned, or nothing fits.
+  /// Throws gspmd::error if no program was planned, or if no plan fits.
   static void check(const one_mesh& best) {
     const auto& found = best.search->best();
     if (!found && !best.plans->refused().empty()) throw error(best.plans->refused());
@@ -253,17 +261,19 @@ class annotation_finder {
   const dynamic::annotation_search& asked_;
   network net_;
   search_budget budget_;
-  std::deque<one_mesh> meshes_;  // which plans and searches point into
+  std::deque<one_mesh> meshes_;  // a deque, because plans and searches point to the elements
   const one_mesh* now_ = nullptr;
 };
 
 }  // namespace detail
 namespace dynamic {
 
-/// Searches annotations of the inputs of a program that have none, and of values where one makes the step faster by a hundredth, so that it
-/// takes least time on a network, by the planner's own estimate, and fits into the memory of a device. Annotations that are there stay.
-/// Inputs of equal layers get one annotation: those of one type and shape that are called alike but for numbers, and that operators read
-/// in the same way. `program` builds the program on a mesh:
+/// Searches annotations that make a step fast and fit into the memory of a device. The time is the planner's estimate
+/// for a network.
+///
+/// It searches annotations of the inputs that have none. It also annotates a value if this makes the step 1% faster.
+/// Existing annotations stay. Inputs of equal layers get one annotation: they have one type and shape, their names
+/// differ only in numbers, and the same operators read them. `program` builds the program on a mesh:
 ///
 ///     const auto found = dynamic::find_annotations([](const dynamic::mesh& m) {
 ///       dynamic::builder b(m);
@@ -271,12 +281,17 @@ namespace dynamic {
 ///       b.output(relu(einsum<"bd,df->bf">(x, w)));
 ///       return b;
 ///     }, {.meshes = dynamic::meshes_of(16), .memory_per_device = 8 * GiB});
-///     std::puts(found.text().c_str());   // the lines to write, and what was compared
+///     std::puts(found.text().c_str());   // the lines to write, and the plans that were compared
 ///
-/// It is a search, not a proof: a coordinate descent from several starts, `most_plans` plans in all, of which nothing is run. An output that
-/// is the input of the next step lies as that one only if the program says so (`next_value`, `carried`). Throws gspmd::error: no mesh, one
-/// that names a network which is not `connected`, no plan to make, a program with a mistake or one that writes its own communication, no plan
-/// that fits, with the least that was found and what holds it.
+/// The method is coordinate descent from several starts, with at most `most_plans` plans. It does not prove an optimum,
+/// and it runs no plan. An output that becomes an input of the next step has the sharding of that input only if the
+/// program states it (`next_value`, `carried`).
+///
+/// **Errors.** Throws gspmd::error:
+///  - there is no mesh, or a mesh names a network and `connected` is left out
+///  - a limit is not positive, or time ends the search before its first plan
+///  - the program has a mistake, or writes its own communication
+///  - no plan fits; the error states the smallest memory that was found, and the largest tensors in it
 inline found_annotations find_annotations(const std::function<builder(const mesh&)>& program, const annotation_search& asked) {
   return detail::annotation_finder(program, asked).run();
 }

@@ -17,8 +17,11 @@
 namespace gspmd {
 namespace detail {
 
-/// Returns the box of a tensor that device `source` sends to device `to`: of replicas the one sends that stands in the place of `to` along the axes that do
-/// not split it. What `to` holds itself is not sent.
+/// Returns the box of a tensor that device `source` sends to device `to`. If they are the same device, the box is
+/// empty. If a shard has replicas, the sender is the device with the coordinates of `to` along the axes that do not
+/// split the tensor.
+///
+///     mesh x=2,y=2, tensor [4,6] split [x,_], to = device 0 (0,0):   device 2 (1,0) sends rows 2 and 3; 1 and 3 send nothing
 inline held_ranges box_for(const mesh_shape& mesh, const planned_value& v, std::int64_t source, std::int64_t to) {
   const auto at = mesh.coordinates_of(source), there = mesh.coordinates_of(to);
   auto box = ranges_of(mesh, v.global, v.layout, at);
@@ -32,7 +35,10 @@ inline held_ranges box_for(const mesh_shape& mesh, const planned_value& v, std::
   return box;
 }
 
-/// Sends what the devices of `comm` hold of a tensor to device `to`, each element once, into `whole`, which is there where that device is held.
+/// Sends the shards of the devices that `comm` holds to device `to`, each element once. `whole` receives them if `comm`
+/// holds `to`, and may be null otherwise.
+///
+///     mesh x=2, tensor [4,6] split [x,_], to = 0   ->   device 0 copies rows 0 and 1 to `whole`, device 1 sends rows 2 and 3
 template <class T, class Comm>
 void send_shards_to(Comm& comm, int to, const mesh_shape& mesh, const planned_value& v, const std::vector<const T*>& shards,
                     T* whole) {
@@ -65,7 +71,7 @@ void send_shards_to(Comm& comm, int to, const mesh_shape& mesh, const planned_va
       out.back() = memory.back().get();
     } else if (box.any()) {
       sent[i][static_cast<std::size_t>(to)] = box.elems();
-      if (const auto placed = place(box, shard, packed(box)); placed.box.row() != box.elems()) {  // else it lies so already
+      if (const auto placed = place(box, shard, packed(box)); placed.box.row() != box.elems()) {  // not contiguous
         memory.emplace_back(new_elements<T>(box.elems(), "what a device sends"));
         copy_box(memory.back().get(), shards[i], placed, bytes);
         in.back() = memory.back().get();
@@ -88,14 +94,19 @@ void send_shards_to(Comm& comm, int to, const mesh_shape& mesh, const planned_va
 
 }  // namespace detail
 
-/// The whole array of a sharded one, or a group of them of a group, on one device: what that device writes to a file, say. On the processes
-/// of the other devices the arrays are empty. For shards of compiled steps and of programs made at run time.
+/// Returns the whole array of a sharded array on one device, for example to write it to a file. A group of sharded
+/// arrays gives a group of arrays.
+///
+/// On the processes of other devices, the arrays are empty. It works with shards of compiled steps and of programs that
+/// were compiled at run time.
+///
+/// **Communication.** Collective. Each element that the device does not hold is sent to it once. Other devices receive
+/// nothing; with `gather` all devices receive all elements.
+/// **Errors.** Throws gspmd::error on all devices if the device does not exist, or if an array is partial or empty.
+/// **Example.**
 ///
 ///     const auto whole = gather_to(comm, 0, w);
 ///     if (comm.device(0) == 0) save(whole);
-///
-/// Collective. Sends each element that the device does not hold to it, once; nobody else receives anything, where `gather` sends it to all.
-/// Throws gspmd::error, on all devices: there is no such device; an array is partial, or empty.
 template <communicator Comm, class Tree>
 auto gather_to(Comm& comm, int device, const Tree& tree) {
   if (device < 0 || device >= comm.device_count())

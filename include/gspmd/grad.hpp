@@ -7,15 +7,21 @@
 
 namespace gspmd {
 
-/// The gradients of `loss`, a float of rank 0, by the values in `by`: a value, a tuple, an array or a vector of values, or a struct
-/// declared with Hana. The result has the type of `by`, each gradient the shape of its value.
+/// Returns the gradients of `loss` by the values in `by`.
 ///
-/// A graph transform (GSPMD 3.6): the backward program is completed and partitioned like the forward one; the gradient of a
-/// replicated weight by a split batch is partial, so an all_reduce, or a reduce_scatter into a split weight, follows. At ties
-/// maximum and minimum share the gradient evenly; the gradient of a product reduction divides by the element, so it is not
-/// defined at 0. Errors: the loss is no float scalar; a `map` without `with_derivative`.
+/// The backward program is completed and partitioned as the forward program is. The gradient of a replicated weight by
+/// a split batch is partial, so an all_reduce follows, or a reduce_scatter if the weight is split. If operands of
+/// maximum or minimum are equal, they share the gradient evenly. The gradient of a product reduction divides by the
+/// element, so it is not defined at 0.
 ///
-///     auto g = grad(loss, w);   w = w - 0.1 * g;
+/// **Shapes.** `loss` is a float of rank 0. `by` is a value, a tuple, array or vector of values, or a struct declared
+/// with Hana. The result has the type of `by`, and each gradient has the shape of its value.
+/// **Errors.**
+///  - the loss is not a float of rank 0
+///  - an operator has no derivative, for example a `map` without `with_derivative`
+///  - a loop must store the iterations of a carried value of more than 31 dims
+/// **Example.** auto g = grad(loss, w);   w = w - 0.1 * g;
+/// **Source.** GSPMD, section 3.6.
 template <class Tree>
 constexpr Tree grad(value loss, Tree by) {
   if (!loss.is_valid()) return by;

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The header for compiled programs: gspmd/core.hpp, all operators (gspmd/windows.hpp and gspmd/index.hpp among them), `explain`, memory
-/// limits and budgets, checked meshes, views of meshes. Headers of their own are gspmd/comm/mpi.hpp (the MPI backend), gspmd/dynamic.hpp
-/// (meshes and shapes of the run time), gspmd/modes.hpp (the explicit and the manual mode), gspmd/layouts.hpp (other ways to say how
-/// tensors lie), gspmd/report.hpp (plans as text and pictures, their times) and gspmd/on_network.hpp (plans for a network).
+/// The header for compiled programs: gspmd/core.hpp, all operators of gspmd/windows.hpp and gspmd/index.hpp, `explain`,
+/// memory limits and budgets, checked meshes, mesh views.
+///
+/// Include separately:
+///  - gspmd/comm/mpi.hpp: the MPI backend
+///  - gspmd/dynamic.hpp: meshes and shapes that are known at run time
+///  - gspmd/modes.hpp: the explicit and the manual mode
+///  - gspmd/layouts.hpp: other notations and placements of tensors
+///  - gspmd/report.hpp: plans as text and pictures, and their times
+///  - gspmd/on_network.hpp: plans for a network
 
 #include "gspmd/error.hpp"
 
-#ifdef __cpp_exceptions  // else Clang 16 reads on behind what error.hpp says, and crashes
+#ifdef __cpp_exceptions  // Clang 16 continues after the fatal error of language.hpp, and would crash here
 
-// First: errors in these headers then need fewer lines for how they were included.
+// Included first, so that errors in these headers have a short include context.
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/foreign_names.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"

@@ -23,32 +23,33 @@
 #include "gspmd/error.hpp"
 #include "gspmd/named_arrays.hpp"
 
-/// HDF5 files: datasets from and to arrays on any mesh. It needs the C library of HDF5, serial or parallel: CMake's target gspmd::hdf5.
+/// HDF5 files: reads and writes datasets as arrays on any mesh. Requires HDF5's C library, serial or parallel, and
+/// CMake's target gspmd::hdf5.
 ///
-/// **Security.** Load only HDF5 files that you trust. HDF5's library parses the file, and it crashes or loops on some damaged or hostile files. For data
-/// of others use .npy or safetensors.
+/// **Security.** Load only HDF5 files that you trust. HDF5's library parses the file, and it crashes or loops on some
+/// damaged or hostile files. Use .npy or safetensors for files that you do not trust.
 namespace gspmd {
 
 using detail::hdf5_dataset;
 using detail::hdf5_header;
 
 struct hdf5_options {
-  /// Texts that become attributes of the file.
+  /// Names and texts of attributes that the file gets.
   std::map<std::string, std::string> attributes;
 };
 
 /// Options of load_hdf5. All processes pass the same.
 struct hdf5_load_options {
-  /// Allows elements in other files that the file names: by external links, external storage or virtual datasets. The names are the choice of
-  /// the file's author, so any file that the process can read may be loaded.
+  /// Allows elements in other files that the file names: by external links, external storage or virtual datasets. The
+  /// author of the file chooses the names, so the load can read any file that the process can read.
   bool may_open_other_files = false;
 };
 
 namespace detail {
 
-/// A dataset in a file that is read.
+/// The position of a dataset in a file that is read.
 struct hdf5_place {
-  std::int64_t begin;  // -1: only the library finds it
+  std::int64_t begin;  // the byte where the elements begin; -1 if only HDF5's library finds them
   bool may_open_other_files;
 };
 inline void read_from_file(const posix_file& file, const hdf5_place& where, const stored_array& a, std::int64_t device,
@@ -60,15 +61,18 @@ inline void read_from_file(const posix_file& file, const hdf5_place& where, cons
 
 }  // namespace detail
 
-/// Writes all arrays to one file, a dataset for each. The file replaces the file that has the name `path`, as save_safetensors does, and is the same on
-/// any mesh.
+/// Writes all arrays to one file, with a dataset for each array. The file is the same on any mesh.
 ///
-/// A `/` in a name separates groups: `fields/u`. Datasets are contiguous and have the types that h5py writes. bf16 is a float of its bits, and your own types
-/// are opaque. The process of device 0 makes the file by HDF5's library. Then each device writes its part; of replicas the first device writes.
+/// The file replaces the file at `path`, as with save_safetensors. A `/` in a name separates groups: `fields/u`.
+/// Datasets are contiguous and have the types that h5py writes. The type of bf16 is a custom float of 16 bits, and your
+/// own types are opaque. The process of device 0 creates the file with HDF5's library. Then each device writes its
+/// part. If the parts are replicas, the first device writes.
 ///
-/// **Communication.** A few integers. Arrays in rows under 4 KiB are gathered first, as in save_safetensors.
-/// **Errors.** Collective: gspmd::error with the same text on all processes, for the reasons of save_safetensors, for names with empty parts, and for a
-/// name that is also a group.
+/// **Communication.** Collective. A few integers. Arrays with rows under 4 KiB are gathered first, as in
+/// save_safetensors.
+/// **Errors.** Throws gspmd::error with the same text on all processes, for the reasons of save_safetensors. Further
+/// reasons are a name with an empty part, and a name that is also a group.
+/// **Example.**
 ///
 ///     named_arrays state;
 ///     state.add("fields/u", u);
@@ -89,16 +93,18 @@ void save_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, 
       });
 }
 
-/// Fills all arrays from datasets of a file, which may hold other datasets too.
+/// Fills all arrays from datasets of a file, which may contain other datasets too.
 ///
-/// Contiguous datasets with low bytes first are read as in load_safetensors: every device reads the bytes of its shard. All other datasets (in chunks,
-/// compressed, high bytes first) are read by HDF5's library, one thread of a process at a time. Padding is set to zero. Memory is needed for all
-/// shards twice.
+/// Contiguous little-endian datasets are read as in load_safetensors: each device reads the bytes of its shard. HDF5's
+/// library reads all other datasets (chunked, compressed or big-endian), one thread of a process at a time. Padding is
+/// set to zero. Memory for all shards is needed twice.
 ///
-/// **Communication.** The places of the datasets, a few integers.
-/// **Errors.** Collective: gspmd::error with the same text on all processes, and then no array has changed. The file is missing, cut off or of
-/// another format. An array is missing, or has another type or shape. A dataset is in another file (see hdf5_load_options). A compressed chunk is
-/// larger than 64 MiB and than the whole dataset, and would have to be unpacked whole.
+/// **Communication.** Collective. The positions of the datasets, and a few integers.
+/// **Errors.** Throws gspmd::error with the same text on all processes, and changes no array:
+///  - the file is missing, cut off or of another format
+///  - an array is missing, or has another type or shape
+///  - a dataset is in another file (see hdf5_load_options)
+///  - a compressed chunk is larger than 64 MiB and than the whole dataset, and would have to be unpacked whole
 template <communicator Comm>
 void load_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, const hdf5_load_options& options = {}) {
   const bool may_open = options.may_open_other_files;
@@ -122,14 +128,19 @@ void load_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, 
 }
 
 struct hdf5_header_options {
-  /// Also reads the attributes of the file that are strings.
+  /// Also reads those attributes of the file that are strings.
   bool attributes = false;
 };
 
-/// Returns the datasets of a file, their types and shapes, and the attributes of the file if the options ask for them. Datasets that are links to
-/// other files are left out. No communication. Throws gspmd::error: as load_hdf5.
+/// Returns the datasets of a file with their types and shapes, and the attributes of the file if the options request
+/// them. Datasets that are links to other files are left out.
 ///
-///     for (const auto& d : read_hdf5_header("state.h5").datasets) std::cout << printable(d.name) << ' ' << d.type << '\n';     // fields/u f64
+/// **Communication.** None.
+/// **Errors.** Throws gspmd::error as load_hdf5 does.
+/// **Example.**
+///
+///     for (const auto& d : read_hdf5_header("state.h5").datasets)
+///       std::cout << printable(d.name) << ' ' << d.type << '\n';                                      // fields/u f64
 ///     const auto program = read_hdf5_header("state.h5", {.attributes = true}).attributes.at("program");
 [[nodiscard]] inline hdf5_header read_hdf5_header(const std::string& path, const hdf5_header_options& options = {}) {
   try {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Operators that find their elements by numbers: gather, scatter and lookups, sort and top_k, running sums, reductions by a monoid of the
-/// user's, random numbers by global index.
+/// Operators that select or order elements by number: gather, scatter, lookups, sort, top_k and running sums. Also
+/// reductions by your own monoid, and random numbers by global index.
 
 #include "gspmd/index/fold.hpp"
 #include "gspmd/index/gather.hpp"

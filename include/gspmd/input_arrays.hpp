@@ -13,7 +13,7 @@
 namespace gspmd {
 namespace detail {
 
-/// Whether the inputs of an array are of one form; if not, it is reported.
+/// Checks that the inputs of an array have the same form, and reports a mismatch.
 template <class First, class... Rest>
 consteval bool is_array_of() {
   constexpr bool are_alike =
@@ -27,12 +27,16 @@ consteval bool is_array_of() {
 
 }  // namespace detail
 
-/// A group of inputs that the program takes as one argument, a std::array: of the values of `in`s, or of the structs of `record`s of one
-/// struct template, whose shapes and shardings may differ.
+/// A group of inputs that the program takes as one argument, a std::array.
 ///
-///     array_of<record<layer, in<float, dims<64, 256>>, in<float, dims<256>>>, record<layer, in<float, dims<256, 64>>, in<float, dims<64>>>>
+/// The elements are `in`s, or `record`s of one struct template. Their shapes and shardings may differ. Pass the arrays
+/// to `run` as a std::array, or as a std::vector of the same length.
 ///
-/// Arrays are given to `run` for it as a std::array or a std::vector of as many. Errors, at compile time: inputs of different forms.
+/// **Errors.** Compile error if the inputs have different forms.
+/// **Example.**
+///
+///     array_of<record<layer, in<float, dims<64, 256>>, in<float, dims<256>>>,
+///              record<layer, in<float, dims<256, 64>>, in<float, dims<64>>>>
 template <class First, class... Rest>
 struct array_of {
   using part = decltype(First::trace(std::declval<detail::graph&>(), 0));
@@ -60,9 +64,9 @@ struct declared_elements<array_of<First, Rest...>> {
 };
 }  // namespace detail
 
-/// An array_of `Count` inputs that are alike.
+/// An array_of `Count` equal inputs.
 ///
-///     repeat<12, record<layer, in<float, dims<64, 64>, split<_, "model">>, in<float, dims<64>>>>
+/// **Example.** repeat<12, record<layer, in<float, dims<64, 64>, split<_, "model">>, in<float, dims<64>>>>
 template <std::size_t Count, class Input>
 using repeat = boost::mp11::mp_apply<array_of, boost::mp11::mp_repeat_c<boost::mp11::mp_list<Input>, Count>>;
 

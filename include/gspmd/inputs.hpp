@@ -11,11 +11,12 @@
 
 namespace gspmd {
 
-/// An input of a program: element type, global shape, and optionally its sharding and the axes it is partial over.
+/// An input of a program: element type, global shape, and optionally the sharding and the axes over which it is
+/// partial.
 ///
 ///     in<float, dims<64, 512>, split<"data", _>>
-///     in<float, dims<512>>                            sharded as completion finds best
-///     in<float, dims<10>, split<_>, partial<"data">>  every device along data holds a part of the sum
+///     in<float, dims<512>>                            completion infers the sharding
+///     in<float, dims<10>, split<_>, partial<"data">>  each device along data holds a partial sum
 template <class T, class Dims, class Split = unannotated, class Partial = partial<"">>
 struct in {
   using element = T;
@@ -23,7 +24,7 @@ struct in {
   static constexpr int leaves = 1;
   static_assert(detail::is_checked_element<T>() || true);
 
-  /// Adds the input to a program that is traced.
+  /// Adds the input to the traced program.
   static constexpr value trace(detail::graph& g, int number) {
     const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location::input(number));
     auto& n = g.nodes[static_cast<std::size_t>(id)];
@@ -48,7 +49,8 @@ struct in {
 
 namespace detail {
 
-/// Whether `compile` takes it as an input. Of those below it asks no more than their names: their mistakes are found one after the other.
+/// True if `compile` accepts the type as an input. The predicates below check only that a name exists; other mistakes
+/// in the type are reported one after another.
 template <class Input>
 inline constexpr bool is_input = requires { Input::leaves; };
 template <class Dims>
@@ -64,7 +66,7 @@ inline constexpr bool is_partial = requires { Partial::axes; };
 template <fixed_string Axes, monoid Kind>
 inline constexpr bool is_partial<partial<Axes, Kind>> = true;
 
-/// Whether the arguments of an `in` have the right order.
+/// Checks that the arguments of an `in` are in the right order.
 template <class Input>
 struct ordered_input {
   static constexpr bool has_dims = true, has_split = true, has_partial = true;
@@ -76,7 +78,7 @@ struct ordered_input<in<T, Dims, Split, Partial>> {
 template <class T, class Dims, class Split, class Partial>
 inline constexpr bool is_input<in<T, Dims, Split, Partial>> = is_dims<Dims> && is_split<Split> && is_partial<Partial>;
 
-/// Whether a struct of values and the inputs of a record are one for one; if not, it is reported.
+/// Checks that a struct of values and the inputs of a record correspond one to one, and reports a mismatch.
 template <class Struct, class... Members>
 struct record_check {
   template <std::size_t... K>
@@ -102,10 +104,12 @@ struct record_check {
 
 }  // namespace detail
 
-/// A group of inputs that the program takes as one argument: a struct template declared with Hana, and one input per member, which may be
-/// a record itself.
+/// A group of inputs that the program takes as one argument: a struct template declared with Hana, and one input for
+/// each member. An input may be a record itself.
 ///
-///     record<weights, in<float, dims<64, 256>, split<_, "model">>, in<float, dims<256>>>
+/// **Errors.** Compile error if the struct is not declared with Hana, or if a member and its input have different
+/// forms.
+/// **Example.** record<weights, in<float, dims<64, 256>, split<_, "model">>, in<float, dims<256>>>
 template <template <class> class Struct, class... Members>
 struct record {
   using check = detail::record_check<Struct<value>, Members...>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Other ways to say how tensors lie: XLA's text, a placement for each mesh axis, several meshes over the same devices, and data that is
-/// dealt out by any rule.
+/// Other notations of shardings (XLA's text, a placement list, several meshes over the same devices), and tensors that
+/// are distributed by your own rule.
 
 #include "gspmd/layouts/mesh_views.hpp"
 #include "gspmd/layouts/open_placement.hpp"

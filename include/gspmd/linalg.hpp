@@ -7,24 +7,28 @@
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// Linear systems: many matrices at once, the last two dims of a tensor.
+/// Linear systems of many matrices. A matrix is the last two dims of a tensor.
 namespace gspmd {
 
-/// How triangular_solve reads a matrix.
+/// Options of triangular_solve.
 struct triangular {
-  bool lower = true;           // which triangle; the other one is not read
-  bool transposed = false;     // the system of the transposed matrix
-  bool unit_diagonal = false;  // the diagonal is ones, and is not read
+  bool lower = true;           // true: reads the lower triangle only; false: the upper one only
+  bool transposed = false;     // true: solves the system of the transposed matrix
+  bool unit_diagonal = false;  // true: the diagonal is 1, and is not read
 };
 
-/// The lower triangle l of l l^H = (a + a^H) / 2, with zeros above: a is [..., n, n], float, double, c64 or c128, symmetric or Hermitian and positive
-/// definite. A matrix that is not gives NaNs, as in JAX; the others are what they are.
+/// Returns the lower triangle l of l l^H = (a + a^H) / 2, with zeros above the diagonal.
 ///
-/// Global and local: matrices are whole on a device, and the dims before them may be split; then nothing is communicated. A split of the last two dims
-/// moves to another dim, or is an error that says so unless the call stands in allow_replication(...). n^3 / 3 flops a matrix, by matrix products, and 4 times as many of complex ones, here and below.
-/// Gradients (Murray 2016). Errors: other elements, another shape, more than 8 dims. Source: Golub and Van Loan, 4.2.
+/// `a` is symmetric or Hermitian, and positive definite. A matrix that is not positive definite gives NaNs, as in JAX;
+/// other matrices are not affected. A matrix costs n^3 / 3 flops, mostly by matrix products. Complex matrices cost four
+/// times the flops of real ones, in all functions of this header. The gradient is that of Murray (2016).
 ///
-///     const auto l = cholesky(a);
+/// **Shapes.** a [..., n, n] -> [..., n, n]. The elements are float, double, c64 or c128.
+/// **Communication.** None if only dims before the last two are split. A split of the last two dims moves to another
+/// dim. If no other dim can take it, the program is an error unless the call is in allow_replication(...).
+/// **Errors.** `a` has another element type, another shape, or more than 8 dims.
+/// **Example.** const auto l = cholesky(a);
+/// **Source.** Golub and Van Loan, 4.2.
 constexpr value cholesky(value a, location at = location::current()) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
@@ -32,27 +36,36 @@ constexpr value cholesky(value a, location at = location::current()) {
   return detail::made(detail::add_cholesky(g, a.id(), at), a);
 }
 
-/// x of op(a) x = b, with a triangle of a (for the conjugate transpose give conj(a), transposed): a is [..., n, n] and b [..., n, k]; or b is [..., n], with a rank less, and so is x. A zero on the
-/// diagonal gives infinities and NaNs.
+/// Returns x of op(a) x = b, and reads one triangle of `a`.
 ///
-/// Global and local: as cholesky; the columns of b may be split too, and nothing is communicated then either. n^2 flops a column. Gradients.
-/// Errors: those of cholesky, and a b that does not fit.
+/// For the conjugate transpose pass conj(a) and `.transposed = true`. A zero on the diagonal gives infinities and NaNs.
+/// A column costs n^2 flops. There are gradients.
+///
+/// **Shapes.** a [..., n, n], b [..., n, k] -> x [..., n, k], or b [..., n] -> x [..., n].
+/// **Communication.** The same as for cholesky. The columns of b may be split too, without communication.
+/// **Errors.** Those of cholesky, and the shape of b does not fit.
+/// **Example.**
 ///
 ///     const auto y = triangular_solve(l, b);                           // l y = b
 ///     const auto x = triangular_solve(l, y, {.transposed = true});     // l^T x = y: x of a x = b for l = cholesky(a)
 constexpr value triangular_solve(value a, value b, triangular how = {}, location at = location::current());
 
-/// x of a x = b, by elimination with partial pivoting: a is [..., n, n] and b [..., n, k], or [..., n]. A matrix without a pivot gives NaNs.
+/// Returns x of a x = b, by elimination with partial pivoting.
 ///
-/// Global and local: as triangular_solve. 2 n^3 / 3 flops a matrix and 2 n^2 a column; scratch for one matrix. Gradients, which eliminate again.
-/// Errors: those of triangular_solve.
+/// A matrix without a pivot gives NaNs. A matrix costs 2 n^3 / 3 flops, and a column 2 n^2. A device needs scratch
+/// memory for one matrix. Gradients repeat the elimination.
 ///
-///     const auto x = solve(a, b);
+/// **Shapes.** The same as for triangular_solve.
+/// **Communication.** The same as for triangular_solve.
+/// **Errors.** Those of triangular_solve.
+/// **Example.** const auto x = solve(a, b);
 constexpr value solve(value a, value b, location at = location::current());
 
-/// x of a x = b for symmetric (Hermitian), positive definite a: half of solve's flops. Everything else is as of cholesky and triangular_solve.
+/// Returns x of a x = b for symmetric or Hermitian, positive definite `a`, with half of the flops of `solve`.
 ///
-///     const auto x = solve_positive(a, b);
+/// Shapes, communication and errors are those of cholesky and triangular_solve.
+///
+/// **Example.** const auto x = solve_positive(a, b);
 constexpr value solve_positive(value a, value b, location at = location::current()) {
   const value l = cholesky(a, at);
   const value y = triangular_solve(l, b, {}, at);
@@ -63,7 +76,9 @@ constexpr value solve_positive(value a, value b, location at = location::current
 
 namespace detail {
 
-/// Of right-hand sides that are columns, or one column without the dim for it.
+/// Calls `solve` with columns. If b is a single column without a dim for it, the dim is added for the call:
+///
+///     a [8,4,4], b [8,4]   ->   solve(a, b [8,4,1]), result [8,4]
 template <class Solve>
 constexpr value solved(value a, value b, const char* op, location at, Solve solve) {
   if (!a.is_valid() || !b.is_valid()) return {};

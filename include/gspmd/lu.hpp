@@ -8,18 +8,21 @@
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/program.hpp"
 
-/// Factors by elimination, and what is read from them: many matrices at once, the last two dims of a tensor.
+/// LU factors, determinants and inverses of many matrices. A matrix is the last two dims of a tensor.
 namespace gspmd {
 
-/// The factors of a with its rows in another order, by elimination with partial pivoting: l below the diagonal, whose own is ones, and u,
-/// [..., n, n]; and that order, [..., n], std::int32_t: row i of l u is row order[i] of a. a is [..., n, n], float, double, c64 or c128. Of a singular matrix u
-/// has zeros on its diagonal; what depends on a NaN is NaN.
+/// Returns the factors l and u of `a` in one matrix, and the order of the rows, by elimination with partial pivoting.
 ///
-/// Global and local: matrices are whole on a device, and the dims before them may be split; then nothing is communicated. A split of the last two dims
-/// moves to another dim, or is an error that says so unless the call stands in allow_replication(...). 2 n^3 / 3 flops a matrix. Gradients, which are
-/// not finite by singular matrices. Errors: those of cholesky (linalg.hpp). Source: Golub and Van Loan, 3.4.
+/// Row i of l u is row order[i] of `a`. l is below the diagonal, and u is the rest. The diagonal of l is 1 and is not
+/// stored. If `a` is singular, u has zeros on its diagonal. Elements that depend on a NaN are NaN.
 ///
-///     const auto [factors, order] = lu(a);
+/// A matrix costs 2 n^3 / 3 flops. There are gradients; they are not finite if the matrix is singular.
+///
+/// **Shapes.** a [..., n, n] -> factors [..., n, n], order [..., n] of std::int32_t. `a` is float, double, c64 or c128.
+/// **Communication.** The same as for cholesky (linalg.hpp).
+/// **Errors.** Those of cholesky.
+/// **Example.** const auto [factors, order] = lu(a);
+/// **Source.** Golub and Van Loan, 3.4.
 constexpr std::pair<value, value> lu(value a, location at = location::current()) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
@@ -31,25 +34,36 @@ constexpr std::pair<value, value> lu(value a, location at = location::current())
   return {detail::made(-1, a), detail::made(g, -1, dtype::s32, rows)};
 }
 
-/// The sign of the determinant, -1, 0 or 1, of a complex one det / |det|, and the logarithm of its absolute value, both [...]: 0 and minus
-/// infinity of a singular matrix, also beside an infinity; 1 or -1 and infinity where a pivot is infinite (NaN as a complex sign). Of a large
-/// matrix the determinant itself overflows.
+/// Returns the sign of the determinant and the logarithm of its absolute value. The determinant of a large matrix may
+/// overflow; its logarithm does not.
 ///
-/// Global and local, errors: as lu. 2 n^3 / 3 flops and scratch for one matrix. The gradient of the logarithm is the inverse, transposed, by elimination
-/// again: NaN of a singular matrix.
+/// | matrix | sign | logarithm |
+/// |---|---|---|
+/// | real | -1 or 1 | log abs(det) |
+/// | complex | det / abs(det) | log abs(det) |
+/// | singular, also with infinite pivots | 0 | minus infinity |
+/// | an infinite pivot | -1 or 1; NaN if complex | infinity |
 ///
-///     const auto [sign, log_size] = slogdet(covariance);
+/// A matrix costs 2 n^3 / 3 flops. A device needs scratch memory for one matrix. The gradient of the logarithm is the
+/// transposed inverse, by a second elimination. It is NaN if the matrix is singular.
+///
+/// **Shapes.** a [..., n, n] -> sign [...], logarithm [...].
+/// **Communication.** The same as for lu.
+/// **Errors.** Those of lu.
+/// **Example.** const auto [sign, log_size] = slogdet(covariance);
 constexpr std::pair<value, value> slogdet(value a, location at = location::current());
 
-/// The determinants of matrices, [...]: everything else is as of slogdet.
+/// Returns the determinants of matrices: a [..., n, n] -> [...]. Flops, communication and errors are those of slogdet.
 ///
-///     const auto volume = det(jacobian);
+/// **Example.** const auto volume = det(jacobian);
 constexpr value det(value a, location at = location::current());
 
-/// The inverses of matrices, [..., n, n]: solve(a, b) takes a fourth of the flops for one b, and is more accurate. Everything else is as of solve
-/// (linalg.hpp), 8 n^3 / 3 flops; a singular matrix gives NaNs.
+/// Returns the inverses of matrices: a [..., n, n] -> [..., n, n]. A singular matrix gives NaNs.
 ///
-///     const auto precision = inverse(covariance);
+/// A matrix costs 8 n^3 / 3 flops. For one right-hand side, `solve(a, b)` takes a fourth of the flops and is more
+/// accurate. Communication and errors are those of `solve` (linalg.hpp).
+///
+/// **Example.** const auto precision = inverse(covariance);
 constexpr value inverse(value a, location at = location::current()) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
@@ -61,7 +75,8 @@ constexpr value inverse(value a, location at = location::current()) {
 
 namespace detail {
 
-/// The result that is so many nodes after the first one.
+/// Returns the result that is `result` nodes after node `id`, without the last two dims of `shape`. If id is -1, the
+/// result is invalid but has this type and shape.
 constexpr value of_determinants(graph& g, int id, int result, dtype type, extents shape) {
   for (int d = 0; d < 2 && shape.count > 0; ++d) shape.pop_back();
   return made(g, id < 0 ? -1 : id + result, type, shape);

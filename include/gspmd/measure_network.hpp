@@ -14,28 +14,30 @@
 #include "gspmd/on_network.hpp"
 #include "gspmd/ops.hpp"
 
-/// A network as this machine has it, for plans on it.
+/// Measures the network of this machine, for plans.
 namespace gspmd {
 namespace detail {
 
-/// All devices of a communicator time what they do at once; the one that takes longest counts, so that all get the same.
+/// Times work that all devices of a communicator do concurrently. The slowest device counts, so all devices get the
+/// same times.
 template <class Comm>
 class device_clock {
  public:
   explicit device_clock(Comm& comm) : comm_(comm) { mesh_.sizes.push_back(comm.device_count()); }
 
-  /// Returns the least seconds of `rounds` calls of `work()`, each of which all devices begin together; of one where that takes long.
+  /// Returns the least time in seconds of `rounds` calls of `work()`. All devices begin each call together. If one call
+  /// takes 0.05 seconds or more, the time of that call is returned.
   template <class Work>
   double least_of(int rounds, Work work) {
     constexpr double long_enough = 0.05;
-    seconds_of(work);  // caches, pages and the BLAS are ready then
+    seconds_of(work);  // warms up caches, pages and the BLAS
     auto least = longest(seconds_of(work));
-    if (least >= long_enough) return least;  // on all devices
+    if (least >= long_enough) return least;  // on all devices, because longest() is the same there
     for (int k = 1; k < rounds; ++k) least = std::min(least, seconds_of(work));
     return longest(least);
   }
 
-  /// The seconds in which every device gets `bytes` of each other one.
+  /// Returns the least time in seconds that each device needs to get `bytes` from each other device.
   double of_gather(std::int64_t bytes, int rounds) {
     const auto n = static_cast<std::int64_t>(comm_.device_count());
     const auto words = std::max<std::int64_t>(bytes / 8, 1);
@@ -90,16 +92,21 @@ inline constexpr auto measured_sweep = [](auto a, auto b) { return a + b; };
 
 }  // namespace detail
 
-/// Returns the network of this communicator: one switch that joins its devices, with the time of a message, the bytes a second of a
-/// device, its flops and what its memory moves, all devices working at once. On all devices the same numbers, by which they all plan the
-/// same. Takes about half a second.
+/// Returns the network of a communicator: a single switch that joins its devices. The network has the time of a
+/// message, and the bytes per second, flops per second and memory bandwidth of a device. All devices work concurrently
+/// while they are measured. All devices get the same numbers, so they make the same plans.
+///
+/// It takes about half a second. It times all_gathers of 8 bytes from each device, which take log2(n) messages one
+/// after another, and of 1 MiB. It also times products of two matrices of 512 x 512 floats, and sums of two arrays of
+/// 32 MiB. The least of several times counts, on the slowest device.
+/// A communicator with a single device sends nothing. Its messages take no time, and its bytes per second are the
+/// memory bandwidth.
+///
+/// **Communication.** Collective over all devices.
+/// **Example.**
 ///
 ///     network here = measure_network(comm);
 ///     auto program = dynamic::compile(layer, mesh.on(here), ...);
-///
-/// It times all_gathers of 8 bytes of each device, of which there are log2(n) messages one after the other, and of 1 MiB; products of
-/// two matrices of 512 x 512 floats; sums of two arrays of 32 MiB. The least of several times counts, of the device that takes longest.
-/// Collective over all devices. A communicator of one device sends nothing: its messages take no time, its bytes what its memory takes.
 template <communicator Comm>
 [[nodiscard]] network measure_network(Comm& comm) {
   using one = mesh<axis<"device", 1>>;

@@ -9,19 +9,27 @@
 
 namespace gspmd {
 
-/// A mesh whose devices hold so many bytes each at most: inputs, outputs and everything between them, as `peak_bytes_per_device` counts
-/// it. In the place of a mesh, for `compile`. A program that would hold more is planned again and gives up time for memory: inputs that
-/// were gathered are not kept but gathered again (fully sharded data parallelism: what crosses the network grows by what the second
-/// gathers send), then inputs that nobody annotated are split by axes that have no other use for them, then einsums take gathered operands
-/// in parts, round a ring of devices, from a quarter, a 16th, a 64th of the memory on, and at last states (inputs with next values) lie as their
-/// next values are computed. Of what is gathered again or split no more is given up than it takes: where all of it fits with room to spare, the
-/// inputs that are read least often, and of these the largest, give way, as many as have to, and the others stay; some seven plans more look
-/// for that number. The first plan that fits is taken. Arrays are those of the mesh itself. At run time: dynamic::mesh::within, which computes
-/// and gathers values again as well; explain_memory (report/memory.hpp) says what was given up, and for what time.
+/// A mesh whose devices hold at most `Bytes` bytes each. Pass it to `compile` instead of the mesh. The limit covers
+/// inputs, outputs and all values between them, as `peak_bytes_per_device` counts them.
+///
+/// If a plan holds more, the planner plans the program again and trades time for memory, in this order. It takes the
+/// first plan that fits.
+///  1. Gathered inputs are not kept. Each user gathers them again, as in fully sharded data parallelism. The second
+///     gathers add to the traffic.
+///  2. Inputs without an annotation are split over axes that have no other use for them.
+///  3. States are split along several dims. Einsums take gathered operands in parts that rotate around a ring of
+///     devices. The threshold is a quarter, then a 16th, then a 64th of `Bytes`.
+///  4. States (inputs with next values) get the sharding that the computation of their next values has.
+///
+/// If a step of this list leaves memory unused, only some inputs change: first the inputs that are read least often,
+/// then the largest. A bisection finds the number of inputs that change, in about seven more plans.
+/// Arrays belong to the mesh itself. At run time: dynamic::mesh::within, which also recomputes and gathers values
+/// between inputs and outputs. explain_memory (report/memory.hpp) lists the changes and their times.
+///
+/// **Errors.** Compile error: no known plan fits. The text states the smallest known peak.
+/// **Example.**
 ///
 ///     using step = compile<train, within<pod, 512 * MiB>, in<float, dims<64, 4096>, split<"data", _>>, ...>;
-///
-/// A compile error where no plan is known that fits; it says how much the one holds that holds least.
 template <class Mesh, std::int64_t Bytes>
 struct within {
   static_assert(Bytes > 0, "gspmd: within: bytes is not positive; write a positive number, or leave it out");

@@ -13,7 +13,7 @@
 
 namespace gspmd {
 
-/// One axis of a device mesh: a name and the number of devices along it.
+/// One axis of a device mesh: a name and the number of devices along the axis.
 template <fixed_string Name, int Size>
 struct axis {
   static_assert(Size >= 1, "gspmd: mesh: an axis has at least one device");
@@ -24,7 +24,8 @@ struct axis {
   static constexpr int size = Size;
 };
 
-/// The device ids of a mesh, row-major over its axes; the last argument of `mesh`. Without it they count from 0.
+/// The device ids of a mesh, row-major over its axes. It is the last argument of `mesh`. Without it, device ids count
+/// from 0.
 template <int... Ids>
 struct device_order {};
 
@@ -35,11 +36,11 @@ inline constexpr bool is_axis = false;
 template <fixed_string Name, int Size>
 inline constexpr bool is_axis<axis<Name, Size>> = true;
 
-/// False for meshes that are no views of each other (layouts/mesh_views.hpp).
+/// False for a list of meshes that are not views of each other (layouts/mesh_views.hpp).
 template <class Mesh>
 inline constexpr bool accepts_meshes = true;
 
-/// Whether a mesh is the other one, or one of its views.
+/// True if `Mesh` is `Of` or one of its views.
 template <class Mesh, class Of>
 inline constexpr bool is_view_of = std::is_same_v<Mesh, Of>;
 
@@ -79,6 +80,9 @@ struct order_table<device_order<Ids...>> {
 }  // namespace detail
 
 /// A logical device mesh (GSPMD 3.1): named axes, major to minor, and optionally the order of the device ids.
+///
+/// **Errors.** Compile error: two axes with the same name; a device_order that is not a permutation of the device ids.
+/// **Example.**
 ///
 ///     using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
 ///     static_assert(pod::device_count == 8);
@@ -139,7 +143,8 @@ struct mesh {
 
 namespace detail {
 
-/// True for meshes. Needs no more than the names of the library's meshes: their mistakes are reported later, one after the other.
+/// True for meshes. It reads only the names of the library's meshes and does not instantiate them, so later code reports
+/// the errors of a mesh one after another.
 template <class Mesh>
 inline constexpr bool is_mesh = requires { Mesh::device_count; };
 template <class... Parts>

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Programs that say what is sent: the explicit mode (layouts in the types of tensors), the manual mode (regions that say what one device
-/// does) and its collectives, tensors as variables of a program that runs on every device, and meshes on which equal data is checked.
+/// Programs that determine their communication themselves:
+///  * the explicit mode: shardings in the types of tensors
+///  * the manual mode: regions written for a single device, with collectives
+///  * distributed tensors: variables of a program that runs on each device
+///  * checked meshes: data that must be equal on several devices is compared
 
 #include "gspmd/modes/checked.hpp"
 #include "gspmd/modes/distributed.hpp"

@@ -37,7 +37,7 @@ inline stored_box box_on(const mesh_shape& mesh, const extents& global, const sh
   return box;
 }
 
-/// `names`: of the axes of the mesh; without them they are numbers.
+/// Describes an array for a file. `names` has the names of the mesh axes. If it is null, axes are numbers.
 inline stored_array as_stored(dtype type, const extents& global, const mesh_shape& mesh, const sharding& layout,
                               const mesh_info* names) {
   stored_array a;
@@ -55,7 +55,7 @@ inline stored_array as_stored(dtype type, const extents& global, const mesh_shap
   return a;
 }
 
-/// Every device has the whole.
+/// Describes an array that each device holds whole.
 inline stored_array as_stored(dtype type, const extents& whole) {
   stored_array a;
   a.type = type;
@@ -88,8 +88,12 @@ inline stored_array as_stored(const dynamic::placed_tensor& where) {
 
 }  // namespace detail
 
-/// Sharded arrays with names, which go to files and come from them together: `checkpoint`, `save_safetensors`. It refers to the arrays and does
-/// not own them: they must be where they were when they are saved or loaded, though what they hold may have been swapped or moved in between.
+/// Sharded arrays with names, which are saved to a file and loaded from it together: `checkpoint`, `save_safetensors`.
+///
+/// named_arrays refers to the arrays and does not own them. The array objects must exist at the same addresses when
+/// they are saved or loaded. Their contents may be swapped or moved in between.
+///
+/// **Example.**
 ///
 ///     named_arrays model;
 ///     model.add("embedding", table);
@@ -97,8 +101,12 @@ inline stored_array as_stored(const dynamic::placed_tensor& where) {
 ///     load_safetensors(comm, "model.safetensors", model);
 class named_arrays {
  public:
-  /// Adds a sharded_array; a shard_view, of memory of your own; a number or an array, of which every device has the whole; or a group of
-  /// them: tuples, vectors, a struct of Hana's. Their members are `name.member`, `name.0`. A const one may be saved and not restored.
+  /// Adds an array under a name. `tree` is one of:
+  ///  * a sharded_array, or a shard_view of your own memory
+  ///  * a number or an array; each device holds it whole
+  ///  * a group: a tuple, a vector, or a struct declared with Hana. Its members are named `name.member` or `name.0`.
+  ///
+  /// A const array can be saved and not restored.
   template <class Tree>
   void add(const std::string& name, Tree& tree) {
     using plain = std::remove_cv_t<Tree>;
@@ -128,7 +136,10 @@ class named_arrays {
   void add(const std::string& name, const shard_view<T, Mesh, Dims, Split>&& view) {
     add(name, view);
   }
-  /// An input or output of a program planned at run time: `shards` are those of the devices of this process, in memory of your own.
+  /// Adds an input or output of a program planned at run time. `shards` are the shards of the devices of this process,
+  /// in your own memory.
+  ///
+  /// **Example.**
   ///
   ///     state.add("u", program.input(0), {u.data()});
   void add(const std::string& name, const dynamic::placed_tensor& where, std::vector<void*> shards) {
@@ -139,7 +150,9 @@ class named_arrays {
                         }});
   }
 
-  /// The arrays as they lie now, for those who write and read files.
+  /// Returns the arrays with their current addresses, for code that writes and reads files.
+  ///
+  /// **Errors.** Throws gspmd::error with the name of the array, for example if an array is empty.
   [[nodiscard]] std::vector<detail::stored_array> described() const {
     std::vector<detail::stored_array> arrays;
     for (const auto& e : entries_) {
@@ -197,8 +210,11 @@ class named_arrays {
   std::vector<entry> entries_;
 };
 
-/// The array of a file that holds one, from what named_arrays::add takes: a sharded_array, a shard_view, a number or an array; or a
-/// tensor of a program planned at run time and the shards of this process.
+/// The array of a file that holds a single array. It converts from the arrays that named_arrays::add takes: a
+/// sharded_array, a shard_view, a number or an array. It also converts from a tensor of a program planned at run time
+/// with the shards of this process.
+///
+/// **Example.**
 ///
 ///     save_npy(comm, "u.npy", u);
 ///     save_npy(comm, "u.npy", {program.output(0), {u.data()}});

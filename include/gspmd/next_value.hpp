@@ -10,16 +10,17 @@
 #include "gspmd/program.hpp"
 #include "gspmd/tree.hpp"
 
-/// Inputs of a step whose next values are outputs of it, so that steps can be run one after the other: weights, moments, a field of a grid.
-/// An output that is marked so lies after the step as it lay before, whether its user said where or completion found it.
+/// Inputs of a step whose next values are outputs of the step, so that steps can run one after another: weights,
+/// moments, a field of a grid. An output marked as a next value has the sharding of its input, whether you annotated
+/// the input or completion chose its sharding.
 namespace gspmd {
 namespace detail {
 
-/// Marks a value as the next one of an input; one that is none of the types of the input is recorded as a mistake.
+/// Marks `next` as the next value of the input `before`. If the types or shapes differ, records a mistake.
 constexpr value mark_next_value(value before, value next, location at, const char* op = "next_value") {
   if (!before.is_valid() || !next.is_valid()) return next;
   graph& g = *next.graph();
-  if (g.find_types != nullptr || g.type_local != nullptr) return next;  // types say where it lies
+  if (g.find_types != nullptr || g.type_local != nullptr) return next;  // types state the shardings
   const auto fail = [&](mistake broken, const text& what) {
     g.fail(at, op, broken, what);
     return next;
@@ -43,7 +44,7 @@ constexpr std::vector<value*> values_in(Tree& tree) {
   return values;
 }
 
-/// Whether next values are a group like their inputs; if not, it is reported.
+/// Returns true if the next values are a group of the same form as their inputs. Otherwise reports a compile error.
 template <class Tree, class Next>
 consteval bool is_group_like() {
   static_assert(std::is_same_v<Tree, Next>,
@@ -85,15 +86,20 @@ struct carrying_step {
 
 }  // namespace detail
 
-/// Marks `next` as what the input `before` is to be in the step after this one; groups leaf by leaf. Return what this returns: the output has
-/// the sharding of the input, also where completion chose that one, so that the shards of the output are given to the next step as they are,
-/// and written over the input's where nothing reads them later (`may_overwrite`). Optimizers do it for parameters and state that are inputs.
+/// Marks `next` as the value of the input `before` in the next step. Groups are marked leaf by leaf. Return the result
+/// of this function from the program.
+///
+/// The output has the sharding of the input, also if completion chose that sharding. Therefore you can pass the shards
+/// of the output to the next step unchanged. If no later step of the plan reads the input, the output can overwrite its
+/// memory (`may_overwrite`). Optimizers mark parameters and state that are inputs.
+/// In programs whose types state shardings, it returns `next` unchanged.
+///
+/// **Communication.** A reshard to the sharding of the input, if `next` has another sharding.
+/// **Errors.** Compile error or gspmd::error: a type or shape other than the input's; a group of another form; a
+/// `before` that is not an input; two outputs that are next values of the same input.
+/// **Example.**
 ///
 ///     constexpr auto step = [](value u, value f) { return next_value(u, 0.25 * (u + f)); };
-///
-/// Communication: what brings the value to the place of the input, where it lies otherwise. Errors: another type or shape than the input's, a group
-/// of another form, a `before` that is no input, two outputs that are next values of one input. In programs whose types say where results lie it is
-/// `next`.
 template <class Tree, class Next>
 constexpr auto next_value(const Tree& before, Next next, location at = location::current()) {
   if constexpr (detail::is_group_like<Tree, Next>()) {
@@ -111,13 +117,14 @@ constexpr auto next_value(const Tree& before, Next next, location at = location:
   return next;
 }
 
-/// The same for a function of the shape (state, batch) -> (state, ...): of its result the first tensors are the next values of those of its first
-/// `Count` arguments. For `compile` and dynamic::compile.
+/// Marks next values in a function of the form (state, batch) -> (state, ...). The first tensors of its result are the
+/// next values of the tensors in its first `Count` arguments. For `compile` and dynamic::compile.
+///
+/// **Errors.** The errors of next_value; a result with fewer tensors than the first `Count` arguments.
+/// **Example.**
 ///
 ///     constexpr auto train = [](auto w, value x) { return std::tuple{descend(w, grad(loss(w, x), w)), loss(w, x)}; };
 ///     using step = compile<carried(train), pod, weights_in, batch_in>;
-///
-/// Errors: those of next_value; a result of fewer tensors than are carried.
 template <std::size_t Count = 1, class F>
 constexpr auto carried(F step) {
   return detail::carrying_step<Count, F>{step};

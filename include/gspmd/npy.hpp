@@ -20,22 +20,26 @@
 #include "gspmd/error.hpp"
 #include "gspmd/named_arrays.hpp"
 
-/// NumPy's files of one array, from and to arrays on any mesh.
+/// Saves and loads arrays on any mesh as NumPy's files of a single array.
 namespace gspmd {
 
 using detail::npy_description;
 
-/// The bytes before the elements in a .npy file, row-major.
+/// Returns the bytes before the elements of a .npy file in row-major order.
 [[nodiscard]] inline std::string npy_header_text(dtype type, const std::vector<std::int64_t>& shape) {
   return detail::npy_header(type, shape);
 }
 
-/// The element type of a .npy file; `|V2` is bf16. Throws gspmd::error: the library has no such type.
+/// Returns the element type of a .npy file. `|V2` is bf16.
+///
+/// **Errors.** Throws gspmd::error if the library does not have the type.
 [[nodiscard]] inline dtype npy_dtype(const npy_description& of) { return detail::npy_dtype(of.type); }
 
-/// Reads the header at the beginning of `text`, which is a .npy file of `file_bytes` bytes or the first ones of it, and checks that these are as
-/// many as it says. Throws gspmd::error, whose text goes on from the file's name: it is none, has an element type that the library does not
-/// have, or another number of bytes.
+/// Parses the header of a .npy file. `text` is the file or its beginning, and `file_bytes` the size of the file. Checks
+/// that the size matches the header.
+///
+/// **Errors.** Throws gspmd::error with a text that continues after the name of the file: not a .npy file, an element
+/// type that the library does not have, or a wrong size.
 [[nodiscard]] inline npy_description parse_npy_header(std::string_view text, std::int64_t file_bytes) {
   const auto found = detail::parse_npy(text, file_bytes);
   detail::check_npy_size(found, bytes_of(npy_dtype(found)), file_bytes);
@@ -59,7 +63,11 @@ inline std::string read_npy_header(const posix_file& file) {
 
 }  // namespace detail
 
-/// The element type, shape and order of a .npy file. No communication. Throws gspmd::error: as parse_npy_header.
+/// Returns the element type, shape and order of a .npy file.
+///
+/// **Communication.** None.
+/// **Errors.** Throws gspmd::error like parse_npy_header.
+/// **Example.**
 ///
 ///     const auto found = read_npy_header("u.npy");   // found.shape is {1024, 768}, npy_dtype(found) is dtype::f32
 [[nodiscard]] inline npy_description read_npy_header(const std::string& path) {
@@ -76,9 +84,13 @@ inline std::string read_npy_header(const posix_file& file) {
   }
 }
 
-/// Writes an array to a .npy file (version 1.0, row-major), which replaces what `path` was before, as save_safetensors does. bf16 and types of your
-/// own are bytes of no type there. An array in rows under 4 KiB is gathered first, as there; else only a few integers are sent. Collective. Throws
-/// gspmd::error, the same on all processes: as save_safetensors.
+/// Writes an array to a .npy file (version 1.0, row-major). It replaces the file `path`, like save_safetensors.
+/// Elements of bf16 and of your own types are written as bytes without a type.
+///
+/// **Communication.** Collective. An array with rows under 4 KiB on a device is gathered first, like in
+/// save_safetensors. Otherwise only a few integers are sent.
+/// **Errors.** Throws gspmd::error, the same on all processes, like save_safetensors.
+/// **Example.**
 ///
 ///     save_npy(comm, "u.npy", u);      // np.load("u.npy")
 template <communicator Comm>
@@ -92,9 +104,12 @@ void save_npy(Comm& comm, const std::string& path, const one_array& array) {
       });
 }
 
-/// Fills an array from a .npy file, row-major or in Fortran's order, as load_safetensors does: every device reads what its shard holds, and
-/// nothing but the header is sent. Collective. Throws gspmd::error, the same on all processes, and then nothing has changed: a file
-/// that is missing, cut off, too long or of another format; high bytes first; another type or shape than the array's.
+/// Fills an array from a .npy file in row-major or Fortran order. Each device reads the elements of its shard, like
+/// load_safetensors.
+///
+/// **Communication.** Collective. Only the header is sent.
+/// **Errors.** Throws gspmd::error, the same on all processes, and then changes no array: a missing, truncated or too
+/// long file; another format; big-endian elements; a type or shape other than the array's.
 template <communicator Comm>
 void load_npy(Comm& comm, const std::string& path, const one_array& array) {
   detail::load_file(

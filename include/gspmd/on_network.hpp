@@ -15,33 +15,38 @@
 #include "gspmd/mesh.hpp"
 #include "gspmd/sharding.hpp"
 
-/// A network is one link per mesh axis, and how fast a device computes. Plans are chosen by the time that they take on one, and times
-/// are estimated on one (network.hpp).
+/// A network is one link for each mesh axis, and the speed of a device. The planner chooses plans by their time on a
+/// network. network.hpp estimates times on a network.
 namespace gspmd {
 
-/// How the devices along one mesh axis are connected.
+/// The connection of the devices along one mesh axis.
 enum class topology : std::uint8_t {
-  torus,     // each to the next and the previous one, round a ring; two devices share one link
-  switched,  // each by one port to a switch that carries everything at once
-  tapered,   // the same, but more than 16 that all trade with each other share the links between switches
+  torus,     // each device to the next and the previous one, in a ring; two devices share one link
+  switched,  // each device by one port to a switch that carries all messages concurrently
+  tapered,   // the same, but if more than 16 devices exchange data, they share the links between switches
 };
 
-/// The link of a device along one mesh axis. An axis that lies on two dims of a torus is two mesh axes.
+/// The link of a device along one mesh axis. Use two mesh axes for an axis that covers two dims of a torus.
 struct axis_link {
-  dim_spec axis = _;  // its name
+  dim_spec axis = _;  // the name of the mesh axis
   topology connected = topology::switched;
-  double bytes_per_second = 0;     // of one link or port, in each direction
+  double bytes_per_second = 0;     // for a link or port, in each direction
   double seconds_per_message = 0;  // torus: for each link on the way
 };
 
-/// A network, and how fast a device computes: the rate of large products, and what its memory moves (with_memory). Of a program on `views` the axes are those of the first mesh.
+/// A network and the speed of a device: the flops per second of large products, and the memory bandwidth (with_memory).
+/// For a program on `views`, the axes are the axes of the first mesh.
+///
+/// **Example.**
 ///
 ///     constexpr network pod(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
 ///     constexpr network cluster(1e12, 10e9, 1e-6);   // one switch joins all devices
 ///     static_assert(estimate<step>(pod).communication < 1e-3);
 class network {
  public:
-  /// Throws gspmd::error: a rate that is not positive, a time that is negative.
+  /// Makes a network from the links of the mesh axes.
+  ///
+  /// **Errors.** Throws gspmd::error: a rate that is not positive, a negative time, or more than 16 links.
   constexpr network(double flops_per_second, std::initializer_list<axis_link> links)
       : network(flops_per_second, detail::span<const axis_link>(links.begin(), links.size())) {}
   constexpr network(double flops_per_second, detail::span<const axis_link> links)
@@ -56,15 +61,20 @@ class network {
       links_.push_back(link);
     }
   }
-  /// One switch joins all devices, whatever the mesh: each has one port to it. Throws the same; and if it is to be a torus.
+  /// Makes a network with a single switch that joins all devices of any mesh. Each device has one port to the switch.
+  ///
+  /// **Errors.** Throws gspmd::error: the same, or if `connected` is topology::torus.
   constexpr network(double flops_per_second, double bytes_per_second, double seconds_per_message,
                     topology connected = topology::switched)
       : network(flops_per_second, {{_, connected, bytes_per_second, seconds_per_message}}) {
     if (connected == topology::torus) throw error("network: what joins all devices alike is `switched` or `tapered`");
     is_one_switch_ = true;
   }
-  /// Returns the same network, of devices whose memory moves so many bytes a second, read and written; unless it is said, a byte in the time
-  /// of 10 flops. Throws gspmd::error: a rate that is not positive.
+  /// Returns the same network with a memory bandwidth, in bytes read and written per second. The default is one byte in
+  /// the time of 10 flops.
+  ///
+  /// **Errors.** Throws gspmd::error: a rate that is not positive.
+  /// **Example.**
   ///
   ///     constexpr network tpu_v3 = network(61.5e12, {{"x", topology::torus, 70e9, 1e-6}}).with_memory(450e9);
   [[nodiscard]] constexpr network with_memory(double bytes_per_second) const {
@@ -75,7 +85,9 @@ class network {
   }
   [[nodiscard]] constexpr double flops_per_second() const { return flops_per_second_; }
   [[nodiscard]] constexpr double memory_bytes_per_second() const { return memory_bytes_per_second_; }
-  /// Throws gspmd::error: nothing is known of the axis.
+  /// Returns the link of an axis.
+  ///
+  /// **Errors.** Throws gspmd::error: the network does not describe the axis.
   [[nodiscard]] constexpr const axis_link& link(std::string_view axis) const {
     if (is_one_switch_) return links_[0];
     for (const auto& l : links_)
@@ -83,7 +95,8 @@ class network {
     throw error("network: nothing is said about the mesh axis `" + std::string(axis) + '`');
   }
 
-  /// The same in integers, by axis of a mesh; or which of them it says nothing about.
+  /// The same rates as integers, for each axis of a mesh. If the network does not describe an axis of more than one
+  /// device, `problem` names the axis.
   struct rates_or_problem {
     detail::network_rates rates;
     detail::text problem;
@@ -109,7 +122,8 @@ class network {
   }
 
  private:
-  /// No sum of floating point: compilers may fuse it with the product before it, and round otherwise.
+  /// Rounds to the nearest integer, and limits the result. It adds only integers: compilers may fuse a floating-point
+  /// sum with the product before it, and then it rounds differently.
   static constexpr std::int64_t rounded(double picoseconds) {
     constexpr auto most = static_cast<double>(detail::most_picoseconds / 1024);
     if (!(picoseconds < most)) return detail::most_picoseconds / 1024;
@@ -128,29 +142,42 @@ class network {
   bool is_one_switch_ = false;
 };
 
-/// The network by which plans are chosen where none is named: bytes decide. A device sends 31.25 GB/s, what more than 16 devices all trade with
-/// each other shares the links between switches, a message costs nothing by itself, and a device computes 10^12 flops/s; its memory, 100 GB/s,
-/// counts in estimates, and not for plans. What a message costs differs a hundredfold between threads, processes and clusters, and
-/// a plan for one of them is bad on the others: who knows his network says so, and small exchanges then count as what they take.
+/// The network for plans if you specify no network. With it, plans are chosen by bytes.
+///
+/// A device sends 31.25 GB/s. If more than 16 devices exchange data, they share the links between switches. A message
+/// takes no time. A device computes 10^12 flops/s. Its memory has 100 GB/s, which affects estimates and not plans.
+///
+/// The time of a message differs by a factor of 100 between threads, processes and clusters. A plan for one platform is
+/// bad on the other two. Specify your network, so that small exchanges count by their real time.
 inline constexpr network default_network(1e12, 31.25e9, 0, topology::tapered);
 
-/// A cluster as there are today, for who does not know more of his: a device has a port of 25 GB/s (200 Gb/s: HPE Slingshot 11, InfiniBand
-/// HDR), a message takes 2 microseconds, what many devices trade with each other shares the links between switches, and a device computes
-/// 10^12 flops/s and moves 100 GB/s of its memory. Large programs on thousands of devices have the plans on it that they have on the torus of GSPMD's Tables 1 and 2; of small
-/// ones it prefers few messages, so that tensors of some KB are gathered, and what they are needed for is computed by every device.
+/// A typical cluster. Use it if you do not know the rates of your cluster.
+///
+/// A device has a port of 25 GB/s (200 Gb/s: HPE Slingshot 11, InfiniBand HDR). If more than 16 devices exchange data,
+/// they share the links between switches. A message takes 2 microseconds. A device computes 10^12 flops/s, and its
+/// memory has 100 GB/s.
+///
+/// Large programs on thousands of devices get the same plans as on the torus of GSPMD's Tables 1 and 2. In small
+/// programs the planner prefers few messages: it gathers tensors of some KB, and every device computes the values that
+/// need these tensors.
+///
+/// **Example.**
 ///
 ///     using step = compile<layer, on_network<pod, cluster_network>, in<float, dims<65536, 8192>, split<"x", "y">>>;
 inline constexpr network cluster_network(1e12, 25e9, 2e-6, topology::tapered);
 
-/// A mesh whose devices are connected so: in the place of a mesh, for `compile`. Of the plans there are, the one is chosen that takes
-/// least time on this network: what its collectives take, by axis, and what a device computes, or moves in its memory where that takes
-/// longer; then fewest bytes. Arrays are those of
-/// the mesh itself. At run time: dynamic::mesh::on.
+/// A mesh whose devices are connected by `Network`. Pass it to `compile` instead of the mesh.
+///
+/// The planner chooses the plan that takes the least time on this network, then the plan that sends the fewest bytes.
+/// The time is the time of the collectives, by axis, and the time of the devices: the larger of computation and memory
+/// traffic. Without on_network the planner uses default_network. Arrays belong to the mesh itself. At run time:
+/// dynamic::mesh::on.
+///
+/// **Errors.** Compile error: the network does not describe a mesh axis of more than one device.
+/// **Example.**
 ///
 ///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
 ///     using step = compile<layer, on_network<pod, torus>, in<float, dims<64, 512>, split<"x", "y">>>;
-///
-/// Without it, it is default_network. A compile error: an axis of the mesh of more than one device about which the network says nothing.
 template <class Mesh, const network& Network>
 struct on_network {
  private:
@@ -168,7 +195,7 @@ struct on_network {
   static_assert(check());
 
  public:
-  /// False if the network does not describe the mesh; the compiler has reported it.
+  /// False if the network does not describe the mesh. The compiler has then reported it.
   static constexpr bool accepted = is_described;
   static constexpr detail::mesh_info info = [] {
     auto m = Mesh::info;

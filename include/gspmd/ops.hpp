@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// All operators a program may call.
+/// All operators that a program may call.
 
-// First: compilers print how a header was reached with each error about it.
+// This header is first, because compilers print the include path of a header with each error in it.
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/program.hpp"
 

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Optimizers, which gspmd.hpp does not include: what is done with the gradients of a step, in programs that are compiled and in those that
-/// are built at run time. An optimizer is a struct of numbers with two functions,
+/// Optimizers: updates of parameters from the gradients of a step, in compiled programs and in programs planned at run
+/// time. gspmd.hpp does not include them. An optimizer is a struct of numbers with two functions:
 ///
 ///     init(params) -> state                       zeros, and a counter of updates
-///     update(params, grads, state) -> updated     with the members `params` and `state`, of the types given
+///     update(params, grads, state) -> updated     with the members `params` and `state`, of the types of the arguments
 ///
-/// Parameters are floats: a value, or a group of them, structs declared with Hana in structs, arrays, vectors, tuples. `grads` is grad(loss,
-/// params), or what clip_by_global_norm makes of it. A fourth argument, a value of rank 0, is the rate of this update, in the place of the
-/// schedule in `rate`.
+/// Parameters are floats: a value or a group of values (Hana structs, arrays, vectors, tuples, also nested). `grads` is
+/// grad(loss, params) or the result of clip_by_global_norm. An optional fourth argument of `update` is the rate of this
+/// update. It is a value of rank 0 and replaces the schedule in `rate`.
 ///
-/// They are made of the operators of any program, for whole tensors, so shardings are completed through them: moments lie as their
-/// parameters do, a gradient that is partial is reduced, or reduce_scattered, once, and norms and means are those of the whole tensor. Parameters
-/// and state that are annotated, such as inputs with a sharding, are returned with the same sharding for the next step.
+/// Optimizers consist of ordinary operators on whole tensors, so completion propagates shardings through them. Moments
+/// have the sharding of their parameters. A partial gradient is reduced once, or reduce_scattered once. Norms and means
+/// are computed over the whole tensor. Annotated parameters and states, for example inputs with a sharding, are
+/// returned with the same sharding for the next step.
+/// Rates and the corrections of moments are computed in double, and updates in the type of the parameter. bf16 and f16
+/// are computed in float. New parameters and states are rounded once, when they are stored.
 ///
-/// Rates and the corrections of moments are computed in double, and updates in the type of the parameter. bf16 and f16 are computed as float:
-/// new parameters and state are rounded once, when they are stored.
-///
-/// Errors, of one sentence when compiling and a gspmd::error at run time: a parameter that is no float; gradients or a state of another
-/// form, shape or type than the parameters.
+/// **Errors.** Compile error, or gspmd::error at run time: a parameter that is not a float; gradients or a state with a
+/// form, shape or type other than the parameters'.
+/// **Example.**
 ///
 ///     constexpr optimizer::adamw adamw{.rate = optimizer::warm_up(100, optimizer::cosine_decay(3e-4, 10'000))};
 ///     constexpr auto train = [](auto w, auto state, auto x) { return adamw.update(w, grad(loss(w, x), w), state); };

@@ -9,16 +9,24 @@
 
 namespace gspmd {
 
-/// A mesh whose devices compute while collectives are under way: in the place of a mesh, for `compile`. A collective is started where what it
-/// sends is there, no earlier than the work beside it takes its time on the network of the plan (on_network.hpp; the default one unless it
-/// is named), and finished where its result is read; what reads it waits while other work goes on. Weights that are split are gathered
-/// ahead of the layer that takes them, gradients reduced while those of the layers before are computed (GSPMD 4.6 hides halos likewise).
+/// A mesh whose devices compute while collectives are under way. Pass it to `compile` instead of the mesh.
 ///
-/// Plans send what they sent, and results keep their bits, but for reductions between nodes, where MPI's own calls do the blocking ones. A collective
-/// under way takes memory: `peak_bytes_per_device` counts it. It gains between nodes; where devices share memory a collective is work
-/// of the processor itself, and nothing is hidden. At run time: dynamic::overlapped(mesh) (gspmd/dynamic/overlapped.hpp).
+/// A collective starts after its operand exists, and finishes before the first user of its result. The work between
+/// start and finish takes at most about as long as the collective. Its time is estimated on the network of the plan
+/// (on_network.hpp, or the default network). Users of the result wait while other work continues. Split weights are
+/// gathered before the layer that uses them. Gradients are reduced while the gradients of earlier layers are computed.
+///
+/// Plans send the same bytes. Results have the same bits, except for reductions between nodes, because MPI's own calls
+/// do the blocking ones. A collective under way needs memory, which `peak_bytes_per_device` includes.
+/// Overlap saves time between nodes. If devices share memory, the processor itself does the work of a collective, and
+/// nothing is hidden.
+/// At run time: dynamic::overlapped(mesh) (gspmd/dynamic/overlapped.hpp).
+///
+/// **Example.**
 ///
 ///     using step = compile<train, overlapped<pod>, in<float, dims<64, 4096>, split<"data", _>>, ...>;
+///
+/// **Source.** GSPMD, section 4.6, hides halos in the same way.
 template <class Mesh>
 struct overlapped {
   static constexpr detail::mesh_info info = [] {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Pipelines (GSPMD 3.3): layers that lie on stages, one after the other, and microbatches that go through them. `pipeline` runs the
-/// schedules gpipe and circular, whose stages it computes together, and grad goes through it. `pipeline_step` runs all schedules, with the loss
-/// in it. `timetable` says of each how long stages are idle and what they keep, and draws it.
+/// Pipelines (GSPMD 3.3): the layers are distributed over stages, and microbatches pass through the stages. `pipeline`
+/// runs the schedules gpipe and circular, computes all stages of a tick together, and is differentiable by grad.
+/// `pipeline_step` runs all schedules and includes the loss. `timetable` computes the idle time and the kept values of
+/// the stages for each schedule, and draws it.
 
 #include "gspmd/pipeline/layers.hpp"
 #include "gspmd/pipeline/microbatches.hpp"

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The functions that depend on no type of a program's, compiled here and not in every file: what compiled programs run with, and the
-/// planner and the kernels of programs that are planned at run time.
+/// Compiles the functions that depend on none of your types, so that other files do not compile them: the functions
+/// that run compiled programs, the planner, and the kernels of programs planned at run time.
 ///
-/// Define GSPMD_PRECOMPILED for all files of a program, with the same flags for the processor and one BLAS, and include this in one
-/// of them, before any other header of gspmd:
+/// Define GSPMD_PRECOMPILED for all files of a program, with the same processor flags and the same BLAS. Include this
+/// header in one file, before any other header of gspmd:
 ///
 ///     // gspmd.cpp, the whole file
 ///     #include <gspmd/precompiled.hpp>
 ///
-/// GSPMD_PRECOMPILED_PART, defined before, is one part alone: 1 what every program runs with, 2 the planner, 4 the kernels of programs that
-/// are planned at run time. Three files are compiled at once, and a program that plans nothing at run time needs the first one only. The
-/// CMake targets gspmd::precompiled and gspmd::precompiled_run, which is part 1 alone, do all of it. A program with files of other flags
-/// does not link: the undefined references name `precompiled_needs_one_march_and_one_blas_in_all_files`.
+/// If GSPMD_PRECOMPILED_PART is defined before the include, the file compiles a single part. Part 1 runs every program,
+/// part 2 is the planner, and part 4 has the kernels of programs planned at run time. Three files with the parts can be
+/// compiled in parallel. A program that plans nothing at run time needs only part 1.
+/// The CMake target gspmd::precompiled does all this. The target gspmd::precompiled_run is part 1 alone.
+/// A program with files of different flags does not link. The undefined references name
+/// `precompiled_needs_one_march_and_one_blas_in_all_files`.
 #if !defined(GSPMD_PRECOMPILED)
 #error "gspmd: precompiled.hpp: define GSPMD_PRECOMPILED for all files of the program (CMake: link gspmd::precompiled)"
 #elif defined(GSPMD_COMPILED_ONCE)
@@ -26,14 +28,15 @@
 #endif
 
 #if GSPMD_PRECOMPILED_HERE == 2 && defined(__OPTIMIZE__) && !defined(__clang__)
-// In g++ 12 part 2 takes 0.7 of the time that it takes at -O2, and a plan of 393 operators 1.06; at -Os they take 0.7 and 1.7.
+// With g++ 12 at -O1, part 2 compiles in 0.7 of the time at -O2. A plan of 393 operators then takes 1.06 of the time.
+// At -Os the ratios are 0.7 and 1.7.
 #pragma GCC optimize("O1")
 #endif
 #if GSPMD_PRECOMPILED_HERE != 1
 #include "gspmd/dynamic.hpp"
 #endif
 #if (GSPMD_PRECOMPILED_HERE & 2) != 0
-// Headers that dynamic.hpp does without, and which have functions of the planner.
+// Headers with functions of the planner that dynamic.hpp does not include.
 #include "gspmd/detail/passes/carried/weight_updates.hpp"
 #include "gspmd/detail/passes/list/pass_list.hpp"
 #include "gspmd/detail/passes/typed/manual_regions.hpp"

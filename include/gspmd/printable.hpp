@@ -11,7 +11,8 @@ namespace gspmd {
 
 namespace detail {
 
-/// A character of a text: its length in bytes and its code point. A byte that is not UTF-8 counts as a character with is_utf8 == false.
+/// A character of a text: its length in bytes and its code point. A byte that is not UTF-8 counts as a character with
+/// is_utf8 == false.
 struct text_character {
   std::size_t bytes = 1;
   char32_t code = 0;
@@ -33,8 +34,8 @@ inline text_character character_at(std::string_view text, std::size_t at) {
   return {bytes, code, true};
 }
 
-/// Returns true if a terminal interprets the character instead of showing it: control characters, line ends, and marks that change
-/// the direction of text.
+/// Returns true if a terminal interprets the character instead of showing it: control characters, line ends, and marks
+/// that change the direction of text.
 inline bool is_control(const text_character& c) {
   const auto in = [&](char32_t first, char32_t last) { return c.code >= first && c.code <= last; };
   return !c.is_utf8 || in(0, 0x1F) || in(0x7F, 0x9F) || c.code == 0x61C || in(0x200E, 0x200F) || in(0x2028, 0x202E) ||
@@ -43,8 +44,11 @@ inline bool is_control(const text_character& c) {
 
 }  // namespace detail
 
-/// Returns the text as one line that is safe to print: control characters become `\x1B` or `\u202E`, other UTF-8 stays. Use it for names
-/// that come from files of others. A text of more than `most` bytes is cut there and ends with `...`.
+/// Returns the text as a single line that is safe to print. Control characters become `\x1B` or `\u202E`, and other
+/// UTF-8 is unchanged. A text of more than `most` bytes is cut at `most` and ends with `...`. Use it for names that
+/// come from untrusted files.
+///
+/// **Example.**
 ///
 ///     for (const auto& t : read_safetensors_header(path).tensors) std::cout << printable(t.name) << '\n';
 [[nodiscard]] inline std::string printable(std::string_view text, std::size_t most = std::string_view::npos) {

@@ -14,30 +14,31 @@
 
 namespace gspmd {
 
-/// The line of the program that calls an operator; every operator takes it as its last, defaulted argument.
+/// The line of the program that calls an operator. Each operator takes it as its last, defaulted argument.
 using detail::location;
 
-/// A tensor of the program for one giant device, while the program is traced: it has a global shape and no data. What a
-/// callable that is given to `compile` gets as arguments, combines with operators, and returns.
+/// A tensor of the program while the program is traced. It has a global shape, as on a single device, and no data.
+/// `compile` calls the callable with values; the callable combines values with operators and returns values.
 ///
-/// A traced tensor has no numbers, so these are refused when compiling, with the way to write them: to be true or false (`if (x > 0)`), to
-/// be one element (`x[0]`), `==`, and what other libraries call an operator (`exp`).
+/// **Errors.** Compile error, with the correct form in its text, for operations that need data: conversion to bool (`if
+/// (x > 0)`), one element (`x[0]`), `==`, and operators under their names in other libraries (`exp`).
 class value : public detail::foreign_names {
  public:
   constexpr value() = default;
   constexpr value(detail::graph* g, int id) : graph_(g), id_(id) {}
 
-  /// Returns the global extents, as a copy: each operator that is traced may move the graph's nodes.
+  /// Returns a copy of the global extents. A reference would dangle: tracing another operator can move the graph's
+  /// nodes.
   [[nodiscard]] constexpr detail::extents shape() const { return is_valid() ? made_by().shape : detail::extents{}; }
   [[nodiscard]] constexpr int rank() const { return is_valid() ? made_by().shape.count : 0; }
   [[nodiscard]] constexpr dtype type() const { return is_valid() ? made_by().type : dtype::f32; }
 
   [[nodiscard]] constexpr detail::graph* graph() const { return graph_; }
   [[nodiscard]] constexpr int id() const { return id_; }
-  /// False for a value that no operator has made. A refused operator makes one of the type and shape that its result would
-  /// have; the first mistake of a program is the one that is reported.
+  /// Returns false if the value has no node in a graph. A refused operator returns a valid placeholder with the type
+  /// and shape of its result. The program reports its first mistake.
   [[nodiscard]] constexpr bool is_valid() const { return graph_ != nullptr && id_ >= 0; }
-  /// Returns a copy, for the same reason.
+  /// Returns a copy of the node, for the same reason as shape().
   [[nodiscard]] constexpr detail::node node() const { return made_by(); }
 
   template <std::same_as<bool> Truth>
@@ -59,7 +60,8 @@ class value : public detail::foreign_names {
     return *this;
   }
 
-  /// The compiler has reported what is refused here: the program has no other mistake.
+  /// Marks the program as refused. The compiler has already reported the error, so the program reports no other
+  /// mistake.
   constexpr void note_refused() const {
     if (graph_ != nullptr) graph_->fail({}, "compile", detail::mistake::reported, "see the error at the call");
   }
@@ -77,19 +79,21 @@ class value : public detail::foreign_names {
 
 namespace detail {
 
-/// The id of a value that stands for none because of a mistake that the compiler has reported.
+/// The id of a value that does not exist because of a mistake that the compiler has reported.
 inline constexpr int reported_id = -2;
 
-/// The result of an operator: node `id`, or, if it was refused, what stands in for it.
+/// Returns the result of an operator: node `id`, or a placeholder of this type and shape if the operator was refused
+/// (`id` is negative).
 constexpr value made(graph& g, int id, dtype type, const extents& shape) {
   return {&g, id >= 0 ? id : g.add_stand_in(type, shape)};
 }
-/// The same for an operator whose result would be like its operand.
+/// The same for an operator whose result has the type and shape of its operand.
 constexpr value made(int id, value operand) { return made(*operand.graph(), id, operand.type(), operand.shape()); }
 
-/// Dims may be counted from the end, as in NumPy: -1 is the last one. What is no dim stays as it is, for the operator to refuse.
+/// Converts a dim that is counted from the end, as in NumPy: (-1, 3) -> 2. A number outside of the range stays outside,
+/// so the operator refuses it.
 constexpr int counted_dim(std::int64_t dim, int rank) {
-  constexpr std::int64_t beyond = 1 << 30;  // no dim either, and an int
+  constexpr std::int64_t beyond = 1 << 30;  // outside of the range of dims, and an int
   if (dim < 0 && dim >= -rank) dim += rank;
   return static_cast<int>(dim > beyond ? beyond : dim < -beyond ? -beyond : dim);
 }

@@ -13,19 +13,24 @@
 #include "gspmd/error.hpp"
 #include "gspmd/named_arrays.hpp"
 
-/// Files of elements alone, as MPI-IO, Fortran's streams and `tofile` of NumPy write them, from and to arrays on any mesh.
+/// Saves and loads arrays on any mesh as files that contain only elements, as in MPI-IO, Fortran's stream files and
+/// NumPy's `tofile`.
 namespace gspmd {
 
-/// Where the array lies in a file that is read; alike on all processes.
+/// The location and order of the array in a file that is read. All processes pass the same options.
 struct raw_options {
-  std::int64_t begin_byte = 0;    // so many bytes are before it
+  std::int64_t begin_byte = 0;    // the number of bytes before the array
   bool is_fortran_order = false;  // dim 0 is fastest, not the last one
-  bool may_be_longer = false;     // other bytes may follow it
+  bool may_be_longer = false;     // other bytes may follow the array
 };
 
-/// Writes the elements of an array to a file, row-major, low bytes first, and nothing else. The file replaces what `path` was before, as
-/// save_safetensors does, and an array in rows under 4 KiB is gathered first, as there; else only a few integers are sent. Collective. Throws
-/// gspmd::error, the same on all processes: as save_safetensors.
+/// Writes the elements of an array to a file, row-major and little-endian, and nothing else. It replaces the file
+/// `path`, like save_safetensors.
+///
+/// **Communication.** Collective. An array with rows under 4 KiB on a device is gathered first, like in
+/// save_safetensors. Otherwise only a few integers are sent.
+/// **Errors.** Throws gspmd::error, the same on all processes, like save_safetensors.
+/// **Example.**
 ///
 ///     save_raw(comm, "u.f64", u);      // np.fromfile("u.f64").reshape(shape)
 template <communicator Comm>
@@ -37,8 +42,13 @@ void save_raw(Comm& comm, const std::string& path, const one_array& array) {
       });
 }
 
-/// Fills an array from a file of elements, low bytes first, as load_safetensors does: every device reads what its shard holds. Collective. Throws
-/// gspmd::error, the same on all processes, and then nothing has changed: a file that is missing, too short, or too long.
+/// Fills an array from a file of little-endian elements. Each device reads the elements of its shard, like
+/// load_safetensors.
+///
+/// **Communication.** Collective.
+/// **Errors.** Throws gspmd::error, the same on all processes, and then changes no array: a file that is missing, too
+/// short or too long.
+/// **Example.**
 ///
 ///     load_raw(comm, "u.bin", u, {.begin_byte = 4, .is_fortran_order = true, .may_be_longer = true});   // a record of Fortran
 template <communicator Comm>

@@ -10,12 +10,12 @@
 #include "gspmd/detail/support/callable.hpp"
 #include "gspmd/ops/traced_body.hpp"
 
-/// Values that are computed again on the way back instead of kept (rematerialisation, which GSPMD 5.1 counts on). What is saved to disk is in
-/// checkpoint.hpp.
+/// Values that the backward pass recomputes instead of keeping them (rematerialisation, which GSPMD 5.1 relies on).
+/// checkpoint.hpp saves data to disk.
 namespace gspmd {
 namespace detail {
 
-/// A call of a function while it is traced.
+/// Records the nodes that a call of a recomputed function adds while the call is traced.
 class open_recomputed {
  public:
   constexpr explicit open_recomputed(graph* g) : graph_(g) {
@@ -65,33 +65,49 @@ struct recomputed_function {
 
 }  // namespace detail
 
-/// A function that gives what `f` gives, and of which a gradient keeps what it reads and no value that it makes: on the way back these are
-/// computed again from that (JAX: `jax.checkpoint` or `remat`; torch: `torch.utils.checkpoint`). A chain of layers, each called so, holds the
-/// input of each layer, and the values of one; the forward pass is computed twice.
+/// Returns a function with the same results as `f`. Its gradient keeps only the values that `f` reads. The backward
+/// pass recomputes the values that `f` computes (JAX: `jax.checkpoint` or `remat`; torch: `torch.utils.checkpoint`).
+///
+/// If each layer of a chain is called this way, the program holds the input of each layer and the inner values of one
+/// layer. The forward pass is computed twice.
+///
+///  * Arguments and results are values, or tuples or structs of values. `f` may capture and read other values.
+///  * Calls can be nested: if a recomputed function calls others, the values of only one inner call are held at a
+///    time.
+///  * Calls can be in loops, conditionals, vmap and manual regions, and can contain these. A loop keeps its carried
+///    values and recomputes its body in any case.
+///  * If the loss itself is a result of the call, the call is not computed twice, because its values would be needed
+///    again immediately.
+///  * Values have the same bits as without recompute if `f` computes the same results from the same arguments.
+///    Without a gradient the result is the same as calling `f`.
+///
+/// The recomputed operators read an `optimization_barrier` of each value that `f` reads. Therefore the planner does not
+/// merge the recomputed operators with the original ones.
+///
+/// **Communication.** The backward pass repeats the communication of `f`. A weight that `f` gathers is gathered again,
+/// as in fully sharded data parallelism.
+/// **Errors.** Compile error: no arguments, or an argument that is not a value.
+/// **Example.**
 ///
 ///     auto loss = [](value x, auto layers) { for (auto& w : layers) x = recompute(layer)(x, w); return sum(x * x); };
 ///     auto g = grad(loss(x, layers), layers);
-///
-/// Arguments and results are values, or tuples or structs of them; `f` may read others that it captures. It nests: of a function that is
-/// computed again and that calls others so, the values of one of these at a time. It may stand in loops, conditionals, vmap and manual
-/// regions, and hold these; of a loop what it carries is kept, and its body computed again, without being told. A call that the loss itself
-/// comes from is not computed twice: its values would be made again at once. Values are those without it, bit for bit, where `f`
-/// computes the same from the same; without a gradient it is `f`.
-///
-/// Communication: that of `f` a second time, on the way back: a weight that `f` gathers is not kept but gathered again, as fully sharded data
-/// parallelism does. The copies read an `optimization_barrier` of each value that `f` reads, so that they are not taken for what was computed
-/// before. Errors, at compile time: no arguments, an argument that is no value.
 template <class F>
 constexpr auto recompute(F f) {
   return detail::recomputed_function<F>{std::move(f)};
 }
 
-/// The identity on `x`, as a value of its own: what is computed from it is computed again, though the same was computed from `x` before, and
-/// where `x` was gathered its readers gather again (the operator of this name in XLA). It comes behind up to seven values of `after` in the
-/// program; a plan that needs less memory may move it. Equal barriers are one, and one of what a loop does not change is made before the loop.
-/// It sends nothing, and is no copy. The gradient goes to `x` as it is. Errors, at compile time: more than seven values in `after`.
+/// Returns `x` as a new value. Operators on the new value are recomputed, even if the same operators on `x` exist. If
+/// `x` was gathered, the users of the new value gather it again. XLA has an operator of the same name.
 ///
-///     auto late = optimization_barrier(w, std::array{gradient});   // gathered when the gradient is there, not before
+/// The new value follows up to seven values of `after` in the program. A plan that needs less memory may move it. Equal
+/// barriers are merged. A barrier of a loop-invariant value is computed before the loop. It copies nothing. The
+/// gradient passes to `x` unchanged.
+///
+/// **Communication.** None.
+/// **Errors.** Compile error, or gspmd::error at run time: more than seven values in `after`.
+/// **Example.**
+///
+///     auto late = optimization_barrier(w, std::array{gradient});   // gathered when the gradient exists, not before
 constexpr value optimization_barrier(value x, detail::span<const value> after = {}, location at = location::current()) {
   if (!x.is_valid()) return x;
   detail::constant_vector<int> behind;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Reports of what was decided and what it costs: texts, pictures and times of a plan.
+/// Reports about plans and their costs: texts, pictures and times.
 
 #include "gspmd/report/draw.hpp"
 #include "gspmd/report/explain.hpp"

@@ -71,45 +71,67 @@ struct reproducible_function {
 
 }  // namespace detail
 
-/// A function that gives what `f` gives, with the same bits on every mesh, with every sharding, on every backend and number of processes, on
-/// the run-time path as on the compiled one: wherever the same binary runs, equal bits of arguments give equal bits of results. Which NaN a NaN
-/// is is not part of that.
+/// Returns a function with the results of `f`, whose bits are the same on every mesh, with every sharding, backend and
+/// number of processes. Compiled programs and programs planned at run time have the same bits too. If the same binary
+/// runs, arguments with equal bits give results with equal bits. The bits of a NaN are excluded.
+///
+/// All sums of floats in `f` are rewritten: sums, means and norms, einsums, convolutions, cumsum, sum_pool and
+/// scatter_add, also in loops and conditionals and in gradients taken in `f`. Take gradients in `f`. The gradient of a
+/// sum can also be taken outside; the gradient of a product is refused there. Elementwise operators round each element
+/// in the same way everywhere. Integers need no change. Maxima, minima and gathers of floats are exact, and a zero in
+/// their results is +0.
+///
+/// **Method.** x is cut into parts. The elements of a part are multiples of a power of two that depends on the largest
+/// element. A part has few enough digits that doubles hold all sums of its elements exactly. No addition rounds, so the
+/// order does not matter.
+///
+/// **Accuracy.** Let p be the number of digits of the type, 24 for float, and n the number of terms. A sum loses at
+/// most 2^-p of the largest element. A product loses at most n 2^-p of the product of the largest elements of its
+/// operands. Then the result is rounded once to its type. Each sum uses the largest element along the dims that it
+/// sums. A convolution, cumsum, sum_pool or scatter_add uses the largest element of the tensor.
+///
+/// **Warning.** Elements smaller than 2^-p of the largest element can be lost. This includes results that do not
+/// contain the largest element, or multiply it by 0. The product [1e30, 1] . [0, 1] of floats is 0, and the 1 in a
+/// cumsum of [1, 1e30] becomes 0. A plain product, convolution, cumsum, pool or scatter keeps these elements. Scale the
+/// rows first, or leave these operators outside.
+///
+/// **Cost.** A sum has k parts: 1 for up to 2^14 floats, 2 for up to 2^27; 2 for up to 2^18 doubles, 3 for up to 2^27.
+/// It reads x twice, first for the largest and the least element. A product of floats has 2 parts and takes 3 products
+/// of doubles. A product of doubles has 3 parts and takes 6 products; from 2^13 terms on it has 4 parts and takes 10
+/// products. Operands are held as k tensors of doubles.
+///
+/// **Infinities and NaNs.** An infinity or a NaN is in the sums that contain it, and in no other sum. An infinity or a
+/// NaN in an operand of a product makes its row or column of the result NaN. In an operand of a convolution it makes
+/// the whole result NaN. A sum of zeros is +0.
+///
+/// **Compiler flags.** A file that includes this header does not compile with -ffast-math. Your flags apply to the loop
+/// around a function that you pass to `map`. With GCC, for processors with FMA, pass -ffp-contract=off.
+///
+/// **Communication.** A sum sends 2 elements and k doubles instead of 1 element, in two messages instead of one. A
+/// product sends k doubles instead of 1 element, and the largest elements of rows and columns.
+/// **Errors.** Compile error: no arguments, or an argument that is not a value. Compile error, or gspmd::error at run
+/// time:
+///  * `f` contains a manual region or is called in one, or the program has explicit axes
+///  * operators that are not sums and have bits that depend on the plan: products of elements (reduce by multiply),
+///    attention, fft, your own functions (local_op, reduce_by)
+///  * inputs of floats that are partial
+///  * more than 2^40 terms
+///
+/// **Example.**
 ///
 ///     auto total = reproducible([](value x) { return sum(x); })(x);
 ///     constexpr auto step = reproducible([](auto x, auto w) { ... grad(loss, w) ... });     // compile<step, pod, ...>
 ///
-/// Everything that adds up floats within `f` is computed so: sums, means and norms, einsums and convolutions, cumsum, sum_pool, scatter_add,
-/// those of loops and conditionals, and those of gradients that are taken within `f`. Take them there: the gradient of a sum may be taken outside too, that of a
-/// product is refused there. Elementwise operators round each element alike wherever it is; integers and maxima need nothing.
-///
-/// How: x is cut into parts that are multiples of a grid, a power of two that follows from the largest element, and parts have as few digits that
-/// doubles hold every sum of them: no addition rounds, so that none needs an order (Demmel and Nguyen 2013; for products Ozaki et al. 2012). With p digits, 24 of a
-/// float, and n terms, what is lost of a sum is at most 2^-p of the largest element, before one rounding to the result's type, and of a product
-/// n 2^-p of the largest elements' product. Elements along other dims than those summed have a largest element of their own; those of a
-/// convolution, cumsum, sum_pool and scatter_add have one for the tensor.
-///
-/// Warning: elements that are smaller than 2^-p of that largest one may be lost, also in results in which it does not stand or is multiplied
-/// by 0. The product [1e30, 1] . [0, 1] of floats is 0, and so is the 1 of a cumsum of [1, 1e30]. A plain product, convolution, cumsum, pool
-/// or scatter keeps them: scale rows of such sizes before, or leave those operators outside.
-///
-/// A sum has k parts: 1 for up to 2^14 floats, 2 to 2^27; 2 for up to 2^18 doubles, 3 to 2^27. It reads x twice, the first time for the largest
-/// and the least element, and sends 2 elements and k doubles in the place of 1 element, in two messages in the place of one. A product of
-/// floats has 2 parts and takes 3 products of doubles, one of doubles 3 parts (4 from 2^13 terms on) and 6 products (10); operands are held
-/// as k tensors of doubles, and k doubles are sent in the place of 1 element, beside the largest elements of rows and columns.
-///
-/// An infinity or a NaN is in the sums that it is added to, and in no others, as always. Of a product whose operands have one the row and
-/// column are NaN, and of a convolution the whole result. A sum of zeros is +0. Errors: `f` has a manual
-/// region or stands in one, or in a program of explicit axes; operators whose bits depend on the plan and that are not sums: products of elements
-/// (reduce by multiply), attention, fft, functions of your own (local_op, reduce_by); floats that are given as terms; more than 2^40 terms;
-/// at compile time: no arguments, or one that is no value. A header that includes this one is not compiled with -ffast-math. The loop that a
-/// `map` of yours stands in is compiled as your flags say: with GCC for processors with FMA say -ffp-contract=off.
+/// **Source.** Demmel and Nguyen 2013; for products Ozaki et al. 2012.
 template <class F>
 constexpr auto reproducible(F f) {
   return detail::reproducible_function<F>{std::move(f)};
 }
 
-/// The same of a whole program that is built by calls, when its outputs are there; the values that the builder gave are none any more. `builder`
-/// is a dynamic::builder.
+/// Makes a whole program of a dynamic::builder reproducible. Call it after the outputs are set. Values that the builder
+/// returned before are invalid afterwards.
+///
+/// **Example.**
 ///
 ///     b.output(sum(x));   make_reproducible(b);   auto step = b.compile();
 template <class Builder>
@@ -118,7 +140,9 @@ void make_reproducible(Builder& builder) {
   if (!builder.graph().failed() && !builder.graph().nodes.empty()) detail::reproducer(builder.graph(), 0).run();
 }
 
-/// sum(x, dims) so: `reproducible` says how, and what is sent.
+/// Returns sum(x, dims), computed reproducibly. See `reproducible` for the method, accuracy and communication.
+///
+/// **Example.**
 ///
 ///     auto energy = reproducible_sum(u * u);      // the same on 1 and on 64 ranks
 constexpr value reproducible_sum(value x, detail::dim_list dims = {}, location at = location::current()) {

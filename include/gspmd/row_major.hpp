@@ -23,11 +23,11 @@ inline constexpr bool is_strided_view = false;
 template <class T>
 inline constexpr bool is_strided_view<strided_view<T>> = true;
 
-/// Whether a container has one dim, as far as its type says.
+/// Returns true if a container has one dim according to its type.
 ///
-///   std::vector, std::span         one: nothing speaks of dims
-///   rank, rank(), dimensionality   what the type says of it, if it does (Kokkos, mdarray, Boost.MultiArray)
-///   rows() and cols(), shape(), dimension(), num_dimensions()   not one
+///     std::vector, std::span         yes: the type has no dims
+///     rank, rank(), dimensionality   the number that the type states (Kokkos, mdarray, Boost.MultiArray)
+///     rows() and cols(), shape(), dimension(), num_dimensions()   no
 template <class C>
 constexpr bool has_one_dim() {
   if constexpr (requires { std::bool_constant<(static_cast<std::size_t>(C::rank()) <= 1)>{}; }) {
@@ -43,7 +43,8 @@ constexpr bool has_one_dim() {
   }
 }
 
-/// Eigen and xtensor say in which order their elements lie.
+/// Returns true if a container is row-major. Eigen and xtensor state their order in the type; other containers are
+/// row-major if they have one dim.
 template <class C>
 constexpr bool finds_row_major() {
   if constexpr (requires { C::IsRowMajor, C::IsVectorAtCompileTime; }) {
@@ -57,9 +58,13 @@ constexpr bool finds_row_major() {
 
 }  // namespace detail
 
-/// Whether the elements of a container lie in row-major order, as those of all tensors do: what `run`, `scatter` and shards are
-/// given. True for what has one dim, and for several dims only where the type says so; a container that does not say it is
-/// declared row-major by a specialisation.
+/// True if the elements of a container are in row-major order, like the elements of all tensors. `run`, `scatter` and
+/// shard_view require it.
+///
+/// It is true for containers with one dim. For containers of several dims it is true only if the type states the order.
+/// If the type does not state it, declare the container row-major with a specialisation.
+///
+/// **Example.**
 ///
 ///     static_assert(is_row_major<std::vector<float>> && !is_row_major<Eigen::MatrixXf>);
 ///     template <> inline constexpr bool gspmd::is_row_major<my::grid> = true;
@@ -68,7 +73,7 @@ inline constexpr bool is_row_major = detail::finds_row_major<Container>();
 
 namespace detail {
 
-/// False for std::vector<bool> and its like: elements are bits, and a bit has no address.
+/// False for std::vector<bool> and similar containers: their elements are bits, and a bit has no address.
 template <class C>
 inline constexpr bool has_addresses =
     !requires { requires std::is_same_v<typename C::value_type, bool> && !std::is_reference_v<typename C::reference>; };
@@ -90,8 +95,8 @@ consteval bool accept_container() {
   return true;
 }
 
-/// Reports a container that is not accepted. The same for all leaves of a group, those in vectors too. Checked first, so that the error
-/// names the user's line.
+/// Reports each container that is not accepted, in all leaves of a group and in vectors. Call it first, so that the
+/// error names the user's line.
 template <class Tree>
 consteval bool accept_containers() {
   if constexpr (is_list<Tree>) {
@@ -105,7 +110,7 @@ consteval bool accept_containers() {
   }
 }
 
-/// `double x[4][6]` as one row of its elements, which lie one after the other.
+/// A view of `double x[4][6]` as one row of contiguous elements.
 template <class Array>
 struct flat_array {
   using element = std::remove_all_extents_t<Array>;
@@ -115,7 +120,8 @@ struct flat_array {
   [[nodiscard]] static constexpr std::size_t size() { return sizeof(Array) / sizeof(element); }
 };
 
-/// The extents of an array or a container, as far as it knows them: `size()` alone says none. What a library calls a vector has one.
+/// Returns the extents of an array or a container. Returns nothing if the container has only `size()`. An Eigen vector
+/// has one extent.
 template <class C>
 constexpr std::optional<extents> known_extents(const C& container) {
   extents shape;
@@ -152,7 +158,9 @@ constexpr std::optional<extents> known_extents(const C& container) {
   return is_known ? std::optional(shape) : std::nullopt;
 }
 
-/// Throws gspmd::error: a container with gaps between its elements.
+/// Checks that the elements of a container have no gaps between them.
+///
+/// **Errors.** Throws gspmd::error if they have gaps.
 template <class C>
 constexpr void require_dense(const C& container) {
   bool is_dense = true;

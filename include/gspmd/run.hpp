@@ -19,9 +19,9 @@
 
 namespace gspmd::detail {
 
-/// The result of `run` where the compiler cannot know what the callable does: its body, or its call, has a mistake, which the compiler has
-/// reported. Whatever a user does with results should not be a second error, so this is an array, becomes whatever it is assigned to, and
-/// is a tuple too.
+/// The result of `run` if the form of the callable's result is unknown. The compiler has then already reported an error
+/// in the body or the call of the callable. Using the result must not add a second error. Therefore this class is an
+/// array, converts to the type that it is assigned to, and is also a tuple (unknown_result).
 template <class T>
 class unknown_array : public array<T> {
  public:
@@ -32,7 +32,8 @@ class unknown_array : public array<T> {
   }
 };
 
-/// `auto [a, b]` wants to know of how many parts it is; most programs that return several values return two.
+/// The result for structured bindings: `auto [a, b]` needs the number of parts. It is 2, because most programs that
+/// return several values return two.
 template <class T>
 class unknown_result : public unknown_array<T>,
                        public std::tuple<unknown_array<T>, unknown_array<T>, unknown_array<T>, unknown_array<T>, unknown_array<T>,
@@ -50,11 +51,12 @@ struct std::tuple_element<K, gspmd::detail::unknown_result<T>> {
 namespace gspmd {
 namespace detail {
 
-/// One output of a step, as a whole.
+/// The whole array of output `K` of a step.
 template <class Step, std::size_t K>
 using output_array = array<typename Step::template output_shard<K>::element>;
 
-/// Collects the leaves of the arguments of run into pointers to whole arrays, checked against the inputs.
+/// Collects the leaves of the arguments of `run` as pointers to whole arrays. Checks their number, element types and
+/// shapes against the inputs.
 class whole_inputs {
  public:
   template <class... Arguments>
@@ -128,8 +130,9 @@ constexpr bool has_partial_outputs(const plan_view& plan) {
   return false;
 }
 
-/// Runs a planned program once on the devices of `comm`, from whole arrays (pointers, or what cut_shard takes) to whole arrays.
-/// `run(comm, inputs, outputs)` runs it on shards. `MayBePartial`: an output, whose terms are reduced then.
+/// Runs a planned program once on the devices of `comm`, from whole arrays to whole arrays. `inputs` are pointers, or
+/// other arguments of cut_shard. `run(comm, inputs, outputs)` runs the program on shards.
+/// If `MayBePartial` is true, partial outputs are reduced first.
 template <bool MayBePartial, class Comm, class Whole, class Run>
 void run_whole(const plan_view& plan, Comm& comm, const Whole* inputs, void* const* outputs, Run&& run) {
   require_devices(comm, static_cast<int>(plan.mesh->device_count()));
@@ -178,22 +181,29 @@ template <class Backend> concept can_launch = requires(const Backend& backend) {
 
 }  // namespace detail
 
-/// Runs a compiled program once on whole arrays and returns whole arrays: the callable's result with an array for each value.
+/// Runs a compiled program once on whole arrays and returns whole arrays. The result has the form of the callable's
+/// result, with an array for each value.
 ///
-/// `backend` is self{}, threads{}, simulated{} or mpi{comm}; with mpi every rank gives the whole inputs and gets the whole
-/// outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types (`double x[4][6]` too), or structs of them;
-/// containers of several dims must be row-major (is_row_major). An input that
-/// is partial is given to the first device along its axes; the others get the identity; of an output that is partial the terms are reduced.
+/// `backend` is self{}, threads{}, simulated{} or mpi{comm}. With mpi, every rank passes the whole inputs and gets the
+/// whole outputs.
+/// Arguments are arrays, vectors, spans or pointers of the inputs' element types, also `double x[4][6]`, or structs of
+/// these. Containers of several dims must be row-major (is_row_major).
+/// If an input is partial, the first device along its axes gets the array, and the other devices get the identity of
+/// the reduction. A partial output is reduced.
 ///
-/// **Errors.** Compile error: a missing or superfluous argument, or an argument of the wrong element type. Throws gspmd::error: a wrong
-/// shape or number of elements, a wrong number of devices, any failure on a device. After a std::vector of arrays, whose length is a
-/// run-time value, the number of arguments and their element types are checked at run time too. With mpi, a wrong argument on one rank
-/// throws on all ranks, and the text has the number of that rank.
+/// **Communication.** The collectives of the step. A partial output is reduced. With mpi, each split output is
+/// gathered.
+/// **Errors.** Compile error: a missing or superfluous argument, or an argument of the wrong element type. Throws
+/// gspmd::error: a wrong shape, number of elements or number of devices, and every failure on a device. The length of a
+/// std::vector of arrays is a run-time value. Therefore the number and the element types of the arguments after the
+/// vector are also checked at run time. With mpi, a wrong argument on one rank throws on all ranks, and the text names
+/// that rank.
+/// **Example.**
 ///
 ///     auto y = run<step>(threads{}, x, w1, w2);
 template <class Step, class Backend, class... Arguments>
 auto run(const Backend& backend, const Arguments&... arguments) {
-  using result = typename Step::callable_result;  // first: what is wrong with the program is reported from here
+  using result = typename Step::callable_result;  // first, so that the error of a wrong program is reported from this line
   static_assert(
       detail::can_launch<Backend>,
       "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
@@ -215,7 +225,8 @@ auto run(const Backend& backend, const Arguments&... arguments) {
         ((outputs[k++] = a.data()), ...);
       },
       arrays);
-  // GCC's -Wshadow compares the names in a template with the user's globals: no name here is one that a program has (step, comm, devices, f).
+  // GCC's -Wshadow compares names in a template with the user's globals. Therefore no name here is likely in a program
+  // (step, comm, devices, f).
   const auto on_devices = [&](auto& group) {
     Step held;
     detail::run_whole<detail::has_partial_outputs(Step::view)>(

@@ -18,20 +18,20 @@
 #include "gspmd/error.hpp"
 #include "gspmd/named_arrays.hpp"
 
-/// Files of safetensors, the format of weights of Hugging Face, PyTorch, JAX and others: from and to arrays on any mesh.
+/// Saves and loads arrays on any mesh as safetensors, the format for weights of Hugging Face, PyTorch, JAX and others.
 namespace gspmd {
 
 using detail::safetensors_entry;
 using detail::safetensors_header;
 
 struct safetensors_options {
-  /// Free texts, the file's `__metadata__`; PyTorch's readers look for {{"format", "pt"}}.
+  /// Free texts, the file's `__metadata__`. PyTorch's readers look for {{"format", "pt"}}.
   std::map<std::string, std::string> metadata;
 };
 
 namespace detail {
 
-/// The header with the eight bytes before it.
+/// Reads the header and the eight bytes before it.
 inline std::string read_safetensors_header(const posix_file& file) {
   const auto size = plain_size(file);
   std::string text(static_cast<std::size_t>(std::min(size, std::int64_t{8})), '\0');
@@ -54,15 +54,22 @@ inline safetensors_header parse_safetensors_of(const std::string& path, std::str
 
 }  // namespace detail
 
-/// Writes all arrays to one file, which replaces what `path` was before. Each device writes its part at its place in the file, of replicas the
-/// first one. An array of which some device has several rows, of under 4 KiB, is gathered first: its elements are sent to the device that writes
-/// them, up to 4 MiB for each at a time. Nothing else is sent but a few integers that say whether all goes well. When it returns, all of it is on
-/// the disk; if it fails or is killed, wherever it is, `path` is what it was, and at most `path.partial` is left, which the next save removes.
-/// Collective. Throws gspmd::error, the same on all processes: a file that cannot be written; another save to it under way; c128 and types of your
-/// own, which the format does not have; names that are no UTF-8, and what checkpoint::save refuses.
+/// Writes all arrays to one file, which replaces the file `path`.
+///
+/// Each device writes its part of each array. The first of several replicas writes. When the function returns, all data
+/// is on the disk. If the function fails or the program is killed, `path` keeps its old contents. At most the file
+/// `path.partial` is left, and the next save removes it.
+///
+/// **Communication.** Collective. If a device has several rows of an array, of under 4 KiB each, the array is gathered
+/// first. Its elements are sent to the device that writes them, up to 4 MiB for each device at a time. Otherwise only a
+/// few integers are sent, to agree about success.
+/// **Errors.** Throws gspmd::error, the same on all processes: a file that cannot be written; another save to the same
+/// path under way; c128 and your own types, which the format does not have; names that are not UTF-8; and the errors of
+/// checkpoint::save.
+/// **Example.**
 ///
 ///     named_arrays model;
-///     model.add("w", w);                                                     // or a checkpoint, which is a list of them too
+///     model.add("w", w);                                                     // or a checkpoint, which is also a list of arrays
 ///     save_safetensors(comm, "model.safetensors", model, {.metadata = {{"format", "pt"}}});
 template <communicator Comm>
 void save_safetensors(Comm& comm, const std::string& path, const named_arrays& arrays, const safetensors_options& options = {}) {
@@ -71,10 +78,15 @@ void save_safetensors(Comm& comm, const std::string& path, const named_arrays& a
       [&](const std::vector<detail::stored_array>& list) { return detail::safetensors_layout(list, options.metadata); });
 }
 
-/// Fills all arrays from a file, which may hold others too, of types that the library does not have. Every device reads what its shard
-/// holds, with gaps of up to 4 KiB between two rows of it, and sets its padding to zero; nothing but the header is sent. While it runs, there is
-/// memory for all shards twice. Collective. Throws gspmd::error, the same on all processes, and then no array has changed: a file that is missing,
-/// cut off, too long or of another format; tensors that overlap or leave holes; an array that is not there, or of another type or shape.
+/// Fills all arrays from a file. The file may contain other tensors too, also of types that the library does not have.
+///
+/// Each device reads the elements of its shard, including gaps of up to 4 KiB between two rows. It sets the padding to
+/// zero. While the function runs, all shards are in memory twice.
+///
+/// **Communication.** Collective. Only the header is sent.
+/// **Errors.** Throws gspmd::error, the same on all processes, and then changes no array: a missing, truncated or too
+/// long file; another format; tensors that overlap or leave holes; an array that is not in the file, or has another
+/// type or shape there.
 template <communicator Comm>
 void load_safetensors(Comm& comm, const std::string& path, const named_arrays& arrays) {
   detail::load_file(
@@ -93,7 +105,11 @@ void load_safetensors(Comm& comm, const std::string& path, const named_arrays& a
       });
 }
 
-/// The tensors of a file, their types and shapes, and its metadata. No communication. Throws gspmd::error: as load_safetensors.
+/// Returns the names, types and shapes of the tensors of a file, and its metadata.
+///
+/// **Communication.** None.
+/// **Errors.** Throws gspmd::error like load_safetensors.
+/// **Example.**
 ///
 ///     for (const auto& t : read_safetensors_header("model.safetensors").tensors) std::cout << t.name << ' ' << t.type << '\n';
 [[nodiscard]] inline safetensors_header read_safetensors_header(const std::string& path) {

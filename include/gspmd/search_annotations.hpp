@@ -14,13 +14,13 @@
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/sort_in_order.hpp"
 
-/// Annotations of the inputs of a small program, found when compiling.
+/// Finds annotations for the inputs of a small program at compile time.
 namespace gspmd {
 namespace detail {
 
 inline constexpr std::size_t most_static_plans = 32, most_searched_nodes = 128;
 
-/// The text of what `search_annotations` found.
+/// The text of the result of `search_annotations`.
 template <class Search>
 struct found_words {
   static constexpr void add_time(text& t, std::int64_t picoseconds) {
@@ -33,7 +33,7 @@ struct found_words {
     t << ", " << price.bytes << " bytes sent, " << price.memory << " held" << (price.fits ? "" : ", too many") << ": " << name
       << '\n';
   }
-  /// The inputs, and the plans that were compared.
+  /// Returns a line for each input and for each plan that was compared.
   static constexpr text make(const mesh_info& mesh) {
     return Search::ended([&](const auto& search) {
       text t;
@@ -63,7 +63,7 @@ struct found_words {
   }
 };
 
-/// Whether there is a program to search annotations of. If not, `compile` says what is wrong with it.
+/// Returns true if the program is correct, so that annotations can be searched. Otherwise `compile` reports the error.
 template <constant_callable Callable, class Mesh, class... Inputs>
 consteval bool can_be_searched() {
   if constexpr (!Callable.is_known || !(is_input<Inputs> && ...)) return false;
@@ -75,7 +75,7 @@ consteval bool can_be_searched() {
     return item<3>(traced::frozen().rest) == mistake::none;
   }
 }
-/// Whether a program is small enough, and plans are few enough; if not, it is reported.
+/// Returns true if the program and the number of plans are small enough. Otherwise reports a compile error.
 template <std::size_t MostPlans, auto Callable, class Mesh, class... Inputs>
 consteval bool is_small_search() {
   using traced = traced_program<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>;
@@ -98,20 +98,24 @@ consteval bool is_small_search() {
 
 }  // namespace detail
 
-/// Annotations of the inputs that have none, found by the compiler: it plans the program `MostPlans` times at most, with other annotations
-/// each time, and takes those by which a step takes least time on the network of the mesh, by the planner's own estimate, and fits into the
-/// memory of a device (`on_network`, `within`). `step` is the program compiled with them.
+/// Searches annotations for the inputs that have none, at compile time.
+///
+/// The compiler plans the program at most `MostPlans` times, each time with other annotations. It takes the annotations
+/// with the least time of a step, among the plans that fit into the memory of a device. The planner estimates the time
+/// on the network of the mesh (`on_network`, `within`). `step` is the program compiled with these annotations.
+/// The search is that of dynamic::find_annotations (find_annotations.hpp), limited to one mesh and to inputs. With the
+/// same number of plans, the starts, the order and the result are the same. Existing annotations do not change. Each
+/// plan takes as long as one `compile`.
+///
+/// **Errors.** Compile error: more than 32 plans, 128 operators or 16 inputs; inputs other than `in`, `record` and
+/// `array_of`; a program that writes its own communication. If no plan is found, the errors are those of `compile` for
+/// the program without annotations.
+/// **Example.**
 ///
 ///     using found = search_annotations<20, layer, pod, in<float, dims<4096, 512>>, in<float, dims<512, 2048>>>;
 ///     using step = found::step;   // compile<layer, pod, in<float, dims<4096, 512>, split<"x", _>>, ...>
 ///     static_assert(std::is_same_v<found::input<0>, in<float, dims<4096, 512>, split<"x", _>>>);
 ///     found::text                 // the annotations, and the plans that were compared, a constant
-///
-/// It is the search of dynamic::find_annotations (find_annotations.hpp) on one mesh, of inputs alone: the starts, the order and, with as
-/// many plans, the result are the same. Annotations that are there stay. Each plan costs the compiler what one `compile` does.
-///
-/// Compile errors: more than 32 plans, 128 operators or 16 inputs; inputs that are no `in`, `record` or `array_of`; a program that writes
-/// its own communication; and those of `compile`, for the program without annotations where no plan was found.
 template <std::size_t MostPlans, detail::constant_callable Callable, class Mesh, class... Inputs>
 class search_annotations {
   static constexpr std::size_t most_chars = 4096;
@@ -136,7 +140,8 @@ class search_annotations {
   template <class... Annotated>
   using compiled = compile<Callable, Mesh, Annotated...>;
 
-  /// In one evaluation, of which each is a search: with more room than it takes, then without.
+  /// The text is computed in a single evaluation, because each evaluation is a search. First it is in an array of
+  /// most_chars characters, then in an array of its own size.
   struct room {
     std::array<char, most_chars> chars{};
     std::size_t count = 0;
@@ -156,22 +161,24 @@ class search_annotations {
   }();
 
  public:
-  /// The arguments of `compile` for the inputs, with what was found.
+  /// The arguments of `compile` for the inputs, with the annotations that were found.
   template <std::size_t K>
   using input = boost::mp11::mp_at_c<inputs, K>;
   using step = boost::mp11::mp_apply<compiled, inputs>;
 
-  /// How many plans were made.
+  /// The number of plans that were made.
   static constexpr std::size_t plans = [] {
     if constexpr (std::is_void_v<search>) return std::size_t{0};
     else return search::made;
   }();
-  /// Whether no other annotation of one input, or of two along one axis, is better; else the number of plans ended the search.
+  /// True if no change to the annotation of a single input, or to two inputs along one axis, is better. False if the
+  /// search ended at `MostPlans`.
   static constexpr bool is_complete = [] {
     if constexpr (std::is_void_v<search>) return false;
     else return search::is_complete;
   }();
-  /// The annotations, then the plans that were compared: time of a step, bytes that a device sends and holds.
+  /// The annotations, then the plans that were compared: the time of a step, and the bytes that a device sends and
+  /// holds.
   static constexpr std::string_view text{chars.data(), written.count};
 };
 

@@ -9,13 +9,17 @@
 
 namespace gspmd {
 
-/// A mesh for `compile` whose plans are searched for. Without it the planner takes the best of a few plans: the one of completion and, for
-/// programs of up to 32 values, those of a few rules. With it the planner also changes the sharding of single values as long as the time falls.
-/// It searches if communication and repeated work take at least 1 microsecond. Results differ at most in the last bits of sums. Compilation
-/// takes longer. Arrays belong to the mesh itself. At run time: dynamic::mesh::searched.
+/// A mesh whose plans are searched for. Pass it to `compile` instead of the mesh.
+///
+/// Without it the planner takes the best of a few plans: the plan of completion and, for programs of up to 32 values,
+/// the plans of a few rules. With it the planner also changes the sharding of single values as long as the time falls.
+/// It searches only if communication and repeated work take at least 1 microsecond. Results differ at most in the last
+/// bits of sums. Compilation takes longer. Arrays belong to the mesh itself. At run time: dynamic::mesh::searched.
+///
+/// **Example.**
 ///
 ///     using step = compile<layer, searched<pod>, in<float, dims<64, 512>, split<"data", _>>, ...>;
-///     static_assert(step::traffic.bytes < compile<layer, pod, in<...>...>::traffic.bytes);   // what the search gains
+///     static_assert(step::traffic.bytes < compile<layer, pod, in<...>...>::traffic.bytes);   // the gain of the search
 template <class Mesh>
 struct searched {
   static constexpr detail::mesh_info info = [] {

@@ -16,8 +16,11 @@
 
 namespace gspmd {
 
-/// A view of one device's shard of a tensor, in memory that the caller owns: dense, row-major, of the local extents (every
-/// shard has the same, rounded up). Global shape, sharding and mesh are part of the type. Nothing is copied.
+/// A view of a device's shard, in memory that the caller owns. The memory is dense and row-major, with the local
+/// extents. All shards have the same local extents, rounded up. The global shape, the sharding and the mesh are part of
+/// the type. Nothing is copied.
+///
+/// **Example.**
 ///
 ///     using rows = shard_view<float, pod, dims<15, 8>, split<"data", _>>;   // 8 x 8 on two devices; the second has 7 rows of data
 ///     rows x(buffer);                                                  // pointer, std::span, vector, array
@@ -56,10 +59,12 @@ class shard_view {
   /// The number of elements that a buffer must hold.
   static constexpr std::int64_t local_elems = is_countable ? detail::elements(local_extents) : 0;
 
-  /// The caller answers for the size.
+  /// Views `data`, which must have local_elems elements. The size is not checked.
   explicit constexpr shard_view(T* data) : data_(data) {}
 
-  /// Throws gspmd::error unless the range has local_elems elements. One of several dims must be row-major (is_row_major).
+  /// Views a range. A range of several dims must be row-major (is_row_major).
+  ///
+  /// **Errors.** Throws gspmd::error unless the range has local_elems elements without gaps.
   template <class Range, bool = detail::accept_container<std::remove_cvref_t<Range>>()>
     requires requires(Range& r) {
       { std::data(r) } -> std::convertible_to<T*>;
@@ -78,7 +83,7 @@ class shard_view {
   [[nodiscard]] static constexpr std::int64_t size() { return local_elems; }
   [[nodiscard]] constexpr T& operator[](std::int64_t i) const { return data_[i]; }
 
-  /// The global indices along `dim` that the device `device` really holds; the rest of its shard is padding.
+  /// Returns the global indices along `dim` that `device` holds. The rest of its shard is padding.
   [[nodiscard]] static constexpr detail::index_range valid_range(int device, int dim) {
     return detail::dim_range(Mesh::info.shape, global_extents, layout, dim, Mesh::info.shape.coordinates_of(device));
   }

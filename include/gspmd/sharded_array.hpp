@@ -20,8 +20,8 @@ namespace gspmd {
 
 namespace detail {
 
-/// The shards of one value on the devices of this process, whatever its type: what needs no type is compiled once. One pointer, so
-/// that moving and swapping groups of sharded_arrays is little code.
+/// The shards of a value on the devices of this process, for any element type. Code that does not depend on the type is
+/// compiled once. The class holds one pointer, so moving and swapping groups of sharded_arrays is little code.
 class sharded_memory {
  public:
   sharded_memory() = default;
@@ -62,25 +62,27 @@ class sharded_memory {
     const mesh_shape* mesh;  // constants of a step, or tables that must outlive this object
     const planned_value* value;
     std::vector<aligned_bytes> shards;
-    std::shared_ptr<const void> owner;  // of these tables, if they may go before this object does
+    std::shared_ptr<const void> owner;  // owns these tables if they could otherwise be destroyed before this object
   };
   std::unique_ptr<held> held_;
 };
 
 }  // namespace detail
 
-/// A tensor on the devices that a communicator holds: of every one its shard, in memory that this object owns. `scatter` and
-/// `make_result` make one, a step takes it, `gather` makes it whole. One that was made by neither, or moved from, is empty: it
-/// lies on no device, and whoever asks it for anything else gets a gspmd::error.
+/// A tensor on the devices that a communicator holds: the shard of each device, in memory that this object owns.
 ///
-/// Threads: as a container, any number of readers or one writer; a step reads its inputs and writes its outputs.
+/// `scatter` and `make_result` make sharded_arrays, a step reads and writes them, and `gather` returns the whole array.
+/// A default-constructed or moved-from array is empty: local_count() is 0.
+///
+/// **Errors.** All other functions of an empty array throw gspmd::error.
+/// **Threads.** Like a container: several readers or one writer. A step reads its inputs and writes its outputs.
 template <class T>
 class sharded_array {
  public:
   using element = T;
 
   sharded_array() = default;
-  /// Zeros, laid out as a value of a plan.
+  /// Makes zeros with the layout of a value of a plan.
   template <communicator Comm>
   sharded_array(const Comm& comm, const detail::mesh_shape& mesh, const detail::planned_value& value)
       : memory_(comm.local_count(), mesh, value, nullptr) {}
@@ -89,12 +91,12 @@ class sharded_array {
       : memory_(local_count, mesh, value, std::move(owner)) {}
 
   [[nodiscard]] const detail::extents& shape() const { return planned().global; }
-  /// The extents of every shard, padding included.
+  /// The extents of each shard, including padding.
   [[nodiscard]] const detail::extents& local_shape() const { return planned().local; }
   [[nodiscard]] std::int64_t local_elems() const { return detail::elements(planned().local); }
-  /// The number of devices of this process that hold shards: 1 for threads and mpi, all for simulated.
+  /// The number of devices of this process that hold shards: 1 for threads and mpi, all devices for simulated.
   [[nodiscard]] int local_count() const { return memory_.count(); }
-  /// The shard of the i-th of them.
+  /// The shard of the i-th device of this process.
   [[nodiscard]] std::span<T> shard(int i = 0) { return {data(i), static_cast<std::size_t>(local_elems())}; }
   [[nodiscard]] std::span<const T> shard(int i = 0) const { return {data(i), static_cast<std::size_t>(local_elems())}; }
   [[nodiscard]] T* data(int i = 0) { return reinterpret_cast<T*>(memory_.at(i)); }
@@ -114,8 +116,8 @@ inline constexpr bool is_sharded_array = false;
 template <class T>
 inline constexpr bool is_sharded_array<sharded_array<T>> = true;
 
-/// Which devices this process holds, of as many as the mesh has: what becomes of shards before and after a step does not depend
-/// on anything else of a communicator, and is compiled once for all of them.
+/// The devices that this process holds. The code before and after a step depends on nothing else of a communicator, so
+/// it is compiled once for all communicators. The constructor checks that the communicator has `device_count` devices.
 class held_devices {
  public:
   template <communicator Comm>
@@ -146,8 +148,8 @@ void cut_shards(const held_devices& devices, const T* from, sharded_array<T>& sh
     cut_shard(shards.mesh(), shards.planned(), shards.mesh().coordinates_of(devices.device(i)), from, shards.data(i));
 }
 
-/// The group of sharded arrays that stands for `Tree`, a group of values or of whole arrays; `Element<Leaf>` are the types of
-/// their elements.
+/// The group of sharded arrays for `Tree`, a group of values or of whole arrays. `Element<Leaf>` is the element type of
+/// a leaf.
 template <class Tree, template <std::size_t> class Element, std::size_t First>
 struct sharded_tree {
   template <std::size_t... K>
@@ -162,9 +164,10 @@ struct sharded_tree<Tree, Element, First> {
   using type = sharded_array<Element<First>>;
 };
 
-// The functions below know of a step only its tables, and of a communicator only the devices: they are compiled once for all of them.
+// The functions below use only the tables of a step and the devices of a communicator. They are compiled once for all
+// steps and communicators.
 
-/// Zeros, laid out as the values with these numbers.
+/// Makes zeros with the layouts of the values whose numbers are in `values`.
 template <class Tree>
 [[gnu::noinline, gnu::cold]] Tree make_leaves(const held_devices& devices, const plan_view& plan, const int* values) {
   Tree tree;
@@ -174,7 +177,7 @@ template <class Tree>
   return tree;
 }
 
-/// Returns elements of another C++ type with the same layout: complex numbers of two libraries.
+/// Reinterprets elements as another C++ type with the same layout, for example the complex numbers of two libraries.
 template <class T, class Given>
 const T* as_elements(const Given* data) {
   static_assert(std::is_same_v<listed_element_t<T>, listed_element_t<Given>>,
@@ -213,12 +216,16 @@ template <class Tree, class Whole>
 
 }  // namespace detail
 
-/// Argument `K` of a step, cut from whole arrays: `whole` is an array, a contiguous range or a pointer, or for a `record` the
-/// struct of them; the result is a sharded_array, or the struct of sharded_arrays. No communication: every process gives
-/// the whole, or at least the elements of its devices.
+/// Returns the shards of argument `K` of a step, cut from whole arrays.
 ///
-/// **Errors.** Compile error: an array of another element type than the input's. Throws gspmd::error: a wrong number of elements or
-/// devices.
+/// `whole` is an array, a contiguous range or a pointer; the result is a sharded_array. For a `record`, `whole` is the
+/// struct of arrays, and the result is the struct of sharded_arrays. Each process passes the whole array, or memory in
+/// which at least the elements of its devices are set.
+///
+/// **Communication.** None.
+/// **Errors.** Compile error: the element type of an array differs from the input's. Throws gspmd::error: a wrong
+/// number of elements or devices.
+/// **Example.**
 ///
 ///     auto x = scatter<step, 0>(comm, pixels);   auto w = scatter<step, 1>(comm, weights);
 template <class Step, std::size_t K, communicator Comm, class Whole>
@@ -236,8 +243,12 @@ auto scatter(const Comm& comm, const Whole& whole) {
                                         Step::view.inputs.data() + first, whole);
 }
 
-/// Zeroed memory for result `K` of a step, counting the parts of the tuple that the program returns: a sharded_array, or
-/// the struct of them.
+/// Returns zeroed memory for result `K` of a step: a sharded_array or a struct of sharded_arrays. `K` counts the
+/// elements of the tuple that the program returns.
+///
+/// **Communication.** None.
+/// **Errors.** Throws gspmd::error: a wrong number of devices.
+/// **Example.**
 ///
 ///     auto loss = make_result<step, 0>(comm);   auto w_next = make_result<step, 1>(comm);
 ///     s(comm, x, labels, w, loss, w_next);
@@ -255,7 +266,11 @@ auto make_result(const Comm& comm) {
   }
 }
 
-/// The whole array of a sharded one, or a group of them of a group, on every device. Collective. Throws gspmd::error: one is partial.
+/// Returns the whole array of a sharded_array on every device. For a group of sharded_arrays it returns a group of
+/// arrays.
+///
+/// **Communication.** Collective: one all_gather for each sharded_array that is split.
+/// **Errors.** Throws gspmd::error if an array is partial.
 template <communicator Comm, class Tree>
 auto gather(Comm& comm, const Tree& tree) {
   return transform_leaves(

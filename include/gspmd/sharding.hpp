@@ -32,9 +32,12 @@ struct dims {
 struct unsplit_t {};
 inline constexpr unsplit_t _{};
 
-/// How one dim is split: the mesh axes, major to minor, separated by commas; `?` after them lets completion refine the dim;
-/// ` p1` to ` p15` at the end is a priority (Shardy's): completion passes splits of p0, the usual ones, through the whole
-/// program before those of p1 leave their value, and so on. The value itself is sharded as it says from the start.
+/// Describes how a dim is split: the names of mesh axes, major to minor, separated by commas.
+/// If `?` follows the names, completion may split the dim further.
+/// If ` p1` to ` p15` ends the text, it is a priority, as in Shardy. Without it the priority is p0. Completion first
+/// propagates splits of priority p0 through the whole program, then splits of p1, and so on. The annotated value itself
+/// has all its splits from the start.
+///
 ///     "data"   "data,model"   "data?"   "?"   "data p1"   _
 struct dim_spec {
   static constexpr std::size_t most_chars = 63;
@@ -47,7 +50,7 @@ struct dim_spec {
     static_assert(N <= most_chars + 1, "gspmd: split: at most 63 characters for a dim");
     for (std::size_t i = 0; i + 1 < N; ++i) chars[i] = literal[i];
   }
-  /// Throws gspmd::error: more than 63 characters.
+  /// **Errors.** Throws gspmd::error if the text has more than 63 characters.
   constexpr dim_spec(const std::string& s) : dim_spec(std::string_view(s)) {}  // NOLINT: implicit on purpose
   constexpr explicit dim_spec(std::string_view s) : size(static_cast<int>(s.size())) {
     if (s.size() > most_chars) throw error("split: at most 63 characters for a dim, and `" + std::string(s) + "` has more");
@@ -56,11 +59,13 @@ struct dim_spec {
   [[nodiscard]] constexpr std::string_view view() const { return {chars, static_cast<std::size_t>(size)}; }
 };
 
-/// A dimension mapping (GSPMD 3.1, `mesh_split` with names): for every dim the mesh axes that split it. What is not named is
-/// replicated; the dims are closed to completion unless they say `?`.
+/// A dimension mapping (GSPMD 3.1, `mesh_split` with names): for each dim, the mesh axes that split the dim. The value
+/// is replicated along all other axes. Completion does not split a dim further unless its entry has a `?`.
 ///
-///     split<"data", _>          rows over data, columns whole
-///     split<"data,model", "?">  rows over both, data major; columns as completion finds best
+/// **Example.**
+///
+///     split<"data", _>          rows over data, columns not split
+///     split<"data,model", "?">  rows over both axes, data major; completion decides about the columns
 template <dim_spec... Dims>
 struct split {
   static constexpr int rank = static_cast<int>(sizeof...(Dims));
@@ -85,7 +90,8 @@ struct unannotated {
   static constexpr bool is_annotation = false;
 };
 
-/// The value is, along these axes (separated by commas), the reduction over the devices: each holds a part.
+/// Annotates a value as partial along `Axes` (names separated by commas): each device holds a partial value. The value
+/// is the reduction of the partial values by `Kind`.
 template <fixed_string Axes, monoid Kind = monoid::add>
 struct partial {
   static constexpr std::string_view axes = Axes.view();
@@ -94,7 +100,8 @@ struct partial {
 
 namespace detail {
 
-/// A sharding as it was written, resolved against a mesh; `problem` says what is wrong with it.
+/// An annotation that was resolved against a mesh. If it is wrong, `problem` is the text of the error and `broken` the
+/// rule.
 struct resolved_sharding {
   annotation value;
   text problem;
@@ -133,7 +140,7 @@ constexpr void add_axes(const mesh_info& mesh, std::string_view list, int dim, r
   }
 }
 
-/// Takes ` p12` off the end of a dim's text; 0 if there is none.
+/// Removes ` p12` from the end of a dim's text and returns 12. Returns 0 if the text has no priority.
 constexpr int take_priority(std::string_view& list) {
   auto end = list.size();
   int number = 0;
@@ -150,7 +157,9 @@ constexpr int take_priority(std::string_view& list) {
 constexpr std::string_view words_of(const dim_spec& spec) { return spec.view(); }
 constexpr std::string_view words_of(const std::string& spec) { return spec; }
 
-/// `specs`: a dim_spec or, at run time, a text of any length for each dim. "" and "_" are dims that are not split.
+/// Resolves the annotation of a tensor of `rank` dims. `specs` has `count` entries: dim_spec or, at run time, texts of
+/// any length. An entry "" or "_" is a dim that is not split.
+/// Example: {"data", "_"} on mesh<axis<"data", 2>> gives a layout that splits dim 0 over data.
 template <class Spec>
 constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, int count, int rank,
                                     std::string_view partial_axes = {}, monoid kind = monoid::add) {
@@ -183,7 +192,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, in
   return r;
 }
 
-/// How `split` would spell one dim of a sharding.
+/// Returns the text of the entry for `dim` in a `split`.
 constexpr text spec_text(const mesh_info& mesh, const sharding& s, int dim) {
   text t;
   write_dim(t, mesh, s, dim);

@@ -12,11 +12,11 @@
 #include "gspmd/sparse/layout.hpp"
 #include "gspmd/sparse/matrix.hpp"
 
-/// Products with sparse matrices whose rows are split.
+/// Products with sparse matrices whose rows are split over devices.
 namespace gspmd {
 namespace detail::sparse {
 
-/// A piece of what is sent, to the devices that the exchange names, or back.
+/// Sends `piece` to the devices of the exchange `e`. If `back` is true, sends it in the opposite direction.
 template <dim_spec Axis>
 constexpr value carried(value piece, const sparse_layout& l, const sparse_exchange& e, bool back, location at) {
   if (l.devices > 64) return local::rotate<Axis>(piece, back ? -e.by : e.by, at);
@@ -28,7 +28,8 @@ constexpr value carried(value piece, const sparse_layout& l, const sparse_exchan
     }
   return local::permute<Axis>(piece, span<const local::device_pair>(pairs.data(), pairs.size()), at);
 }
-/// The elements that the others have sent, [halo, b], of those that each sends; or, `back`, those that come back to who sent them.
+/// Exchanges the elements of a product. Returns the elements received from other devices, [halo, b]; `sent` has the
+/// elements that this device sends. If `back` is true, returns elements to the devices that sent them.
 template <dim_spec Axis>
 constexpr value exchanged(value sent, const sparse_layout& l, bool back, location at) {
   const auto b = l.block;
@@ -47,7 +48,7 @@ constexpr value exchanged(value sent, const sparse_layout& l, bool back, locatio
   return pieces.size() == 1 ? pieces[0] : concatenate(span<const value>(pieces.data(), pieces.size()), 0, at);
 }
 
-/// The parts of a matrix and a vector, as one device has them.
+/// The parts of a matrix and a vector on one device.
 struct own_parts {
   value starts, cols, entries, halo_rows, sends, x;
 
@@ -74,7 +75,7 @@ constexpr value transposed_on_device(const sparse_layout& l, const value* parts,
                            exchanged<Axis>(sent, l, true, at));
 }
 
-/// Dim 0 of x with as many elements as all devices have room for; and back.
+/// with_room pads dim 0 of x to `elements`, the capacity of all devices. without_room removes this padding.
 constexpr value with_room(value x, std::int64_t elements, location at) {
   const std::int64_t none[2]{}, behind[2]{elements - x.shape()[0], 0};
   const auto rank = static_cast<std::size_t>(x.rank());
@@ -128,7 +129,7 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
       },
       takes<split<Axis, _>, split<Axis, _>, split<Axis, _, _, _>, split<Axis, _, _>, split<Axis, _>, split<Axis, _>>{},
       gives<split<Axis, _>>{}, at);
-  // Along other axes x is whole: else completion would bring their splits into the region.
+  // x is whole along the other axes. Otherwise completion would propagate their splits into the region.
   const value whole = reshard(reshape(with_room(x, each * devices, at), {each * devices, l.block}, at), split<Axis, _>{}, at);
   const value y = region(a.starts, a.cols, a.entries, a.halo_rows, a.sends, whole);
   return without_room(l.block > 1 ? y : reshape(y, {y.shape()[0]}, at), to, at);
@@ -136,27 +137,41 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
 
 }  // namespace detail::sparse
 
-/// y = A x: [columns] gives [rows], of blocks [columns, b] gives [rows, b], split over the axis over which the rows are.
+/// Returns y = A x, split over the axis that splits the rows of A.
 ///
-/// Each device sends the elements of x that others read of it, once each, and padding: for each distance between devices that talk there is one
-/// collective_permute between these, of as many elements as the most of such a pair; of more than 64 devices all take part in it. Where all talk to
-/// all, or there are more than 64 devices, and permutes would save less than an eighth, it is one all_to_all of as many elements for
-/// each device as the most of any pair; so it is of more than 256 distances, however much permutes would save. `a.layout.bytes(sizeof(T))` are the
-/// bytes that a device sends, which the plan has too. A 5-point Laplacian sends the lines at both borders.
+/// Each row adds the entries in the device's own columns in their order, then the entries in columns of other devices.
+/// Therefore the last bits depend on the number of devices. The flops are not counted. Gradients exist by x (A^T dy)
+/// and by a.entries.
 ///
-/// Then a row adds up its entries of the device's own columns in their order, and after them those of others' columns, so that the last bits
-/// depend on the number of devices. Its flops are not counted. x that lies otherwise is brought to the split first.
+/// **Shapes.** x [columns] -> y [rows]; with blocks of b x b, x [columns, b] -> y [rows, b].
+/// **Communication.** Each device sends the elements of x that other devices read, once to each reader, and padding.
+/// `a.layout.bytes(sizeof(T))` is the number of bytes that a device sends, as in the plan. A 5-point Laplacian sends
+/// the lines at both boundaries of a shard.
+///  * By default there is one collective_permute for each distance between devices that exchange elements. The size
+///    of the permute is the maximum over the pairs of devices at that distance. With more than 64 devices, all
+///    devices take part in each permute.
+///  * If there are more than 256 distances, one all_to_all replaces the permutes. It also replaces them if permutes
+///    would save less than an eighth, and all pairs of devices exchange elements or there are more than 64 devices.
+///    The size of the all_to_all for each device is the maximum over all pairs.
+///  * If x has another sharding, x is resharded first.
 ///
-/// Gradients by x (A^T dy) and by a.entries. Errors: x of another shape or type, a matrix made for another number of devices. Source: PETSc's
-/// MatAIJ (Balay et al. 1997), whose two parts of a row these are.
+/// **Errors.** x has another shape or type; the matrix was made for another number of devices.
+/// **Example.**
 ///
 ///     auto step = dynamic::compile([](auto a, auto x) { return multiply(a, x); }, m, a.input<"x">(), dynamic::in<double>({n}, {"x"}));
+///
+/// **Source.** PETSc's MatAIJ (Balay et al. 1997) stores a row in the same two parts.
 template <dim_spec Axis>
 constexpr value multiply(const sparse_value<Axis>& a, value x, location at = location::current()) {
   return detail::sparse::multiplied<false>(a, x, at);
 }
-/// A^T y: [rows] gives [columns]. Products are made where the rows are, and those that are of others' columns are sent to them and
-/// added there: the bytes of multiply, the other way. Everything else is as there.
+/// Returns A^T y. Each device computes the products of its rows. It sends the products for columns of other devices to
+/// these devices, which add them.
+///
+/// **Shapes.** y [rows] -> [columns]; with blocks, y [rows, b] -> [columns, b].
+/// **Communication.** The bytes of multiply, in the opposite direction.
+/// **Errors.** The errors of multiply.
+/// **Example.**
 ///
 ///     multiply_transposed(a, y)
 template <dim_spec Axis>

@@ -14,38 +14,44 @@
 #include "gspmd/detail/run/parts/shared_run.hpp"
 #include "gspmd/run.hpp"
 
-/// Several threads for each device, with the backends `mpi`, `threads` and `self`. Costs nothing in programs that do not use it.
+/// Several threads for each device, with the backends `mpi`, `threads` and `self`. Costs nothing in programs that do
+/// not use it.
 namespace gspmd {
 
 template <communicator Comm>
 class teamed_communicator;
 
-/// The threads of a device: the thread that makes this object, and `count` - 1 helpers, which wait for its steps and end with it.
+/// The threads of a device: the thread that makes this object, and `count` - 1 helpers. The helpers wait for the steps
+/// of this thread and end with this object.
 ///
-/// Helpers compute each step in the floating-point environment that the caller has when it runs the step: rounding mode, flush-to-zero and
-/// trapped exceptions. The flags of exceptions that helpers raise stay in the helpers (fetestexcept does not see them). A BLAS that starts
-/// threads of its own keeps their environment; gspmd cannot set it.
+/// The helpers compute each step in the floating-point environment that the caller has when it runs the step: rounding
+/// mode, flush-to-zero and trapped exceptions. Exception flags that helpers raise stay in the helpers, so fetestexcept
+/// does not see them. A BLAS that starts its own threads keeps their environment, and gspmd cannot set it.
+/// The first run of a program by a team allocates memory; later runs do not.
+/// For a run from whole arrays: `run<step>(threads_per_device(2, mpi{MPI_COMM_WORLD}), x, w)`.
+///
+/// **Errors.** Throws gspmd::error: fewer than one thread, or a thread that cannot be started.
+/// **Threads.** Only the thread that makes this object may use it, like its communicator.
+/// **Example.**
 ///
 ///     launch(mpi{MPI_COMM_WORLD}, 4, [&](auto& comm) {
 ///       device_threads own(comm, 2);
 ///       auto both = own.of(comm);
 ///       step(both, x, w, y);
 ///     });
-///
-/// In a run from whole arrays: `run<step>(threads_per_device(2, mpi{MPI_COMM_WORLD}), x, w)`.
-///
-/// The first run of a program by a team allocates; later ones do not. Throws gspmd::error: fewer than one thread; one cannot be started.
-/// Threads: belongs to the thread that makes it, as its communicator does.
 class device_threads {
  public:
-  /// `least_shared_work`: a step of fewer operations (what it computes, reads and writes, by element) is done by one thread.
+  /// Starts the helpers. A step with fewer operations than `least_shared_work` is done by one thread. Operations are
+  /// elements computed, read and written.
   template <communicator Comm>
   device_threads(const Comm& comm, int count, std::int64_t least_shared_work = detail::least_shared_work)
       : team_(count, static_cast<unsigned>(count * comm.device_count()) <= std::thread::hardware_concurrency()),
         least_work_(least_shared_work) {}
 
-  /// Returns a communicator that does what `comm` does, on which the steps of programs are shared by these threads. It must not outlive `comm`
-  /// or this object. Communicates nothing.
+  /// Returns a communicator that does the same as `comm` and shares the steps of programs among these threads. It must
+  /// not outlive `comm` or this object.
+  ///
+  /// **Communication.** None.
   template <communicator Comm>
   [[nodiscard]] teamed_communicator<Comm> of(Comm& comm) {
     return {comm, *this};
@@ -70,7 +76,8 @@ class device_threads {
   std::list<known_plan> compiled_;
 };
 
-/// The communicator of devices that have several threads: `Comm`, which the first of them calls. Made by device_threads::of.
+/// The communicator of devices with several threads: `Comm`, which only the first thread of a device calls. Made by
+/// device_threads::of.
 template <communicator Comm>
 class teamed_communicator {
  public:
@@ -101,7 +108,7 @@ class teamed_communicator {
   {
     comm_.exchange(in, sent, out, received);
   }
-  /// Another one than that of `Comm`, since arenas are larger.
+  /// Returns a number other than that of `Comm`, because arenas are larger.
   [[nodiscard]] std::uint64_t serial() const {
     std::uint64_t own = 0;
     if constexpr (requires { comm_.serial(); }) own = comm_.serial();
@@ -123,7 +130,7 @@ class teamed_communicator {
     if constexpr (Program::view.is_checked) {
       detail::run_static<Program>(comm_, devices, from, to);
     } else {
-      const auto steps = &detail::share_compiled<Program, Comm>;  // its address tells programs apart
+      const auto steps = &detail::share_compiled<Program, Comm>;  // its address identifies the program
       auto known = threads_.compiled_.begin();
       while (known != threads_.compiled_.end() && known->steps != steps) ++known;
       if (known == threads_.compiled_.end())
@@ -132,7 +139,7 @@ class teamed_communicator {
                          {devices, local_count(), from, to, &comm_, detail::go_on_of<Comm>(Program::view)});
     }
   }
-  /// `kept`: of the session, which runs with one team after the other.
+  /// `kept` belongs to the session, which can run with several teams one after another.
   void run_session(const detail::plan_view& plan, const std::vector<detail::ready_step>& ready, std::shared_ptr<void>& kept,
                    const detail::devices_here& here) {
     struct kept_plan {
@@ -158,7 +165,9 @@ struct backend_with_threads {
   Backend backend;
 };
 
-/// Returns `backend`, whose devices have `threads` threads each.
+/// Returns `backend` with `threads` threads for each device.
+///
+/// **Example.**
 ///
 ///     auto y = run<step>(threads_per_device(2, self{}), x, w1, w2);
 template <class Backend>
@@ -166,7 +175,7 @@ template <class Backend>
   return {threads, backend};
 }
 
-/// Calls `f(comm)` as the backend does, with a communicator whose steps are shared by the threads of its device.
+/// Calls `f(comm)` as the backend does, with a communicator that shares its steps among the threads of its device.
 template <class Backend, class F>
 void launch(const backend_with_threads<Backend>& on, int devices, F&& f) {
   launch(on.backend, devices, [&](auto& comm) {

@@ -13,11 +13,12 @@
 #include "gspmd/detail/report/trace_report.hpp"
 #include "gspmd/detail/run/step_clock.hpp"
 
-/// Runs that are watched: what every step and every collective took, beside what the planner had estimated for it. A program that is not
-/// traced has nothing of it.
+/// Traced runs: the time of each step and of each collective, next to the planner's estimate. Costs nothing in programs
+/// that are not traced.
 namespace gspmd {
 
-/// The communicator of a traced run: `Comm`, whose steps are written down in a run_trace. Made by run_trace::of.
+/// The communicator of a traced run: `Comm`, with the times of its steps recorded in a run_trace. Made by
+/// run_trace::of.
 template <communicator Comm>
 class traced_communicator {
  public:
@@ -57,7 +58,7 @@ class traced_communicator {
     return comm_.allocate(bytes);
   }
 
-  /// Called by steps and sessions: the plan runs on the communicator itself.
+  /// Called by steps and sessions. The plan runs on `Comm` itself.
   void run(const detail::plan_view& plan, const detail::mesh_info& mesh, const detail::ready_step* ready,
            const detail::device_memory* devices, const void** from, void** to, detail::ready_step::joint_function move_words) {
     const detail::devices_here here{devices, comm_.local_count(), from, to, &comm_, detail::go_on_of<Comm>(plan)};
@@ -70,7 +71,16 @@ class traced_communicator {
   detail::step_log& log_;
 };
 
-/// The times of the steps of traced runs, on all devices of this process: of compiled programs and of those made at run time, one or several.
+/// Records the times of the steps of traced runs, on all devices of this process. It can record one or several
+/// programs, compiled ones and programs planned at run time.
+///
+/// A traced step reads the clock twice and appends 24 bytes. Each run scans the steps of its plan once, and the first
+/// run of a program also makes the texts for its steps. If a step runs between start and finish of a collective, the
+/// step, the start and the finish are three events. The event of a loop or conditional contains the events of its body.
+/// To trace a run from whole arrays: `run<step>(traced(threads{}, watched), x, w)`.
+///
+/// **Threads.** All devices may call `of` concurrently. Call the other functions after the devices have ended.
+/// **Example.**
 ///
 ///     run_trace watched;
 ///     launch(threads{}, 4, [&](auto& comm) {
@@ -79,30 +89,26 @@ class traced_communicator {
 ///     });
 ///     std::cout << watched.table();
 ///     std::ofstream("run.json") << watched.json();   // chrome://tracing, ui.perfetto.dev
-///
-/// In a run from whole arrays: `run<step>(traced(threads{}, watched), x, w)`.
-///
-/// A traced step reads the clock twice and appends 24 bytes; a run looks once through its plan, and the first run of a program makes the words for its steps too. A
-/// step that lies between start and finish of a collective is an event of its own, as they are. Loops and conditionals are events that
-/// contain those of their bodies.
-///
-/// Threads: `of` may be called by all devices at once. The rest is for when they have ended.
 class run_trace {
  public:
-  /// At most `most_steps` are kept of each device, the first ones; left_out() says how many there were beyond.
+  /// Keeps the first `most_steps` steps of each device. left_out() returns the number of later steps.
   explicit run_trace(std::size_t most_steps = 1'000'000) : most_steps_(most_steps) {}
   run_trace(const run_trace&) = delete;
   run_trace& operator=(const run_trace&) = delete;
 
-  /// Returns a communicator that does what `comm` does, whose steps are written down here. It must not outlive `comm` or this object.
-  /// Communicates nothing.
+  /// Returns a communicator that does the same as `comm` and records its steps here. It must not outlive `comm` or this
+  /// object.
+  ///
+  /// **Communication.** None.
   template <communicator Comm>
   [[nodiscard]] traced_communicator<Comm> of(Comm& comm) {
     return {comm, log_of(comm.device(0))};
   }
 
-  /// Before every step `begin` is called with its name, and after it `end`, by the thread of the device: for the markers of a profiler
-  /// (LIKWID, NVTX, Score-P). Of runs that start after this call.
+  /// Sets functions for the markers of a profiler (LIKWID, NVTX, Score-P). The thread of the device calls `begin` with
+  /// the step's name before each step, and `end` after it. Applies to runs that start after this call.
+  ///
+  /// **Example.**
   ///
   ///     watched.mark([](const char* name) { likwid_markerStartRegion(name); }, ...);
   void mark(std::function<void(const char* name)> begin, std::function<void()> end) {
@@ -111,9 +117,11 @@ class run_trace {
     for (auto& log : logs_) log.marker = marker_;
   }
 
-  /// Brings what the other processes have written down to that of device 0, with the clocks of all set to its own by a barrier; theirs is
-  /// gone then. For `mpi`; where threads share this object there is nothing to do. Collective: every process calls it, outside of launch
-  /// or inside, with a communicator over all of them. Sends each process's steps to device 0, about 40 bytes for each.
+  /// Moves the records of all processes to the process of device 0. A barrier sets their clocks to the clock of device
+  /// 0. The other processes are then empty. Needed for `mpi`; does nothing if threads share this object.
+  ///
+  /// **Communication.** Collective: every process calls it, outside or inside of launch, with a communicator over all
+  /// processes. Each process sends its steps to device 0, about 40 bytes for each step.
   template <communicator Comm>
     requires(!requires { typename Comm::traced; })
   void gather([[maybe_unused]] Comm& comm) {
@@ -125,26 +133,28 @@ class run_trace {
     gather(comm.comm_);
   }
 
-  /// A line for each kind of step, dearest first: how often it ran on how many devices, the least, the median and the sum of its times, and
-  /// of collectives the bytes that one device sends, the time that the planner had estimated on its network, and the median over it.
+  /// Returns a table with a line for each kind of step, the most expensive first. A line has the number of times and of
+  /// devices, and the least, the median and the sum of the times. For a collective it also has the bytes that each
+  /// device sends, the planner's estimate, and the ratio of the median to the estimate.
   [[nodiscard]] std::string table(std::size_t most_rows = 40) const { return detail::trace_table(logs_, most_rows); }
 
-  /// The events in the format of chrome://tracing and Perfetto, a track for each device, microseconds since the first one.
+  /// Returns the events in the format of chrome://tracing and Perfetto: a track for each device, in microseconds since
+  /// the first event.
   [[nodiscard]] std::string json() const { return detail::trace_json(logs_); }
 
-  /// The steps that are kept, of all devices.
+  /// Returns the number of steps that are kept, of all devices.
   [[nodiscard]] std::size_t size() const {
     std::size_t n = 0;
     for (const auto& log : logs_) n += log.times.size();
     return n;
   }
-  /// The steps for which there was no room.
+  /// Returns the number of steps that were not kept because `most_steps` was reached.
   [[nodiscard]] std::int64_t left_out() const {
     std::int64_t n = 0;
     for (const auto& log : logs_) n += log.left_out;
     return n;
   }
-  /// Forgets all steps; memory stays.
+  /// Discards all steps and keeps their memory.
   void clear() {
     for (auto& log : logs_) {
       log.times.clear();
@@ -167,17 +177,19 @@ class run_trace {
   std::size_t most_steps_;
   std::mutex mutex_;
   detail::step_marker marker_;
-  std::deque<detail::step_log> logs_;  // whose addresses stay
+  std::deque<detail::step_log> logs_;  // addresses stay valid
 };
 
-/// A backend whose runs are written down in a run_trace. Made by `traced`.
+/// A backend whose runs are recorded in a run_trace. Made by `traced`.
 template <class Backend>
 struct traced_backend {
   Backend backend;
   run_trace& watched;
 };
 
-/// Returns `backend`, whose runs are written down in `watched`.
+/// Returns `backend` with its runs recorded in `watched`.
+///
+/// **Example.**
 ///
 ///     auto y = run<step>(traced(threads{}, watched), x, w1, w2);
 template <class Backend>
@@ -185,7 +197,7 @@ template <class Backend>
   return {backend, watched};
 }
 
-/// Calls `f(comm)` as the backend does, with a communicator that is traced.
+/// Calls `f(comm)` as the backend does, with a traced communicator.
 template <class Backend, class F>
 void launch(const traced_backend<Backend>& on, int devices, F&& f) {
   launch(on.backend, devices, [&](auto& comm) {

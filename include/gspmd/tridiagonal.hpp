@@ -11,27 +11,38 @@
 
 namespace gspmd {
 
-/// How tridiagonal_solve goes about it.
+/// Options of tridiagonal_solve.
 struct tridiagonal_options {
-  /// Into how many parts each system is cut, of at least two unknowns. Where the last dim is split: the number of devices along it.
+  /// The number of parts of each system. Each part has at least two unknowns. If the last dim is split, use the number
+  /// of devices along it.
   std::int64_t parts = 1;
 };
 
-/// x of the systems lower_i x_{i-1} + diagonal_i x_i + upper_i x_{i+1} = b_i along the last dim; all are of one shape, [..., n], float,
-/// double, c64 or c128. The first of `lower` and the last of `upper` are not read. There is no pivoting: for matrices that are diagonally dominant, or symmetric and positive
-/// definite; others may lose digits, and a pivot that is 0 gives infinities and NaNs.
+/// Returns x of the systems lower_i x_{i-1} + diagonal_i x_i + upper_i x_{i+1} = b_i along the last dim.
 ///
-/// Global and local: dims before the last one may be split, and nothing is communicated then. 8 n flops a system, 32 n of complex numbers; scratch for 8 systems.
+/// The first element of `lower` and the last element of `upper` are not read. A system takes 8 n flops, or 32 n if
+/// complex. The kernel needs scratch memory of 2 n numbers for each of 8 systems. The gradient is another system and a
+/// product.
+/// There is no pivoting. Use it for matrices that are diagonally dominant, or symmetric and positive definite. Other
+/// matrices may lose digits, and a pivot of 0 gives infinities and NaNs.
 ///
-/// In parts (Wang 1981, A parallel method for tridiagonal equations): each part eliminates its inner unknowns, of which it solves three
-/// systems; the last unknowns of the parts are a tridiagonal system themselves, that of `parts` unknowns. Where the last dim is split into so many parts, that
-/// one is all that is sent: four numbers a part and line, gathered, or brought to another dim and back, and four between neighbours.
+/// With several parts, each part eliminates its inner unknowns, and solves three systems for that. The last unknowns of
+/// the parts form a tridiagonal system of `parts` unknowns.
 ///
-/// Gradients: by another system, and a product. Errors: other elements, other shapes, more than 8 dims, fewer than two unknowns a part; without `parts` a
-/// last dim that is split moves to another dim, or is an error that says so.
+/// **Shapes.** lower, diagonal, upper, b [..., n] -> [..., n], all of the same shape and type: float, double, c64 or
+/// c128.
+/// **Communication.** None if only dims before the last one are split. If the last dim is split into `parts` parts,
+/// only the system of the last unknowns is sent. That system has four numbers for each part and line, which are
+/// gathered, or moved to another dim and back. Neighbours exchange four more numbers.
+/// **Errors.** Other element types, different shapes, more than 8 dims (7 with several parts), or fewer than two
+/// unknowns in a part. Without `parts`, the planner moves the split of the last dim to another dim; if it cannot, that
+/// is an error.
+/// **Example.**
 ///
 ///     const auto x = tridiagonal_solve(-r, 1.0 + 2.0 * r, -r, u);              // an implicit step of diffusion along the last dim
 ///     const auto x = tridiagonal_solve(l, d, u, b, {.parts = 8});             // [n] over 8 devices
+///
+/// **Source.** Wang 1981, A parallel method for tridiagonal equations.
 constexpr value tridiagonal_solve(value lower, value diagonal, value upper, value b, tridiagonal_options options = {},
                                   location at = location::current());
 
@@ -67,7 +78,8 @@ constexpr bool fits_tridiagonal(graph& g, const value* all, std::int64_t parts, 
   }
   return false;
 }
-/// Of tensors that fit. The operator has at least two dims.
+/// Adds the operator for tensors that fits_tridiagonal accepts. The operator has at least two dims, so a tensor with a
+/// single dim is reshaped.
 constexpr value add_tridiagonal(value lower, value diagonal, value upper, value b, location at, bool may_replicate = false) {
   auto& g = *b.graph();
   const extents shape = b.shape();
@@ -78,7 +90,7 @@ constexpr value add_tridiagonal(value lower, value diagonal, value upper, value 
   if (may_replicate) x = allow_replication(x);
   return shape.count == 1 ? reshape(x, shape, at) : x;
 }
-/// Wang's method, of [..., n].
+/// Wang's method for systems along the last dim of [..., n].
 class tridiagonal_parts {
  public:
   constexpr tridiagonal_parts(const extents& shape, std::int64_t parts, location at)
@@ -96,7 +108,7 @@ class tridiagonal_parts {
                 r = cut(b, 0);
     const value li = inner(l), di = inner(d), ui = inner(u);
     const auto by_inner = [&](value side) { return add_tridiagonal(li, di, ui, side, at_); };
-    // Inner unknowns are y - v (the last unknown of the part before) - w (that of their own).
+    // Inner unknowns are y - v * (the last unknown of the previous part) - w * (the last unknown of their own part).
     const value y = by_inner(inner(r)), v = by_inner(only(li, 0)), w = by_inner(only(ui, inner_ - 1));
     const auto next = [&](value x) { return shift(x, last_, 1, at_); };
     const value ll = column(l, inner_), lu = column(u, inner_);
@@ -123,12 +135,12 @@ class tridiagonal_parts {
     shape.push_back(length);
     return shape;
   }
-  /// Padded with a number to parts of one length, and cut into them.
+  /// Pads x with `number` to parts of equal length, and cuts it into these parts.
   [[nodiscard]] constexpr value cut(value x, double number) const {
     const auto more = parts_ * length_ - n_;
     return reshape(more == 0 ? x : padded(x, 0, more, number), in_parts(length_), at_);
   }
-  /// From `begin` to `end` along the last dim.
+  /// Returns the range from `begin` to `end` along the last dim.
   [[nodiscard]] constexpr value range(value x, std::int64_t begin, std::int64_t end) const {
     extents from(x.rank(), 0), to = x.shape();
     from[from.count - 1] = begin;
@@ -142,11 +154,11 @@ class tridiagonal_parts {
     return pad(x, low, high, number, {}, at_);
   }
   [[nodiscard]] constexpr value inner(value x) const { return range(x, 0, inner_); }
-  /// Of each part, one unknown: [..., parts].
+  /// Returns unknown `i` of each part: [..., parts].
   [[nodiscard]] constexpr value column(value x, std::int64_t i) const {
     return reshape(range(x, i, i + 1), with_last(parts_), at_);
   }
-  /// One inner unknown, and zeros around it.
+  /// Returns inner unknown `i`, with zeros around it.
   [[nodiscard]] constexpr value only(value x, std::int64_t i) const { return padded(range(x, i, i + 1), i, inner_ - 1 - i, 0); }
 
   extents whole_;

@@ -13,11 +13,13 @@
 
 namespace gspmd {
 
-/// In the place of a dim of `vmap`: an argument that all examples share, or a result that does not depend on them.
+/// Use it instead of a dim of `vmap`, for an argument that all examples share, or a result that does not depend on
+/// them.
 inline constexpr int not_mapped = std::numeric_limits<int>::min();
 
-/// Along which dim the results of a function under `vmap` are stacked: one number for all of them, or one for each value that it returns.
-/// Counted from the end if negative. Without it dim 0, and a result that does not depend on the examples is repeated.
+/// The dim along which results of a function under `vmap` are stacked: one number for all results, or one for each
+/// value that the function returns. Negative numbers count from the end. Without out_dims it is dim 0, and a result
+/// that does not depend on the examples is repeated.
 template <int... Dims>
 struct out_dims {};
 
@@ -26,12 +28,12 @@ namespace detail {
 template <int... Dims>
 struct in_dims {};
 
-/// The arguments of a mapped function, leaf by leaf, and how many examples there are.
+/// The dims of the examples in the arguments of a mapped function, leaf by leaf, and the number of examples.
 class mapped_arguments {
  public:
   constexpr mapped_arguments(graph& g, location at) : g_(g), at_(at) {}
 
-  /// The dims of all leaves of argument `number`.
+  /// Adds the dims of all leaves of argument `number`.
   constexpr void add(const detail::constant_vector<value>& leaves, int dim, int number) {
     for (const value& x : leaves) {
       if (dim == not_mapped) {
@@ -57,7 +59,8 @@ class mapped_arguments {
       first_dim_ = d;
     }
   }
-  /// The dim of the leaf that comes next, -1 if it is shared. After the last one comes the first one again.
+  /// Returns the dim of the next leaf, or -1 if all examples share the leaf. Continues with the first leaf after the
+  /// last one.
   constexpr int next() {
     const int dim = dims_[next_++];
     if (next_ == dims_.size()) next_ = 0;
@@ -74,7 +77,7 @@ class mapped_arguments {
   int first_ = 0, first_dim_ = 0;
 };
 
-/// The dims by which results are stacked.
+/// The dims along which results are stacked.
 struct stacked_results {
   graph& g;
   location at;
@@ -198,12 +201,13 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
   constexpr auto call(const Arguments&... arguments) const {
     return f(arguments...);
   }
-  /// The form of the result, of a call of which the compiler has reported that it is refused.
+  /// Returns a result of the right form for a call that is refused. The compiler has already reported the error.
   template <class Reported, class... Arguments>
   constexpr auto like_result(const Reported&, const Arguments&... arguments) const {
     return call(arguments...);
   }
-  /// Of a call that is refused, so that what follows is no second mistake.
+  /// Returns a placeholder for the result of a refused call, so that the code after it does not report a second
+  /// mistake.
   template <class... Arguments>
   constexpr auto refused(graph& g, mapped_arguments& given, Arguments&... arguments) const {
     const auto take = [&](value& x) {
@@ -230,26 +234,36 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
 
 }  // namespace detail
 
-/// A function of many examples out of one of a single example (JAX's vmap): called with tensors that have a dim more each, it gives what `f`
-/// gives for each example, stacked. `f` is written in the global view, for the dims of one example; it is traced once, and every operator that
-/// depends on an example does its work for all of them, what does not is done once.
+/// Returns a function of many examples, made from a function `f` of a single example (JAX's vmap). Its arguments have
+/// one more dim. Its result is the result of `f` for each example, stacked.
+///
+/// Write `f` in the global view, with the dims of a single example. It is traced once. Operators that depend on an
+/// example compute all examples together; other operators are computed once.
+///
+///  * Template arguments: a dim for each argument, the same for all tensors of a group. Negative dims count from the
+///    end. Without template arguments it is dim 0 of all arguments.
+///  * The dim of the examples is an ordinary dim. If it is split over a mesh axis, each device has its own examples.
+///    Annotations and reshards in `f` name the dims of a single example, and do not change the sharding of the dim of
+///    the examples. vmap also works in the explicit mode and in manual regions.
+///  * vmap can be nested, and combined with grad: grad in `f` gives the gradients of each example.
+///  * In a loop all examples iterate together. If the predicate of a cond depends on the example, both branches are
+///    computed, and the result is selected (GSPMD 3.3, JAX). A while_loop continues as long as one example does.
+///  * Random numbers from one key are the same for all examples. Map the keys if they should differ.
+///
+/// **Communication.** None for the dim of the examples, except in a while_loop: each iteration computes an or over the
+/// examples.
+/// **Errors.** Compile error, or gspmd::error at run time:
+///  * no argument is mapped, or a dim does not exist
+///  * mapped dims have different extents
+///  * out_dims names a dim for a result that does not depend on an example, or not_mapped for a result that does
+///  * a tensor in `f` has more than 31 dims
+///  * a local_op depends on an example
+///
+/// **Example.**
 ///
 ///     y = vmap(f)(x);                              // x [n,d], f: [d] -> [k], y [n,k]
 ///     y = vmap<0, not_mapped>(f)(x, w);            // all examples see one w
 ///     y = vmap<1>(f, out_dims<-1>{})(x);           // examples are columns, of the result too
-///
-/// One dim is named for each argument, counted from the end if negative, for all tensors of a group; none: dim 0 of all. The dim of examples
-/// is a dim like others: split over a mesh axis each device has its examples, and nothing is sent for it; annotations and reshards in `f`
-/// name the dims of one example, and leave it as it is. It works in the explicit mode and in manual regions likewise.
-///
-/// It nests, and goes with grad both ways: grad in `f` gives the gradients of each example. In loops all examples go through the trips
-/// together; of a cond whose predicate depends on the example both branches are computed and chosen from (GSPMD 3.3, JAX), and a while_loop
-/// goes on as long as one example does, which is an or over the examples in each trip. Random numbers of one key are the same for all
-/// examples; map the keys where they shall differ.
-///
-/// Errors, at compile time: no argument that is mapped, a dim that is not there, mapped dims of several extents, a result for which out_dims
-/// names a dim and that does not depend on an example, or the other way round, tensors of more than 31 dims in `f`, a local_op of an example.
-///
 ///     auto y = vmap<0, not_mapped>([](value x, value w) { return tanh(einsum<"d,df->f">(x, w)); })(x, w);
 template <int... Dims, class F, int... Out>
 constexpr auto vmap(F f, [[maybe_unused]] out_dims<Out...> along = {}, location at = location::current()) {

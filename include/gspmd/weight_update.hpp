@@ -10,11 +10,12 @@
 #include "gspmd/next_value.hpp"
 #include "gspmd/sharding.hpp"
 
-/// Weight-update sharding (Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training").
+/// Weight-update sharding (Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel
+/// Training").
 namespace gspmd {
 namespace detail {
 
-/// By node: whether an output is computed from it.
+/// Returns for each node 1 if an output is computed from it, 0 otherwise.
 constexpr vec<std::uint8_t> read_by_outputs(const graph& g, span<const int> outputs) {
   vec<std::uint8_t> is_read(g.nodes.size(), 0);
   vec<int> open;
@@ -29,7 +30,7 @@ constexpr vec<std::uint8_t> read_by_outputs(const graph& g, span<const int> outp
   }
   return is_read;
 }
-/// Asks for the updates of all that is carried to be split over these axes, where it pays.
+/// Requests that the updates of all next values are split over these axes if that saves time.
 constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::size_t count, span<const int> outputs) {
   axis_mask mask = 0;
   const auto fail = [&](mistake broken, const text& what) { g.fail({}, "shard_weight_update", broken, what); };
@@ -78,7 +79,7 @@ struct updating_by_parts {
   }
 };
 
-/// `12.3 us`
+/// Example: 12'300'000 -> `12.3 us`.
 inline std::string microseconds(std::int64_t picoseconds) {
   const auto tenths = (picoseconds + 50'000) / 100'000;
   return std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10) + " us";
@@ -127,30 +128,43 @@ inline std::string explain_weight_updates(const graph& g) {
 
 }  // namespace detail
 
-/// A step of data-parallel training in which each device along these axes updates a part of the weights that all of them hold, and all get what
-/// the others updated, as ZeRO-1 does: for `compile` and dynamic::compile, in the place of the function. Nothing in it is annotated for that.
+/// Returns a step of data-parallel training in which each device along these axes updates its part of the weights
+/// (ZeRO-1). Each device then gets the parts that the other devices updated. Pass it to `compile` or dynamic::compile
+/// instead of `step`. The program needs no annotations for it.
+///
+/// It applies to inputs with marked next values (next_value; optimizers mark them) that are updated by a reduction over
+/// the axes, as completion places the program without this function. A weight is also read before that reduction. Only
+/// the update reads its moments.
+/// The update of a weight and its moments are split along the dim with the smallest parts (4.1 of the paper). Moments
+/// have this sharding before and after the step too. The weight keeps its sharding. Moments of other shapes are split
+/// if the operators of the update propagate the split. Moments that are sums over the split dim are split along one of
+/// their own dims.
+///
+/// A weight is updated whole in these cases (3.2 of the paper). explain_weight_updates returns the case.
+///  * Splitting the update does not save more time than two collectives take longer than one. The time of the update
+///    is estimated from the bytes that it reads and writes, the time of the collectives on the network of the mesh.
+///  * None of its dims can be split.
+///  * The program annotates its new value, or a loop or conditional computes it.
+///  * You call keep_update_whole.
+///
+/// V bytes of moments take V/N bytes on each of N devices (4.2 of the paper).
+///
+/// **Communication.** For a weight of D bytes over N devices, a reduce_scatter and an all_gather of (N-1)/N D bytes
+/// each. Together they are the all_reduce that they replace. A norm of the weight adds one number.
+/// **Errors.** Compile error, or gspmd::error at run time: an unknown axis or no axis; no output is a next value; no
+/// next value is updated by a reduction over the axes; a program that writes its own communication.
+/// **Example.**
 ///
 ///     constexpr auto train = [](auto w, auto state, auto x) { return adam.update(w, grad(loss(w, x), w), state); };
 ///     using step = compile<shard_weight_update<"data">(train), pod, w_in, optimizer::state_of<optimizer::adam, w_in>, x_in>;
-///
-/// Of the inputs whose next values are marked (next_value; optimizers do it) those are looked at that are updated by a reduction over the axes,
-/// as completion places the program without this. A weight is read before that reduction too; its moments are read by its update only. Both are cut along the dim that
-/// leaves the smallest parts (4.1 of the paper): moments lie so before and after the step, the weight lies as before. Moments of other shapes
-/// are cut where the operators of the update pass the cut on; those that are sums over the dim that is cut, along one of their own.
-///
-/// Communication: of a weight of D bytes over N devices a reduce_scatter and an all_gather of (N-1)/N D bytes each, which are those of the
-/// all_reduce; a norm of it adds a number. Memory: V bytes of moments become V/N (4.2). A weight stays as it is if the time that the update
-/// saves, by the bytes it reads and writes, is less than what two collectives take longer than one on the network of the mesh (3.2), if
-/// no dim of it can be cut, or if its user says so (keep_update_whole); explain_weight_updates says which.
-///
-/// Errors: an axis that is not there, or none; nothing carried that is an output; nothing carried that is updated by a reduction over the axes; a program that writes
-/// itself what is sent.
 template <dim_spec... Axes, class F>
 constexpr auto shard_weight_update(F step) {
   static_assert(sizeof...(Axes) > 0, "gspmd: shard_weight_update: name the axes over which the same is updated, \"data\" say");
   return detail::updating_by_parts<F, Axes...>{step};
 }
-/// The same for a program that is built by calls, when its outputs are there. `builder` is a dynamic::builder.
+/// The same for a dynamic::builder. Call it after the outputs are set.
+///
+/// **Example.**
 ///
 ///     shard_weight_update(b, {"data"});
 template <class Builder>
@@ -160,7 +174,10 @@ void shard_weight_update(Builder& builder, const std::vector<std::string>& axes)
   if (detail::graph& g = builder.graph(); !g.failed()) detail::ask_weight_updates(g, names.data(), names.size(), g.outputs);
 }
 
-/// The same inputs, whose updates shard_weight_update leaves as they are, with the moments that they read.
+/// Returns the same inputs, and makes shard_weight_update leave their updates whole, with the moments that the updates
+/// read.
+///
+/// **Errors.** Compile error, or gspmd::error at run time: a value that is not an input of the program.
 template <class Tree>
 constexpr Tree keep_update_whole(Tree inputs, location at = location::current()) {
   detail::for_each_leaf(inputs, [at](value& v) {
@@ -174,9 +191,13 @@ constexpr Tree keep_update_whole(Tree inputs, location at = location::current())
   return inputs;
 }
 
-/// Returns as text, a line for each, what was decided for the weights of a step and why; of a builder, for the program as it would be compiled.
+/// Returns the decision for each weight of a step and its reason, one line for each weight (here broken). For a builder
+/// it describes the program as it would be compiled.
 ///
-///     input 0 (w) f32[64,64]: updated as [data, _] and gathered, 2 states stay split; that saves 3.1 us of the update, and sends 0.0 us longer
+/// **Example.**
+///
+///     input 0 (w) f32[64,64]: updated as [data, _] and gathered, 2 states stay split;
+///                             that saves 3.1 us of the update, and sends 0.0 us longer
 template <class Step>
 std::string explain_weight_updates() {
   return detail::explain_weight_updates(Step::planned_graph());

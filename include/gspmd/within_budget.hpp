@@ -14,37 +14,43 @@
 
 namespace gspmd {
 
-/// Limits for within_budget. All count a run of the program, as `traffic` does. (`step::collectives` names a collective in a loop
-/// once.) What one device sends, altogether or, with `over` and `in_kind`, in some collectives:
+/// Limits for within_budget. All limits count a whole run of the program, like `traffic`. In contrast,
+/// `step::collectives` names a collective in a loop once.
+/// max_bytes limits the bytes that one device sends, in total or, with `over` and `in_kind`, in some collectives.
+///
+/// **Example.**
 ///
 ///     max_bytes<4 * MiB>   max_bytes<0, over<"data">>   max_messages<6, over<"x">, in_kind<collective_kind::all_reduce>>
 template <std::int64_t Bytes, class... Which>
 struct max_bytes;
-/// The messages that takes.
+/// Limits the messages that one device sends.
 template <std::int64_t Count, class... Which>
 struct max_messages;
-/// The number of collectives.
+/// Limits the number of collectives that one device takes part in.
 template <std::int64_t Count, class... Which>
 struct max_collectives;
-/// Limits what goes over an axis, or in collectives of a kind, as `traffic.over()` and `traffic.in()` count it.
+/// Restricts a limit to collectives over an axis, or to collectives of a kind, like `traffic.over()` and
+/// `traffic.in()`.
 template <fixed_string Axis>
 struct over {};
 template <collective_kind Kind>
 struct in_kind {};
-/// The bytes that one device holds: inputs, outputs and everything between them.
+/// Limits the bytes that one device holds: inputs, outputs and all values between them.
 template <std::int64_t Bytes>
 struct max_memory;
-/// The flops of one device, counted as `flops_per_device` counts them.
+/// Limits the flops that one device computes, as flops_per_device counts them.
 template <std::int64_t Count>
 struct max_flops;
 
 namespace detail {
 
-/// Names the three items of a plan that weigh most: `weight(i)` of `count` items, `name(text, i)`.
+/// Names the three items of a plan with the largest weights. There are `count` items; `weight(i)` is the weight of item
+/// i, and `name(text, i)` appends its name.
+/// Example: weights 5, 0, 9 with names a, b, c -> "; most of it: c 9, a 5".
 template <class Weight, class Name>
 constexpr text heaviest(std::size_t count, Weight weight, Name name) {
   text t("; most of it: ");
-  std::int64_t last = -1;  // weight and number of the item named before
+  std::int64_t last = -1;  // weight and number of the last item that was named
   std::size_t last_item = 0;
   for (int n = 0; n < 3; ++n) {
     std::int64_t most = 0;
@@ -67,7 +73,7 @@ constexpr text heaviest(std::size_t count, Weight weight, Name name) {
   return t;
 }
 
-/// The number that a limit on communication limits, and its words in messages.
+/// The number that a limit on communication limits, and its words in error texts.
 struct limited_number {
   std::int64_t traffic_count::*number;
   std::string_view verb, unit;
@@ -110,7 +116,7 @@ inline constexpr std::string_view axis_of_limit<over<Axis>> = Axis.view();
 
 template <const limited_number& What, std::int64_t Limit, class... Which>
 struct limit_on_traffic {
-  /// The axis that a mesh does not have; empty if it has all.
+  /// Returns the first axis of the limit that the mesh does not have. Returns an empty text if the mesh has all axes.
   static constexpr std::string_view unknown_axis(const mesh_info& mesh) {
     for (const auto axis : {std::string_view{}, axis_of_limit<Which>...})
       if (!axis.empty() && mesh.mask_of(axis) == 0) return axis;
@@ -127,7 +133,7 @@ struct limit_on_traffic {
 };
 
 template <class Limit>
-struct budget_of;  // text check(plan, mesh): what is over the limit; empty if nothing is
+struct budget_of;  // text check(plan, mesh): the error if the plan exceeds the limit, or an empty text
 
 template <std::int64_t N, class... Which>
 struct budget_of<max_bytes<N, Which...>> : limit_on_traffic<counted_bytes, N, Which...> {};
@@ -206,7 +212,7 @@ constexpr text list_text(const collectives<N>& collectives) {
 
 template <class Step, collectives Wanted>
 struct other_collectives {
-  /// Names the operator of the first that the list has not, or has at another place.
+  /// Names the operator of the first collective that is missing in the list, or differs from it.
   static constexpr text make() {
     text t("the program has ");
     t << list_text(Step::collectives) << " and not " << list_text(Wanted);
@@ -233,26 +239,35 @@ constexpr bool report_collectives() {
 
 }  // namespace detail
 
-/// True when a compiled program keeps to all limits. Asks; it is within_budget that reports.
+/// True if a compiled program keeps all limits. It reports no error; within_budget does.
 template <class Step, class... Limits>
 inline constexpr bool is_within_budget = (detail::is_within<Step, Limits>() && ...);
 
-/// Holds a compiled program to its budget: a limit that it breaks is a compile error with both numbers and the operators,
-/// with their lines, that cost most.
+/// Checks that a compiled program keeps all limits.
+///
+/// **Errors.** Compile error if the program exceeds a limit, or a limit names an axis that the mesh does not have. The
+/// text has both numbers and the most expensive operators with their lines.
+/// **Example.**
 ///
 ///     static_assert(within_budget<step, max_bytes<64 * KiB>, max_bytes<0, over<"model">>, max_memory<4 * MiB>>);
 ///     static_assert(within_budget<step, max_collectives<0, in_kind<collective_kind::all_gather>>, max_flops<1'000'000>>);
 template <class Step, class... Limits>
 inline constexpr bool within_budget = (detail::report_budget<Step, Limits>() && ...);
 
-/// Holds a compiled program to its collectives: `step::collectives == Wanted` that names, where it does not hold, those of the program and
-/// the operator of the first that differs.
+/// Checks that `step::collectives == Wanted`.
+///
+/// **Errors.** Compile error if the collectives differ. The text lists the collectives of the program, and names the
+/// operator of the first difference.
+/// **Example.**
 ///
 ///     static_assert(same_collectives<step, collectives{all_gather<"data">, all_reduce<"model">}>);
 template <class Step, collectives Wanted>
 inline constexpr bool same_collectives = detail::report_collectives<Step, Wanted>();
 
-/// The same as within_budget for a program that was compiled at run time: throws gspmd::error with the text of the compile error.
+/// The same as within_budget for a program that was compiled at run time.
+///
+/// **Errors.** Throws gspmd::error with the text of the compile error.
+/// **Example.**
 ///
 ///     check_budget<max_bytes<64 * KiB>, max_messages<6, over<"model">>>(program);
 template <class... Limits, class Program>

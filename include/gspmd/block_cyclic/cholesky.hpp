@@ -9,59 +9,80 @@
 #include "gspmd/index/gather.hpp"
 #include "gspmd/ops/loops.hpp"
 
-/// Cholesky's factor of one large matrix on a grid of devices, and systems with it.
+/// Cholesky's factor of one large matrix on a grid of devices, and linear systems with the factor.
 namespace gspmd {
 
-/// The lower triangle l of l l^H = a, of dealt blocks, and dealt as they are: a is symmetric and positive definite, and what is above the
-/// diagonal is not read. Of a matrix that is not positive definite the columns are NaN from the strip on that has the first one without a root, and a NaN or an
-/// infinity of a below the square of its strip is in its row of l, from its column on, and makes NaN the columns from the strip on that has this row on its diagonal.
+/// Returns the lower triangle l of l l^H = a. a and l are distributed blocks (deal_matrix). a is symmetric (Hermitian)
+/// and positive definite. The elements above the diagonal are not read.
 ///
-/// Columns are factored in strips, W = n / strips wide: a product with all columns before it is taken from a strip, its square on top is gathered and factored on
-/// every device, and each row of the grid deals its rows below to its devices, which solve for them. So a device sends for a strip with m rows left of which k columns
-/// are done (C - 1) / C m W / R elements of the product's partial sums (a reduce_scatter), (R - 1) / R W k / C of the strip's rows of l, (P - 1) / P W^2 of its square, and
-/// 2 (C - 1) / C m W / P of its rows (all_to_alls): in all at most what ScaLAPACK's pdpotrf broadcasts, n^2 / 2 ((C - 1) / P + (R - 1) / P), and the last two,
-/// n^2 / strips and n^2 (C - 1) / (C P). It holds n^2 / P elements of a, twice as many of l, and a square. (1 + P / strips^2 + 1 / strips) n^3 / 3 P flops, about.
-/// Source: Golub and Van Loan, 4.2.9 (left-looking).
+/// If a is not positive definite, the columns of l are NaN from the strip with the first column that has no root. A
+/// NaN or an infinity of a below the square of its strip is in its row of l, from its column on. The columns are NaN
+/// from the strip that has this row on its diagonal.
 ///
+/// The algorithm is left-looking and factors strips of W = n / strips columns. For each strip, the product with all
+/// previous columns is subtracted. The square at the top of the strip is gathered, and every device factors it. Each
+/// row of the grid distributes its rows below the square to its devices, which solve for them. A device holds n^2 / P
+/// elements of a, twice this number of l, and a square. It computes about (1 + P / strips^2 + 1 / strips) n^3 / 3 P
+/// flops.
+///
+/// **Communication.** For a strip with m remaining rows and k finished columns, a device sends:
+///
+///     (C - 1) / C m W / R     partial sums of the product (a reduce_scatter)
+///     (R - 1) / R W k / C     rows of l of the strip
+///     (P - 1) / P W^2         the square of the strip
+///     2 (C - 1) / C m W / P   rows of the strip (all_to_alls)
+///
+/// ScaLAPACK's pdpotrf broadcasts n^2 / 2 ((C - 1) / P + (R - 1) / P). The total here is at most that number plus n^2
+/// / strips and n^2 (C - 1) / (C P) for the last two lines.
+/// **Example.**
 ///     const auto l = dealt_cholesky(deal_matrix(a, grid), grid);
+/// **Source.** Golub and Van Loan, Matrix Computations, 4.2.9.
 constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location::current());
 
-/// x of l l^H x = b for dealt blocks of a lower triangle l, by two loops over block rows: b and x are [n, k], and whole on every device before,
-/// between and after the loops, for which n k elements are gathered twice. For each block row block * (block + k) elements are all_reduced; l may
-/// move once for each loop, an all_to_all of its shard, so that all devices take part in every row. Errors: those of deal_matrix, and a b that does
-/// not fit.
+/// Returns x of l l^H x = b for distributed blocks of a lower triangle l, by two loops over block rows. b and x are
+/// [n, k].
 ///
+/// **Communication.** b and x are whole on every device before, between and after the loops, which takes two gathers
+/// of n k elements. Each block row all_reduces block * (block + k) elements. l may be moved once for each loop, by an
+/// all_to_all of its shard, so that all devices take part in every row.
+/// **Errors.** Those of deal_matrix; a b that does not fit.
+/// **Example.**
 ///     const auto x = dealt_solve(l, b, grid);
 constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = location::current());
 
-/// cholesky (linalg.hpp) of one matrix over many devices: it is dealt, factored and collected, and may have any extent: it is padded with ones on
-/// the diagonal up to whole rounds of blocks. [n, n], float, double, c64 or c128; what is above the diagonal is not read. Costs: those of deal_matrix,
-/// dealt_cholesky and collect_matrix.
+/// Returns cholesky (linalg.hpp) of one matrix, computed on many devices. a is [n, n] of float, double, c64 or c128.
+/// The elements above the diagonal are not read. The matrix is distributed, factored and collected. n may be any
+/// extent: the matrix is padded with ones on the diagonal to whole rounds of blocks.
 ///
+/// **Communication.** That of deal_matrix, dealt_cholesky and collect_matrix.
+/// **Example.**
 ///     const auto l = cholesky(a, {.rows = "x", .cols = "y"});
 constexpr value cholesky(value a, matrix_grid grid, location at = location::current());
 
-/// x of a x = b for a symmetric, positive definite a, [n, n], over many devices; b and x are [n, k]. As dealt_cholesky and dealt_solve.
+/// Returns x of a x = b for a symmetric, positive definite a, [n, n], on many devices. b and x are [n, k]. See
+/// dealt_cholesky and dealt_solve.
 ///
+/// **Example.**
 ///     const auto x = solve_positive(a, b, {.rows = "x", .cols = "y"});
 constexpr value solve_positive(value a, value b, matrix_grid grid, location at = location::current());
 
 namespace detail {
 
-/// The steps on a grid.
+/// The steps of factorisation and solution on a grid.
 class cholesky_on_grid {
  public:
   constexpr cholesky_on_grid(const dealt_blocks_of& grid, location at) : grid_(grid), at_(at) {}
 
+  /// Returns the factor of distributed blocks, strip by strip: {{4, 2}, {2, 5}} -> {{2, 0}, {1, 2}} on one device.
   [[nodiscard]] constexpr value factor(value t) const {
     const extents s = t.shape();
     const std::int64_t n = s[2] * grid_.rows(), rounds = n / grid_.round();
-    // Each device factors all squares, n^3 / (3 strips^2) flops beside the n^3 / (3 P) of its own.
+    // Each device factors all squares: n^3 / (3 strips^2) flops in addition to its own n^3 / (3 P).
     std::int64_t by_default = 8;
     while (by_default * by_default < 4 * grid_.rows() * grid_.cols()) ++by_default;
     const std::int64_t count = grid_.strips(rounds, by_default);
     if (count == 0) return t;
-    value known;  // columns to the left of a strip, and its rows and those below
+    value known;  // the columns to the left of a strip, in the rows of the strip and below
     detail::constant_vector<value> all;
     for (std::int64_t k = 0; k < count; ++k) {
       const std::int64_t begin = rounds * k / count * grid_.round(), end = rounds * (k + 1) / count * grid_.round();
@@ -87,7 +108,7 @@ class cholesky_on_grid {
   }
 
  private:
-  /// a b^H for blocks that are dealt to rows and columns: rows of b become columns.
+  /// Returns a b^H for distributed blocks: rows of b become columns.
   [[nodiscard]] constexpr value product(value a, value b) const {
     const extents s = b.shape();
     const value rows_of_b = reshape(einsum<"rcjk->rjck">(grid_.conjugated(b)), {s[0], s[2], s[1] * s[3]}, at_);
@@ -96,19 +117,20 @@ class cholesky_on_grid {
     const value cut = reshape(as_columns, {grid_.cols(), s[0] * s[2] / grid_.cols(), s[1], s[3]}, at_);
     return einsum<"rxik,cjxk->rcij">(a, cut);
   }
-  /// Columns of l, of all rows from the strip's first one on: every device factors the square on top, and solves for some of the rows below it.
+  /// Returns the columns of l of a strip, from the first row of the strip. Every device factors the square at the top,
+  /// and solves for some of the rows below it.
   [[nodiscard]] constexpr value factor_strip(value strip) const {
     const extents s = strip.shape();
     const std::int64_t r = grid_.rows(), c = grid_.cols(), width = s[3] * c, top = width / r, rest = s[2] - top;
     const value square = in_order(rest == 0 ? strip : slice(strip, {0, 0, 0, 0}, {r, c, top, s[3]}, {}, at_));
-    // cholesky takes (a + a^H) / 2: of the lower triangle and its mirror image that is the triangle.
+    // cholesky takes (a + a^H) / 2. For the lower triangle and its mirror image this is the triangle.
     const value is_upper =
         iota<std::int64_t>(grid_.like(), {width, width}, 0, at_) < iota<std::int64_t>(grid_.like(), {width, width}, 1, at_);
     const value mirrored = select(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square);
-    const value l = grid_.split_as(cholesky(mirrored, at_), -1, -1);  // whole on every device, however it is dealt below
+    const value l = grid_.split_as(cholesky(mirrored, at_), -1, -1);  // whole on every device, also if it is split below
     const value on_top = dealt(l);
     if (rest == 0) return on_top;
-    // Rows are whole on a device while they are solved for: a row of the grid deals its rows to its devices.
+    // Rows are whole on a device while they are solved for: a row of the grid distributes its rows to its devices.
     const std::int64_t b = grid_.block(), turns = width / (c * b);
     const value below = grid_.split_as(slice(strip, {0, 0, top, 0}, {r, c, s[2], s[3]}, {}, at_), 0, 2);
     const value sides = reshape(einsum<"rcmqt->rqctm">(reshape(below, {r, c, rest, turns, b}, at_)), {r, width, rest}, at_);
@@ -117,7 +139,8 @@ class cholesky_on_grid {
     const value solved = einsum<"rqctm->rcmqt">(reshape(grid_.split_as(x, 0, 2), {r, turns, c, b, rest}, at_));
     return concatenate({on_top, grid_.on_grid(grid_.split_as(reshape(solved, {r, c, rest, s[3]}, at_), 0, 2))}, 2, at_);
   }
-  /// A square of dealt blocks as it is in the matrix, on every device, and back.
+  /// in_order returns a square of distributed blocks in the order of the matrix, on every device. dealt is its
+  /// inverse.
   [[nodiscard]] constexpr value in_order(value t) const {
     const extents s = t.shape();
     const std::int64_t b = grid_.block(), width = s[3] * s[1];
@@ -129,7 +152,7 @@ class cholesky_on_grid {
     const value cut = grid_.split_as(reshape(a, {width / (r * b), r, b, width / (c * b), c, b}, at_), 1, 4);
     return grid_.on_grid(reshape(einsum<"qrtscu->rcqtsu">(cut), {r, c, width / r, width / c}, at_));
   }
-  /// l x = b, x and b dealt as the columns of l.
+  /// Solves l x = b. x and b are distributed as the columns of l.
   [[nodiscard]] constexpr value solve_forward(value l, value b) const {
     const extents s = b.shape();
     const std::int64_t width = s[1], size = grid_.block();
@@ -144,7 +167,7 @@ class cholesky_on_grid {
     };
     return fori_loop(trip_count(width * grid_.cols() / size, at_), body, b);
   }
-  /// l^H x = b, x and b dealt as the rows of l, from the last block on.
+  /// Solves l^H x = b from the last block to the first. x and b are distributed as the rows of l.
   [[nodiscard]] constexpr value solve_backward(value l, value b) const {
     const extents s = b.shape();
     const std::int64_t height = s[1], size = grid_.block(), count = height * grid_.rows() / size;
@@ -160,7 +183,7 @@ class cholesky_on_grid {
     };
     return fori_loop(trip_count(count, at_), body, b);
   }
-  /// x with block `own` replaced by the solution of the block on the diagonal.
+  /// Returns x with block `own` replaced by the solution with the diagonal block.
   [[nodiscard]] constexpr value solved_block(value l, value x, value sum, dealt_blocks_of::place row,
                                              dealt_blocks_of::place column, dealt_blocks_of::place own, bool is_adjoint) const {
     const std::int64_t b = grid_.block(), k = x.shape()[2];

@@ -11,34 +11,39 @@
 #include "gspmd/ops/integers.hpp"
 #include "gspmd/sharding.hpp"
 
-/// One large matrix dealt to a grid of devices in blocks, and collected again.
+/// Distributes one large matrix block-cyclically over a grid of devices, and collects it again.
 namespace gspmd {
 
-/// How a matrix is dealt: blocks of `block` x `block` elements in turn to the devices along the axes `rows`, and along `columns` (ScaLAPACK's
-/// layout). The names are those of a sharding: one axis, several ("x,y"), or none ("") for a dim that is not split.
+/// The block-cyclic distribution of a matrix, as in ScaLAPACK: blocks of `block` x `block` are assigned in rotation to
+/// the devices along the axes `rows` and along the axes `cols`. The names are those of a sharding: one axis, several
+/// ("x,y"), or none ("") for a dim that is not split.
+///
+/// More strips of columns take fewer flops and bytes, and more operators. The default of cholesky is 8 strips, or 2
+/// sqrt(P) for P >= 17 devices. The default of solve is 4.
 struct matrix_grid {
   dim_spec rows = _, cols = _;
   std::int64_t block = 64;
-  std::int64_t strips =
-      0;  // of columns: more take fewer flops and bytes, in more operators; 0: 8 of cholesky, or 2 sqrt(P) from 17 devices on, 4 of solve
+  std::int64_t strips = 0;  // of columns; 0: the default
 };
 
-/// The matrix [n, m] as its dealt blocks, [R, C, n / R, m / C]: R and C are the sizes of the grid, dims 0 and 1 are split over it, and the last two
-/// are the local matrix of ScaLAPACK's process (r, c), row-major. n is a multiple of R * block and m of C * block.
+/// Distributes the matrix [n, m] in blocks: the result is [R, C, n / R, m / C]. R and C are the sizes of the grid,
+/// which splits dims 0 and 1. The last two dims are the local matrix of ScaLAPACK's process (r, c), row-major. n must
+/// be a multiple of R * block, and m of C * block.
 ///
-/// Communicates what lies elsewhere: an all_to_all of the shard, (P - 1) / P of it, and a shift between neighbours where an extent is no
-/// multiple of R^2 (C^2) blocks. Errors: another rank, extents that are no multiples of R (C) blocks (pad, or call cholesky or solve_positive of
-/// whole matrices, which do), an axis that the mesh does not have.
-///
+/// **Communication.** An all_to_all of (P - 1) / P of the shard. If an extent is not a multiple of R^2 (C^2) blocks,
+/// also a shift between neighbours.
+/// **Errors.** Another rank, an axis that the mesh does not have, extents that are not multiples of R (C) blocks. Pad
+/// such a matrix, or call cholesky or solve_positive with whole matrices, which pad.
+/// **Example.**
 ///     const auto t = deal_matrix(a, {.rows = "x", .cols = "y", .block = 64});
 constexpr value deal_matrix(value a, matrix_grid grid, location at = location::current());
 
-/// The matrix whose dealt blocks these are: [R, C, p, q] -> [R p, C q]. Communicates as deal_matrix, and has its errors.
+/// Returns the matrix of distributed blocks: [R, C, p, q] -> [R p, C q]. Communication and errors: see deal_matrix.
 constexpr value collect_matrix(value t, matrix_grid grid, location at = location::current());
 
 namespace detail {
 
-/// A grid on the mesh of a program, and what lies where on it.
+/// A grid on the mesh of a program, and the positions of the blocks on it.
 class dealt_blocks_of {
  public:
   constexpr dealt_blocks_of(value x, const matrix_grid& grid, location at)
@@ -50,7 +55,8 @@ class dealt_blocks_of {
     round_ = std::lcm(rows_, columns_);
   }
 
-  /// Says what is wrong with the grid, or with `t` as dealt blocks of a square matrix if that is asked for.
+  /// Records an error and returns false if the grid is wrong. are_blocks also checks that `t` has the shape of
+  /// distributed blocks, of a square matrix if `is_square`.
   [[nodiscard]] constexpr bool is_sound(const char* op) const {
     if (!sharding_.problem.empty()) like_.graph()->fail(at_, op, sharding_.broken, sharding_.problem);
     else if (block_ < 1 || strips_ < 0)
@@ -73,7 +79,7 @@ class dealt_blocks_of {
     return false;
   }
 
-  /// Whether b has a row for each one of dealt blocks t.
+  /// Returns true if b has one row for each row of the matrix in t, and the type of t. Otherwise records an error.
   [[nodiscard]] constexpr bool fits_rows(value t, value b, const char* op) const {
     const extents s = t.shape(), sides = b.shape();
     if (sides.count == 2 && sides[0] == s[2] * rows_ && b.type() == t.type()) return true;
@@ -86,24 +92,26 @@ class dealt_blocks_of {
   [[nodiscard]] constexpr std::int64_t rows() const { return rows_; }
   [[nodiscard]] constexpr std::int64_t cols() const { return columns_; }
   [[nodiscard]] constexpr std::int64_t block() const { return block_; }
-  /// At most `most`, which are whole rounds of blocks.
+  /// Returns the number of strips, at most `most`. `most` is the number of rounds, because a strip consists of whole
+  /// rounds of blocks.
   [[nodiscard]] constexpr std::int64_t strips(std::int64_t most, std::int64_t by_default) const {
     return std::min(most, strips_ > 0 ? strips_ : by_default);
   }
   [[nodiscard]] constexpr value like() const { return like_; }
-  /// Blocks along a dim are dealt to both dims of the grid in rounds of so many elements.
+  /// Returns the extent of a round: along both dims of the grid it gives each device the same number of blocks.
   [[nodiscard]] constexpr std::int64_t round() const { return round_ * block_; }
-  /// Of a matrix that is smaller than a round, which would be mostly padding.
+  /// Makes blocks smaller for a matrix that is smaller than a round, which would be mostly padding.
   constexpr void shrink_blocks(std::int64_t n) {
     const std::int64_t most = (n + round_ - 1) / round_;
     if (block_ > most && most > 0) block_ = most;
   }
-  /// x itself where it is real.
+  /// Returns the conjugate of x, or x if it is real.
   [[nodiscard]] constexpr value conjugated(value x) const { return made(matrix_terms(*x.graph(), at_).conjugated(x.id()), x); }
   [[nodiscard]] constexpr value on_grid(value t) const { return split_as(t, 0, 1); }
 
-  // Parts of a matrix as it lies are whole rounds of blocks, as a reshape needs it, where there are R times as many of these rounds.
-  /// `width`: columns of a block, 0: as many as rows.
+  // A reshape requires that each part of a contiguous matrix has whole rounds of blocks. So deal and collect pad to R
+  // times the extent of a round.
+  /// `width` is the number of columns of a block; 0: the number of rows.
   [[nodiscard]] constexpr value deal(value a, std::int64_t width = 0) const {
     const extents s = a.shape();
     const std::int64_t b = block_, w = width > 0 ? width : b, m = whole_rounds(s[0], rows_, b),
@@ -124,21 +132,21 @@ class dealt_blocks_of {
     const value in_order = split_as(einsum<"rcqtsu->qrtscu">(split_as(cut, 0, 1)), 0, 3);
     return slice(reshape(in_order, {wide_m, wide_n}, at_), {0, 0}, {m, n}, {}, at_);
   }
-  /// Rows [n, k] dealt to so many parts, [parts, n / parts, k]. All devices have them before that; the last dim may be split over the columns of
-  /// the grid.
+  /// Distributes rows [n, k] block-cyclically to `parts` parts: [parts, n / parts, k]. All devices must hold all rows
+  /// before. The last dim may be split over the columns of the grid.
   [[nodiscard]] constexpr value deal_rows(value x, std::int64_t parts, bool keeps_columns) const {
     const extents s = x.shape();
     const value cut = reshape(x, {s[0] / (parts * block_), parts, block_, s[1]}, at_);
     return reshape(einsum<"qrtk->rqtk">(split_as(cut, -1, keeps_columns ? 3 : -1)), {parts, s[0] / parts, s[1]}, at_);
   }
-  /// Dealt rows in order, as deal_rows takes them.
+  /// Returns distributed rows in the order of the matrix; the inverse of deal_rows.
   [[nodiscard]] constexpr value collect_rows(value x, bool keeps_columns) const {
     const extents s = x.shape();
     const value in_order = einsum<"rqtk->qrtk">(reshape(x, {s[0], s[1] / block_, block_, s[2]}, at_));
     return reshape(split_as(in_order, -1, keeps_columns ? 3 : -1), {s[0] * s[1], s[2]}, at_);
   }
 
-  /// Dim `row` split over the rows of the grid and dim `column` over its columns; -1: none.
+  /// Splits dim `row` over the rows of the grid and dim `column` over its columns; -1: no dim.
   [[nodiscard]] constexpr value split_as(value x, int row, int column) const {
     resolved_sharding r;
     for (const auto& use : sharding_.value.layout.splits)
@@ -149,12 +157,13 @@ class dealt_blocks_of {
     const std::int64_t round = parts * parts * block;
     return (n + round - 1) / round * round;
   }
-  /// Where block `k` of a dim lies: the part, and its first element there.
+  /// The position of block `k` of a dim: the part, and the block's first element in the part.
   struct place {
     value part, first;
   };
   [[nodiscard]] constexpr place place_of(value k, std::int64_t parts) const { return {k % parts, k / parts * block_}; }
-  /// The indices in the matrix of a tensor's dim `along` that is dealt to its dim `part`.
+  /// Returns the matrix indices of a tensor of `shape`, along the matrix dim whose parts are dim `part` and whose
+  /// local elements are dim `along`.
   [[nodiscard]] constexpr value global_index(integers shape, int part, int along) const {
     const auto parts = shape[static_cast<std::size_t>(part)];
     const value local = iota<std::int64_t>(like_, shape, along, at_);
@@ -168,7 +177,7 @@ class dealt_blocks_of {
   resolved_sharding sharding_;
 };
 
-/// a with ones on the diagonal behind its last row, [n, n] -> [padded, padded].
+/// Appends ones on the diagonal after the last row: [n, n] -> [padded, padded].
 constexpr value padded_by_ones(value a, std::int64_t padded, location at) {
   const std::int64_t n = a.shape()[0], more = padded - n;
   if (more == 0) return a;
@@ -205,7 +214,7 @@ constexpr value collect_matrix(value t, matrix_grid grid, location at) {
 
 namespace detail {
 
-/// Calls f(a, the grid, its extent) with a matrix that is padded to whole rounds of blocks.
+/// Calls f(t, grid, padded extent). t is the matrix `a`, padded to whole rounds of blocks and distributed.
 template <class F>
 constexpr value padded_to_rounds(value a, matrix_grid grid, const char* op, location at, F f) {
   dealt_blocks_of blocks(a, grid, at);

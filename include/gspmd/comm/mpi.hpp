@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/detail/transport/mpi/call.hpp"  // first: it says how to include mpi.h
+#include "gspmd/detail/transport/mpi/call.hpp"  // first: it configures and includes mpi.h
 
 #include <algorithm>
 #include <atomic>
@@ -38,46 +38,61 @@ class kept_communicators;
 inline mpi_watch* watch_of(MPI_Comm comm);
 }  // namespace detail
 
-/// Alike on all ranks.
+/// Options of the MPI backend. All ranks must pass the same options.
 struct mpi_options {
-  /// Use memory that the processes of a node share: for collectives in groups that lie on one node, and for arenas.
+  /// Use memory that the processes of a node share, for arenas and for the collectives of groups within one node.
   bool shared_memory = true;
-  /// The most elements that one MPI call counts, on all members together; at least 1.
+  /// The largest number of elements in one MPI call, summed over all members; at least 1.
   std::int64_t largest_count = INT_MAX;
-  /// Shards up to this size are copied through memory that the processes of a node share, at most 256 KiB. Larger ones are read
-  /// where they lie, or go by messages.
+  /// Shards of at most this size (and at most 256 KiB) are copied through memory that the processes of a node share.
+  /// Other members read larger shards in place, or receive them in messages.
   std::int64_t small_shard_bytes = 16384;
 
   friend bool operator==(const mpi_options&, const mpi_options&) = default;
 };
 
-/// One device per MPI process; the device's id is its rank.
+/// One device per MPI process. The id of the device is the rank of the process.
 ///
-/// Reductions in groups that lie on one node go through shared memory, and combine in the order of the members as those of
-/// the other backends do; across nodes so do those of a few values (16 KiB of all members; a reduce_scatter of up to 32 of them), and
-/// maxima and minima of floats: that of a NaN is NaN. For larger sums MPI chooses the order, one for all members.
-/// Works on duplicates of the communicator it is given, which report errors instead of ending the program; they arrive
-/// as gspmd::error with MPI's text. MPI_THREAD_SINGLE is enough: one thread at a time uses it and the steps that run on it, the
-/// one that MPI may be called from. With MPI_THREAD_MULTIPLE several threads may each use one, made of a communicator of their own. One communicator per group of axes is made when that
-/// group first communicates, and kept; nothing is allocated after the first collective of a kind and size.
+/// The communicator works on duplicates of the user's MPI communicator. The duplicates return error codes instead of
+/// ending the program; each error becomes a gspmd::error with MPI's text. The first collective over a group of axes
+/// makes an MPI communicator, which is kept. After the first collective of a kind and size, nothing is allocated.
 ///
-/// The processes of a node share 1 MiB each for every group of axes, until the communicator is gone, and the arenas of steps (allocate).
-/// This memory has no name and needs no space in /dev/shm, so nothing is left there when a job is killed. Processes open the memory of
-/// another one in /proc. If they may not (containers with separate user namespaces), they send it over UNIX sockets, which requires one
-/// network namespace. All of it is reserved at once. If it cannot be shared, a note on stderr says so and everything goes by messages.
+/// These reductions combine in the order of the members, as the other backends do:
+///  * within a node whose processes share memory;
+///  * reductions across nodes of at most 16 KiB over all members; for a reduce_scatter, with at most 32 members;
+///  * bf16, f16, integers of 8 and 16 bits, and own types;
+///  * maxima and minima of floats and of unsigned integers. If an element is NaN, the result is NaN.
 ///
-/// Ranks that come to different collectives are told so, with both, and where their program asks for them: at once where they meet in
-/// shared memory, else when all ranks have waited for about one and a half seconds or are about to destroy this object. So is a rank that
-/// waits for one that comes to nothing any more. A rank that computes is waited for, however long. Who was told so cannot go on with this
-/// communicator.
+/// For all other reductions MPI chooses the order. The order is the same on all members.
 ///
-/// If a rank may fail alone, use launch, which prints the text and ends all ranks. An exception that passes this object waits 2.5 s until all
-/// other ranks are about to destroy theirs. If they are not, they may wait for this rank in MPI, so MPI_Abort ends all. So all ranks end
-/// within 5 s of an exception. If a rank is killed or exits, the launcher (mpirun, mpiexec) ends the others.
+/// The processes of a node share the arenas of steps (allocate), and 1 MiB per process for every group of axes. The
+/// 1 MiB is kept until the communicator is destroyed. This memory has no name and uses no space in /dev/shm, so nothing
+/// remains after a job is killed. A process opens another process's memory in /proc. If /proc forbids it (containers
+/// with separate user namespaces), the processes send file descriptors over UNIX sockets, which requires one network
+/// namespace. All memory is reserved at once. If it cannot be shared, a note on stderr says so, and all data is sent in
+/// messages.
+///
+/// **Errors.** If ranks arrive at different collectives, each of these ranks gets an error with both collectives and
+/// their source lines. In shared memory this happens at once. Otherwise it happens when all ranks have waited for
+/// about one and a half seconds, or are about to destroy this object. A rank that waits for a rank that will never
+/// arrive gets such an error too. A rank that computes is awaited without limit. After such an error the rank cannot
+/// use this communicator.
+///
+/// If a rank may fail alone, use launch, which prints the text and ends all ranks. If an exception unwinds past this
+/// object, the destructor waits up to 2.5 s until all other ranks are about to destroy theirs. If they are not, they may wait
+/// for this rank in MPI, so MPI_Abort ends all ranks. So all ranks end within 5 s of an exception. If a rank is killed
+/// or exits, the launcher (mpirun, mpiexec) ends the other ranks.
+///
+/// **Threads.** MPI_THREAD_SINGLE is enough. Only one thread at a time may use the object and the steps that run on it,
+/// and MPI must allow calls from this thread. With MPI_THREAD_MULTIPLE several threads may each use an object, each
+/// made from its own MPI communicator.
 class mpi_communicator {
  public:
-  /// Collective over `comm`, after MPI_Init. Throws gspmd::error, alike on all: options that differ or are out of range; an
-  /// intercommunicator; and where `comm` is MPI_COMM_NULL.
+  /// Duplicates `comm`; call it after MPI_Init.
+  ///
+  /// **Communication.** Collective over `comm`.
+  /// **Errors.** gspmd::error, the same on all ranks, if options differ or are out of range, or if `comm` is an
+  /// intercommunicator. Also if `comm` is MPI_COMM_NULL.
   explicit mpi_communicator(MPI_Comm comm, mpi_options options = {}) : mpi_communicator(comm, duplicate{}) {
     const auto cards =
         detail::exchange_cards(all_.comm, work_.rank, {options.shared_memory, options.largest_count, options.small_shard_bytes});
@@ -86,18 +101,19 @@ class mpi_communicator {
     work_.shared_memory = options.shared_memory;
     work_.small_shard_bytes = std::min(options.small_shard_bytes, detail::node_window::half_bytes);
     work_.oversubscribed = detail::is_oversubscribed(cards, work_.rank);
-#ifndef OPEN_MPI  // which gives way itself then
+#ifndef OPEN_MPI  // Open MPI yields on its own if ranks share cores
     if (work_.oversubscribed) work_.spins = 20;
 #endif
     work_.nodes = detail::nodes_of(cards);
   }
   mpi_communicator(const mpi_communicator&) = delete;
   mpi_communicator& operator=(const mpi_communicator&) = delete;
-  /// Collective, if it is to be before MPI_Finalize: waits for all ranks. After it MPI can free nothing any more.
+  /// Waits for all ranks and frees the duplicates; collective if called before MPI_Finalize. After MPI_Finalize it
+  /// frees nothing in MPI.
   ~mpi_communicator() {
     const bool is_finalized = detail::mpi_is_finalized();
     if (!is_finalized && !is_kept_) leave(std::uncaught_exceptions() > exceptions_);
-    if (is_finalized || work_.watch.has_failed()) {  // what was sent and not received would be taken for messages of the next one
+    if (is_finalized || work_.watch.has_failed()) {  // a later communicator could receive unreceived messages
       for (auto& group : groups_) static_cast<void>(group.release());
       return;
     }
@@ -109,14 +125,18 @@ class mpi_communicator {
   [[nodiscard]] int device_count() const { return count_; }
   [[nodiscard]] int local_count() const { return 1; }
   [[nodiscard]] int device(int) const { return work_.rank; }
-  /// Tells this communicator from every other one of this process.
+  /// Returns a number that no other communicator of this process has.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
   void barrier() { meet({1, nullptr, nullptr, nullptr, describe_barrier}); }
 
-  /// Zeroed memory that the other processes of the node can read in place: collectives between buffers in it cost what they
-  /// cost between threads, and MPI carries nothing. Aligned to a cache line. Collective over all processes, which ask for the
-  /// same size; throws gspmd::error, alike on all, if they do not. Letting go of it is not collective: when all have, a later
-  /// call gives it out again, or frees it. It may outlive the communicator.
+  /// Returns zeroed memory, aligned to a cache line, that the other processes of the node can read in place.
+  ///
+  /// Collectives between buffers in this memory cost the same as between threads, and MPI transfers no elements.
+  /// Releasing the memory is not collective: after all processes have released it, a later call reuses or frees it. The
+  /// memory may outlive the communicator.
+  ///
+  /// **Communication.** Collective over all processes. All processes pass the same size.
+  /// **Errors.** If the sizes differ, gspmd::error, the same on all processes.
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) {
     if (!work_.shared_memory) {
       auto own = std::make_shared<detail::aligned_bytes>(static_cast<std::int64_t>(bytes), "a device");
@@ -145,7 +165,7 @@ class mpi_communicator {
       return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route, T>(mesh, m, true); });
     };
     const detail::movement_route* routes[detail::most_moved_together]{};
-    for (const auto& m : all) find(m);  // all are known then, and stay where they are
+    for (const auto& m : all) find(m);  // makes all routes first: the pointers below stay valid then
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
     group_for<T>(mesh, all[0]).start(mesh, all, routes, in, out);
   }
@@ -184,8 +204,11 @@ class mpi_communicator {
     group_over(mesh, r.mask(), [&] { return detail::subject_of(mesh, r); }).shift(mesh, r, ahead, behind);
   }
 
-  /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
-  /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices.
+  /// Every device sends each device a block of elements. The blocks in in[0] follow each other: sent[0][k] elements for
+  /// device k. The device stores the blocks that it receives in out[0] in the same order: received[0][k] elements from
+  /// device k.
+  ///
+  /// **Communication.** Collective over all devices.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
     all_.begin({5, nullptr, nullptr, nullptr, describe_exchange}, work_);
@@ -194,7 +217,7 @@ class mpi_communicator {
 
  private:
   struct duplicate {};
-  /// Whatever is thrown after this frees the duplicates.
+  /// Makes the duplicates. If the calling constructor throws later, the destructor frees them.
   mpi_communicator(MPI_Comm comm, duplicate) {
     detail::require_communicator(comm);
     detail::wait_for_all_ranks(comm, detail::watch_of(comm));
@@ -212,15 +235,17 @@ class mpi_communicator {
   }
 
   friend class detail::kept_communicators;
-  /// Where launch ends, which keeps this communicator.
+  /// Ends a launch, which keeps this communicator: waits for all ranks. If more than 64 MiB of shared memory are kept,
+  /// frees the memory that all ranks have released.
   void rest() {
     leave(false);
     constexpr std::size_t most_kept_bytes = 64 << 20;
-    std::size_t bytes = 0;  // alike on all
+    std::size_t bytes = 0;  // the same on all ranks
     for (const auto& memory : work_.memories) bytes += memory ? memory->bytes() : 0;
     if (bytes > most_kept_bytes) static_cast<void>(detail::free_memory(work_.memories, all_.comm, 0));
   }
-  /// Returns when all ranks have come here. Where an exception brings this one, others may wait for it in MPI, and would for ever.
+  /// Returns when all ranks have called it. If an exception unwinds this rank, the other ranks have 2.5 seconds to follow.
+  /// Otherwise ends all ranks, because they may wait for this rank in MPI forever.
   void leave(bool by_exception) {
     if (count_ == 1) return;
     try {
@@ -234,7 +259,7 @@ class mpi_communicator {
         work_.rank);
     detail::abort_mpi(failure, all_.comm);
   }
-  /// Returns when all ranks have come for this.
+  /// Returns when all ranks have arrived with the same subject.
   void meet(const detail::meeting_subject& subject) {
     all_.begin(subject, work_);
     detail::roll_call({all_, work_, work_.requests}, count_, work_.rank, [](std::int64_t r) { return r; });
@@ -258,7 +283,8 @@ class mpi_communicator {
     routed(detail::mpi_group& over, const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint)
         : group(&over), route(over.new_route(mesh, d, joint...)) {}
   };
-  /// Returns the route of a collective that is new. The cache may forget others: what is under way needs its route no more then.
+  /// Makes the route of a collective that is not cached. The cache may evict other routes, so collectives under way are
+  /// finished first.
   template <class Route, class T, class Descriptor, class... Joint>
   routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint) {
     for (auto& group : groups_) group->finish_all();
@@ -270,14 +296,15 @@ class mpi_communicator {
     const auto find = [&](const detail::reduction& r) -> const auto& {
       return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
     };
-    for (const auto& r : all) find(r);  // as in start
+    for (const auto& r : all) find(r);  // makes all routes first, as in start
     for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
   }
   template <class T, class Descriptor>
   detail::mpi_group& group_for(const detail::mesh_shape& mesh, const Descriptor& d) {
     return group_over(mesh, d.axes, [&] { return detail::subject_of(mesh, d, detail::dtype_of<T>()); });
   }
-  /// `subject()` is what its members come for, where it is new.
+  /// Returns the group over these axes, and makes it if it is new. `subject()` describes the collective that needs the
+  /// group.
   template <class Subject>
   detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes, Subject subject) {
     for (const auto& known : groups_)
@@ -298,15 +325,19 @@ class mpi_communicator {
   detail::descriptor_cache<detail::reduction, routed<detail::reduction_route>> reductions_;
 };
 
-/// Backend: one device per process of `comm`. MPI_Init and MPI_Finalize are the caller's.
+/// Backend: one device per process of `comm`. The caller calls MPI_Init and MPI_Finalize.
 struct mpi {
   MPI_Comm comm = MPI_COMM_WORLD;
   mpi_options options = {};
 };
 
-/// Throws, on all processes alike, what was found wrong on some of them before anything collective began: the text of the
-/// lowest rank at fault, and its number. Where all are at fault, each throws its own. `failure` is null where nothing is wrong.
-/// Collective over `backend.comm`.
+/// Throws the same error on all processes if some processes found one before a collective: the error of the lowest rank
+/// that failed.
+///
+/// `failure` is null on a process without an error. If all processes failed, each throws its own error. Otherwise all
+/// processes throw: if ranks 1 and 3 of 4 failed, all four throw the error of rank 1.
+///
+/// **Communication.** Collective over `backend.comm`.
 inline void agree(const mpi& backend, const error* failure) {
   int is_initialized = 0, is_finalized = 0, rank = 0, count = 1;
   MPI_Initialized(&is_initialized);
@@ -315,7 +346,7 @@ inline void agree(const mpi& backend, const error* failure) {
   if (is_initialized != 0 && is_finalized == 0) {
     MPI_Comm_rank(backend.comm, &rank);
     MPI_Comm_size(backend.comm, &count);
-    int lowest[2] = {failure != nullptr ? rank : count, failure == nullptr ? rank : count};  // at fault, not at fault
+    int lowest[2] = {failure != nullptr ? rank : count, failure == nullptr ? rank : count};  // failed, not failed
     detail::minimum_of_all_ranks(lowest, 2, backend.comm, detail::watch_of(backend.comm));
     const auto [at_fault, innocent] = lowest;
     if (at_fault < count && innocent < count) {
@@ -332,10 +363,12 @@ inline void agree(const mpi& backend, const error* failure) {
 
 namespace detail {
 
-/// The communicators that launch makes for one of the user's, and keeps with it: one mpi_communicator for each set of options.
+/// The communicators that launch has made for one MPI communicator of the user, one for each set of options. MPI keeps
+/// the object as an attribute of the user's communicator.
 class kept_communicators {
  public:
-  /// Collective over `backend.comm`. Where not all ranks find theirs, all make one, and so compare their options.
+  /// Returns the communicator with these options. Collective over `backend.comm`. If a rank has none, all ranks make
+  /// one, and so check that their options are equal.
   mpi_communicator& of(const mpi& backend) {
     const auto found = std::find_if(all_.begin(), all_.end(), [&](const entry& e) { return e.options == backend.options; });
     const int number = found != all_.end() ? static_cast<int>(found - all_.begin()) : -1;
@@ -347,9 +380,9 @@ class kept_communicators {
     return *all_.back().comm;
   }
   static void rest(mpi_communicator& comm) { comm.rest(); }
-  /// Of the ranks of the user's communicator; null before the first launch.
+  /// Returns the watch over the ranks of the user's communicator, or null before the first launch.
   [[nodiscard]] mpi_watch* watch() const { return all_.empty() ? nullptr : &all_.front().comm->work_.watch; }
-  /// Announces that this process comes to no launch any more, on any communicator. Returns when all ranks of all these
+  /// Announces that this process will call no further launch on any communicator. Returns when all ranks of all these
   /// communicators have announced it, in any order.
   static void leave(const std::vector<std::unique_ptr<kept_communicators>>& all) {
     std::vector<mpi_watch*> waiting;
@@ -382,12 +415,17 @@ inline mpi_watch* watch_of(MPI_Comm comm) {
 
 }  // namespace detail
 
-/// Calls `f(comm)` once on every process; collective over `backend.comm`. What it makes in MPI it keeps for the next launch on this
-/// communicator, until MPI_Comm_free of it or MPI_Finalize; of shared memory, no more than 64 MiB for each process. MPI_Comm_free of it must
-/// come on all ranks, and MPI_Finalize then waits for all ranks: if one waits in run or launch, it prints which rank leaves, and ends all. Throws
-/// gspmd::error, alike on all processes, unless there are `devices` of them with the same options. The BLAS keeps its threads: where
-/// ranks share cores, bind them to cores or set OPENBLAS_NUM_THREADS. What `f` throws on one process cannot reach those that wait for
-/// it: its text goes to stderr and MPI_Abort ends them all. Alone, a process just throws it.
+/// Calls `f(comm)` once on every process of `backend.comm`.
+///
+/// The communicator and its groups are kept for the next launch on this MPI communicator, until MPI_Comm_free or
+/// MPI_Finalize. At most 64 MiB of shared memory per process are kept. All ranks must call MPI_Comm_free. MPI_Finalize
+/// waits for all ranks; if a rank still waits in run or launch, MPI_Finalize prints the rank that leaves and ends all
+/// ranks. The BLAS keeps its threads: if ranks share cores, bind them to cores or set OPENBLAS_NUM_THREADS.
+///
+/// **Communication.** Collective over `backend.comm`.
+/// **Errors.** If the number of processes is not `devices`, or their options differ, gspmd::error, the same on all
+/// processes. If `f` throws on one of several processes, prints the text to stderr and ends all processes by
+/// MPI_Abort: the others may wait for the failed process. With one process, passes the exception on.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
   detail::require_communicator(backend.comm);

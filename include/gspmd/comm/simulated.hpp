@@ -12,15 +12,16 @@
 
 namespace gspmd {
 
-/// All devices of a mesh in the calling thread, one after the other, in lockstep: for tests, and for meshes larger than
-/// the machine. With one device it is the serial backend.
+/// All devices of a mesh in the calling thread, which runs them in lockstep. Use it in tests, and for meshes larger
+/// than the machine. With one device it is the serial backend.
 ///
-/// Threads: it holds nothing but a number; any number may use one, each with a step and arrays of its own.
+/// **Threads.** The object holds only a number, so any number of threads may use it. Each thread needs its own step and
+/// arrays.
 class simulated_communicator {
  public:
   static constexpr bool shares_memory = true;  // a device may write the caller's memory
 
-  /// `devices` >= 1.
+  /// Requires `devices` >= 1.
   explicit simulated_communicator(int devices) : devices_(devices) {}
 
   [[nodiscard]] int device_count() const { return devices_; }
@@ -60,8 +61,9 @@ class simulated_communicator {
     }
   }
 
-  /// Every device sends every device a block of its own size: of in[d], sent[d][k] elements go to device k, one block after the
-  /// other; received[d][k] elements from device k arrive in out[d].
+  /// Every device sends each device a block of elements. The blocks in in[d] follow each other: sent[d][k] elements for
+  /// device k. Device d stores the blocks that it receives in out[d] in the same order: received[d][k] elements from
+  /// device k.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
     for (int d = 0; d < devices_; ++d) {
@@ -87,12 +89,14 @@ class simulated_communicator {
   int devices_;
 };
 
-/// Backend: one device, in the calling thread.
+/// Backend: a single device, in the calling thread.
 struct self {};
 /// Backend: any number of devices, all in the calling thread.
 struct simulated {};
 
-/// Calls `f(comm)` once, with a communicator of one device; throws gspmd::error if the mesh has more.
+/// Calls `f(comm)` once, with a communicator that holds one device.
+///
+/// **Errors.** If the mesh has more than one device, gspmd::error.
 template <class F>
 void launch(self, int devices, F&& f) {
   simulated_communicator comm(1);

@@ -28,14 +28,18 @@
 
 namespace gspmd {
 
-/// One device of a launch on threads. A collective:
-///  1. arrive, publishing the pointers of the own buffers; wait for the members of the group;
-///  2. read the peers' buffers in place (detail/transport/shared_memory.hpp);
-///  3. arrive again, so that nobody changes a buffer that somebody reads.
-/// move and reduce send shards of at most detail::mail_bytes themselves instead of pointers, and need only step 1.
-/// Nothing is allocated for a collective that was carried out before, unless others took its place (kept_copies.hpp).
+/// One device of a launch on threads.
 ///
-/// Threads: each device has its own, which no other thread may use, nor this one when its function has returned.
+/// A collective has three steps:
+///  1. The device publishes the pointers of its buffers, arrives, and waits for the other members of the group.
+///  2. The device reads the buffers of the other members in place (detail/transport/shared_memory.hpp).
+///  3. The device arrives again and waits, so that no member changes a buffer that another member still reads.
+/// If a shard of `move` or `reduce` has at most detail::mail_bytes, the device publishes the elements instead of
+/// pointers, and step 3 is not needed. A repeated collective allocates nothing, unless other collectives evicted its
+/// copies (kept_copies.hpp).
+///
+/// **Threads.** Each device has its own communicator. Only the thread of the device may use it, and only until the
+/// device's function returns.
 class threads_communicator {
  public:
   static constexpr bool shares_memory = true;  // a device may write the caller's memory
@@ -95,14 +99,18 @@ class threads_communicator {
     meet(everyone(), subject, nullptr, nullptr);
   }
 
-  /// Every device sends every device a block of its own size: of in[0], sent[0][k] elements go to device k, one block after the
-  /// other; received[0][k] elements from device k arrive in out[0]. Collective over all devices. Throws gspmd::error, and reads nothing
-  /// more, where a device sends another number of elements than is received of it.
+  /// Every device sends each device a block of elements. The blocks in in[0] follow each other: sent[0][k] elements for
+  /// device k. The device stores the blocks that it receives in out[0] in the same order: received[0][k] elements from
+  /// device k.
+  ///
+  /// **Communication.** Collective over all devices.
+  /// **Errors.** If a device sends another number of elements than the receiver expects, gspmd::error. The receiver
+  /// copies nothing then.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
     auto& all = everyone();
     static constexpr detail::meeting_subject subject{2 + sizeof(T), nullptr, nullptr, nullptr, describe_exchange};
-    const auto parity = meet(all, subject, in[0], const_cast<std::int64_t*>(sent[0]));  // peers only read it
+    const auto parity = meet(all, subject, in[0], const_cast<std::int64_t*>(sent[0]));  // the other devices only read the counts
     for (int k = 0; k < device_count(); ++k)
       if (const auto comes = static_cast<const std::int64_t*>(all.lane(k, parity).out)[rank_]; comes != received[0][k])
         stop_all(subject, detail::different_blocks(k, comes, rank_, received[0][k], sizeof(T)));
@@ -118,7 +126,7 @@ class threads_communicator {
     meet(all, subject, nullptr, nullptr);
   }
 
-  /// Counts this device as one that reads no peer's buffer any more; launch() calls it at the end.
+  /// Declares that this device no longer reads buffers of other devices. launch() calls it at the end.
   void stop() {
     if (!stopped_) session_.stop();
     stopped_ = true;
@@ -126,23 +134,23 @@ class threads_communicator {
 
  private:
   struct membership;
-  /// Movements, or reductions, of which this device has shown its part and not taken that of the others. A group has one such list at
-  /// most: whatever else the device does in it comes after.
+  /// A started list of movements or reductions: this device has published its buffers, and has not read those of the
+  /// other members yet. A group has at most one list under way. Every later collective of the group finishes it first.
   struct list_under_way {
     const detail::mesh_shape* mesh;
     detail::span<const detail::movement> movements;
     detail::span<const detail::reduction> reductions;
-    detail::row_combiner op;  // of reductions
+    detail::row_combiner op;  // of the reductions
     detail::meeting_subject subject;
-    void (*take)(const list_under_way& u, membership& mine, unsigned parity);  // this device's part, when all are there
+    void (*take)(const list_under_way& u, membership& mine, unsigned parity);  // runs when all have arrived
     const void* in[detail::most_moved_together] = {};
     void* out[detail::most_moved_together] = {};
 
     [[nodiscard]] std::size_t count() const { return movements.size() + reductions.size(); }
   };
-  /// The place of this device in one of its groups.
+  /// The membership of this device in one group.
   struct membership {
-    std::optional<detail::group_key> key;  // none: all devices
+    std::optional<detail::group_key> key;  // empty: the group of all devices
     detail::coordinates me;
     detail::thread_group* group = nullptr;
     std::int64_t self = 0;
@@ -153,13 +161,14 @@ class threads_communicator {
     [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(group->devices.size()); }
     [[nodiscard]] detail::meeting_slot& slot(std::int64_t j) const { return group->slots[static_cast<std::size_t>(j)]; }
     [[nodiscard]] detail::meeting_lane& lane(std::int64_t j, unsigned parity) const { return slot(j).lanes[parity]; }
-    /// The input of member j where that of this device is `own`. Mail is read from the lanes, for a result may be where the input was. Else
-    /// the device does not look into its own lane, whose memory the others have just fetched.
+    /// Returns the input of member j; `own` is the input of this device. If the elements are mail, returns the mail in
+    /// the lane, because the result may overwrite the input buffer. Else the device does not read its own lane: the
+    /// other members have just fetched that memory.
     [[nodiscard]] const void* input(std::int64_t j, unsigned parity, const void* own, bool is_mail) const {
       if (is_mail) return lane(j, parity).mail;
       return j == self ? own : lane(j, parity).in;
     }
-    /// From the number of a member to its buffer number k, of a list under way.
+    /// Returns a function from the number of a member to the member's buffer k of a list under way.
     template <class Buffer>
     [[nodiscard]] auto buffers(Buffer detail::meeting_lane::*shown, std::size_t k, unsigned parity) const {
       return [=, this](std::int64_t j) { return static_cast<const Buffer*>(lane(j, parity).*shown)[k]; };
@@ -191,17 +200,17 @@ class threads_communicator {
   static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
   static std::string describe_exchange(const detail::mesh_shape*, dtype, const void*) { return "an exchange of blocks"; }
 
-  /// Arrives with these pointers and waits for the group; returns the lane that holds everybody's. The subject is there until
-  /// this device has passed the meeting or stopped.
+  /// Arrives with these pointers and waits for the group. Returns the parity of the lanes that hold the pointers of all
+  /// members. `subject` must live until this device has passed the meeting or has stopped.
   template <class = detail::once>
   unsigned meet(membership& mine, const detail::meeting_subject& subject, const void* in, void* out);
 
-  /// Arrives with these pointers and does not wait, so that a device works out its part while the others come. True if the elements
-  /// themselves, so many bytes, are in the lanes as mail: then nobody need wait until all have read.
+  /// Arrives with these pointers and does not wait, so that the device can prepare its own work in the meantime. If
+  /// `bytes` fit, copies the elements of `in` into the lane as mail and returns true: no second meeting is needed then.
   template <class = detail::once>
   bool arrive_with_mail(membership& mine, const detail::meeting_subject& subject, const void* in, void* out, std::int64_t bytes);
 
-  /// Arrives and waits for the group. The pointers that the device shows stand in its lane, written after finish_elements().
+  /// Arrives and waits for the group. The caller has written the pointers to the lane, after finish_elements().
   unsigned arrive(membership& mine, const detail::meeting_subject& subject) {
     arrive_alone(mine, subject);
     return wait(mine, subject);
@@ -212,7 +221,7 @@ class threads_communicator {
     detail::arrive_alone(mine.slot(mine.self), subject.number);
   }
   unsigned wait(const membership& mine, const detail::meeting_subject& subject) {
-    if (stopped_) leave();  // who came before that may be gone, and what it showed
+    if (stopped_) leave();  // members that arrived earlier may have left, and their buffers may be gone
     return detail::wait_for_all(
         mine.size(), mine.self, subject.number, session_.pauses(),
         [&](std::int64_t j) -> detail::meeting_slot& { return mine.slot(j); },
@@ -226,13 +235,13 @@ class threads_communicator {
           std::this_thread::yield();
         },
         [&](std::int64_t j, unsigned parity) {
-          const auto& theirs = *mine.lane(j, parity).subject;  // which does not pass either
+          const auto& theirs = *mine.lane(j, parity).subject;  // alive: that member cannot pass either
           stop_all(subject, detail::different_collectives(rank_, subject.text(), mine.group->devices[static_cast<std::size_t>(j)],
                                                           theirs.text()));
         });
   }
 
-  /// Fails, and stays until nobody looks at what this device shows any more.
+  /// Reports a failure, and returns only when no device reads the buffers of this device any more. Always throws.
   [[noreturn, gnu::noinline, gnu::cold]] void stop_all(const detail::meeting_subject& subject, std::string text) {
     session_.fail(std::make_exception_ptr(detail::located(error(std::move(text), rank_), subject)));
     leave();
@@ -254,7 +263,7 @@ class threads_communicator {
   }
   template <class = detail::once>
   void start_elements(const list_under_way& made);
-  /// Ends what is under way among the devices of a group, by whatever axes it is called.
+  /// Finishes every list that is under way in the group, for all sets of axes that name the same devices.
   void finish_elements(const membership& group) {
     for (auto& known : memberships_)
       if (known.group == group.group && known.under_way) finish_list(known);
@@ -353,7 +362,7 @@ void threads_communicator::start_elements(const list_under_way& made) {
   auto& mine = membership_of(*made.mesh, made.reductions.empty() ? made.movements[0].axes : made.reductions[0].axes);
   finish_elements(mine);
   for (const auto& m : made.movements) mine.copies.make_room(*made.mesh, m, detail::bytes_of(made.subject.type));
-  auto& u = mine.under_way.emplace(made);  // the last thing before the arrival that it is waited for
+  auto& u = mine.under_way.emplace(made);  // last, so that the list is waited for only if the device arrives
   auto& lane = mine.slot(mine.self).next_lane();
   lane.in = u.in;
   lane.out = u.out;
@@ -394,12 +403,13 @@ GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements<detail::once>(con
                                                                              dtype, const detail::row_combiner&, const void*,
                                                                              void*));
 
-/// Backend: one thread per device, in this process. More devices than cores work, more slowly.
+/// Backend: one thread per device, in this process. More devices than cores work, but slowly.
 struct threads {};
 
 namespace detail {
 
-/// launch on threads for any function: `call(f, comm)` calls it. Not a template, because programs launch many.
+/// Launches any function on threads; `call(f, comm)` calls it. The function's type is erased because programs launch
+/// many functions.
 template <class = once>
 [[gnu::noinline, gnu::cold]] void launch_threads(int devices, void* f, void (*call)(void* f, threads_communicator& group)) {
   thread_session session(devices);
@@ -435,10 +445,12 @@ GSPMD_COMPILED_ONCE(void launch_threads<once>(int, void*, void (*)(void*, thread
 
 }  // namespace detail
 
-/// Calls `f(comm)` once for each of `devices` devices, each in its own thread (the calling thread is device 0), all on the
-/// same `f`, and returns when all have returned. The first device that throws stops the others: they leave their next
-/// collective by an exception, and launch throws what the first one threw, a gspmd::error with its rank. Until it returns, the
-/// BLAS uses one thread for each device.
+/// Calls `f(comm)` once for each of `devices` devices, and returns when all calls have returned.
+///
+/// **Errors.** If a device throws, the other devices leave their next collective by an exception. launch then throws
+/// the first exception. A gspmd::error has the rank of the device that failed.
+/// **Threads.** Each device has its own thread; device 0 has the calling thread. All devices call the same `f`. Until
+/// launch returns, the BLAS uses one thread for each device.
 template <class F>
 void launch(threads, int devices, F&& f) {
   using function = std::remove_reference_t<F>;

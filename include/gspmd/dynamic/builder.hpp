@@ -18,8 +18,8 @@
 
 namespace gspmd::dynamic {
 
-/// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?"; none at all
-/// leaves the input to completion. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
+/// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?". If
+/// `annotated` is false, completion infers the sharding. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
 struct input {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -29,7 +29,7 @@ struct input {
   monoid partial_kind = monoid::add;
 };
 
-/// An input of element type T.
+/// Returns an input with element type T.
 template <class T>
 input in(std::vector<std::int64_t> shape) {
   static_assert(!detail::own_element<T>,
@@ -45,12 +45,13 @@ input in(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
 
 /// Builds a program by calls at run time.
 ///
+/// **Threads.** A builder and its values belong to one thread. Different builders are independent.
+/// **Example.**
+///
 ///     dynamic::builder b(m);
 ///     auto x = b.input(dynamic::in<float>({n, 512}, {"data", ""}));   auto w = b.input(dynamic::in<float>({512, 64}));
 ///     b.output(relu(einsum("bd,df->bf", x, w)));
 ///     auto step = b.compile();
-///
-/// Threads: a builder and the values it gives belong to one thread; other builders do not know of it.
 class builder {
  public:
   explicit builder(dynamic::mesh m) : mesh_(std::move(m)), graph_(std::make_unique<detail::graph>()) {
@@ -70,7 +71,8 @@ class builder {
     }
     return {graph_.get(), id};
   }
-  /// An input whose type says everything, or a `record` of them, as `compile` takes it; their axes are those of this mesh.
+  /// Adds an input whose type states everything, or a `record` of such inputs, as for `compile`. Axes are looked up in
+  /// this mesh.
   ///
   ///     auto x = b.input(in<float, dims<64, 512>, split<"data", _>>{});
   template <class Input>
@@ -82,14 +84,15 @@ class builder {
     if (v.is_valid() && v.graph() == graph_.get()) graph_->outputs.push_back(v.id());
     else graph_->fail(at, "output", detail::mistake::other, "this is no value of this program; give what operators return");
   }
-  /// The identity, sharded so: one entry for each dim, as in `split`.
+  /// Returns `x` with this sharding: one entry for each dim, as in `split`.
   value reshard(value x, const std::vector<std::string>& sharding, location at = location::current()) {
     if (!x.is_valid()) return {};
     const auto s = resolve(sharding, x.rank(), "reshard", at);
     if (graph_->failed()) return x;
     return {graph_.get(), detail::add_reshard(*graph_, x.id(), s, at)};
   }
-  /// A tensor of one number, and one whose elements are their index along `dim`, of a type that is known at run time.
+  /// Return a tensor filled with one number, and a tensor whose elements are their index along `dim`. The type is known
+  /// at run time.
   value constant(dtype type, integers shape, detail::written_number number, location at = location::current()) {
     const auto e = checked_shape(shape, "constant");
     return detail::made(*graph_, detail::add_number(*graph_, number, type, e, "constant", at), type, e);
@@ -98,22 +101,22 @@ class builder {
     const auto e = checked_shape(shape, "iota");
     return detail::made(*graph_, detail::add_iota(*graph_, type, e, detail::counted_dim(dim, e.count), at), type, e);
   }
-  /// Annotates an input or another value itself with a sharding, as an input may say of itself; `reshard` is the identity after it.
+  /// Annotates an input or another value with a sharding. `reshard` instead adds a new value.
   void annotate(value x, const std::vector<std::string>& sharding, location at = location::current()) {
     if (!x.is_valid()) return;
     auto& n = graph_->nodes[static_cast<std::size_t>(x.id())];
     n.annotated = true;
     n.annotation = resolve(sharding, x.rank(), "annotate", at);
   }
-  /// Gives an input a name, which messages and reports write beside its number: `input 2 (w1)`.
+  /// Names an input. Messages and reports write the name after its number: `input 2 (w1)`.
   void name(value input, const std::string& name) {
     if (!input.is_valid()) return;
     auto& at = graph_->nodes[static_cast<std::size_t>(input.id())].at;
     at = location::input(at.number(), functions_->keep(name)->c_str());
   }
-  /// Opens the scope of this path, `layer[3]/attention`, inside of the one that is open: the operators that are added from here on belong to
-  /// it; see `named`. The same path is one scope, however often it is entered; a name may end in its number, `layer[3]/attention`. Throws
-  /// gspmd::error: a name that is none.
+  /// Opens the scope with this path, for example `layer[3]/attention`, inside the open scope. Operators that are added
+  /// later belong to it; see `named`. The same path always names the same scope. A name may end in a number in
+  /// brackets. Throws gspmd::error if a name is not valid.
   void enter_scope(std::string_view path) {
     while (true) {
       const auto name = path.substr(0, path.find('/'));
@@ -129,29 +132,29 @@ class builder {
       path.remove_prefix(name.size() + 1);
     }
   }
-  /// The scope that is open, and back to it.
+  /// Return the open scope, and reopen an earlier scope.
   [[nodiscard]] int open_scope() const { return graph_->open_scope; }
   void leave_scope(int to) { graph_->open_scope = to; }
-  /// Lets operators gather what they cannot keep split, as gspmd::allow_replication does for one of them.
+  /// Permits operators to gather operands that cannot stay split, as gspmd::allow_replication does for one operator.
   void allow_replication() { graph_->allow_replication = true; }
-  /// Gives a number to what was added since the last call, and an operator may be several nodes: `inspection` speaks of values by
-  /// these labels.
+  /// Labels all nodes that were added since the last call; an operator may have several nodes. `inspection` refers to
+  /// values by these labels.
   void label(int number) {
     for (; labelled_ < graph_->nodes.size(); ++labelled_) graph_->nodes[labelled_].tag = number;
   }
-  /// The same, where `v` is what the number stands for: what was built after it, results of its operator that nobody has, has none.
+  /// The same if the number labels `v`. Nodes after `v`, which are unused results of its operator, get no label.
   void label_up_to(value v, int number) {
     const auto first = labelled_;
     label(number);
     if (!v.is_valid() || static_cast<std::size_t>(v.id()) < first) return;
     for (auto i = static_cast<std::size_t>(v.id()) + 1; i < graph_->nodes.size(); ++i) graph_->nodes[i].tag = -1;
   }
-  /// Gives one of them another number: of the results of an operator, say.
+  /// Changes the label of a single value, for example an operator's second result.
   void label(value v, int number) {
     if (v.is_valid()) graph_->nodes[static_cast<std::size_t>(v.id())].tag = number;
   }
-  /// The text of the first mistake since the last call, empty if there is none, which is forgotten: for those who report as many
-  /// mistakes as they find. What was built with a mistake must not be used.
+  /// Returns the text of the first mistake since the last call, or an empty text, and clears it. Use it to report
+  /// several mistakes. A value that was built with a mistake must not be used.
   [[nodiscard]] std::string take_mistake() {
     std::string text(graph_->error.view());
     graph_->error = {};
@@ -162,9 +165,9 @@ class builder {
   [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
   [[nodiscard]] int input_count() const { return static_cast<int>(graph_->inputs.size()); }
 
-  /// Throws gspmd::error with the first mistake: operator, line, dim or axis, and the way out.
+  /// Returns the compiled program. Throws gspmd::error with the first mistake: operator, line, dim or axis, and remedy.
   [[nodiscard]] program compile() const { return {mesh_, canonical_graph(), functions_}; }
-  /// Returns the graph that compile() plans. Throws as it does.
+  /// Returns the graph that compile() plans. Throws the same errors.
   [[nodiscard]] detail::graph canonical_graph() const {
     if (graph_->failed()) throw error(std::string(graph_->error.view()));
     detail::graph planned = detail::program_to_plan_at_run_time(*graph_);
@@ -174,7 +177,7 @@ class builder {
   [[nodiscard]] std::shared_ptr<const detail::kept_functions> functions() const { return functions_; }
 
  private:
-  /// A name, or one with the number that tells it from others: `layer[3]`.
+  /// Returns true for a name, or a name with a number in brackets: `layer[3]`.
   [[nodiscard]] static bool may_be_counted_name(std::string_view name) {
     const auto begin = name.find('[');
     if (begin == std::string_view::npos) return detail::may_be_name(name);
@@ -203,7 +206,7 @@ class builder {
   std::shared_ptr<detail::kept_functions> functions_ = std::make_shared<detail::kept_functions>();
   std::unique_ptr<detail::graph> graph_;
   std::size_t labelled_ = 0;                           // nodes
-  std::map<std::pair<int, std::string>, int> scopes_;  // by the one around it and its name
+  std::map<std::pair<int, std::string>, int> scopes_;  // key: the enclosing scope and the name
 };
 
 }  // namespace gspmd::dynamic

@@ -12,17 +12,17 @@
 #include "gspmd/error.hpp"
 #include "gspmd/program.hpp"
 
-/// Operators whose names or types are known at run time, for programs that are read from somewhere.
+/// Operators whose names or types are known at run time, for programs that are read from a file.
 namespace gspmd {
 
-/// An elementwise operator, and how many operands it takes. Names are those of `explain`: StableHLO's where it has one.
+/// An elementwise operator and its number of operands. Names are those of `explain`: StableHLO's name if it exists.
 struct elementwise_operator {
   std::string_view name;
   int operands = 0;
   detail::opcode op = {};
 };
 
-/// All that elementwise() knows; a comparison is `compare_lt`.
+/// Returns all operators of elementwise(). A comparison is `compare_lt`.
 inline std::vector<elementwise_operator> elementwise_operators() {
   std::vector<elementwise_operator> result;
   for (int i = 0; i < detail::enumerated_count; ++i) {
@@ -33,8 +33,12 @@ inline std::vector<elementwise_operator> elementwise_operators() {
   return result;
 }
 
-/// An elementwise operator by its name. Its operands have one shape; nothing is stretched. Errors, when the program is compiled: no
-/// such operator, another number of operands, shapes or types that differ.
+/// Returns the result of the elementwise operator with this name. All operands have one shape; there is no
+/// broadcasting.
+///
+/// **Errors.** gspmd::error at the call if `operands` is empty. When the program is compiled, if the operator does not
+/// exist, or if the number of operands, their shapes or their types are wrong.
+/// **Example.**
 ///
 ///     auto y = elementwise("add", std::array{a, b});
 inline value elementwise(std::string_view name, detail::span<const value> operands, location at = location::current()) {
@@ -57,7 +61,7 @@ inline value elementwise(std::string_view name, detail::span<const value> operan
   return detail::made(g, id, detail::result_type(it->op, type, type), operands.front().shape());
 }
 
-/// The elements as another type; floats to integers saturate, NaN becomes 0.
+/// Returns the elements as another type. Floats saturate to integers, and NaN becomes 0.
 inline value convert(value x, dtype to, location at = location::current()) {
   if (!x.is_valid()) return {};
   const int id = x.id();

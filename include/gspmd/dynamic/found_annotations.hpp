@@ -15,55 +15,55 @@
 
 namespace gspmd::dynamic {
 
-/// A time as reports write it: `1.250 ms`.
+/// Returns a time in the form of the reports: `1.250 ms`.
 inline std::string time_text(double seconds) { return detail::cost_report::time_text(seconds); }
 
-/// Inputs that get one annotation.
+/// Inputs with the same annotation.
 struct found_input {
   std::vector<int> inputs;  // their numbers
-  std::string name;         // of the first, `input 2 (w1)`
+  std::string name;         // of the first input: `input 2 (w1)`
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
-  bool is_annotated = false;          // false: is best left to the planner
-  std::vector<std::string> sharding;  // as `dynamic::in` takes it
-  std::string otherwise;              // the next best annotation, and the time of the step with it; empty: none was tried
+  bool is_annotated = false;          // false: the planner's own choice is best
+  std::vector<std::string> sharding;  // in the form of `dynamic::in`
+  std::string otherwise;              // the next best annotation, and the time of the step with it; empty if no other was tried
 };
 
-/// An annotation of a value, and of those that are alike in other layers.
+/// An annotation of a value, and of the equal values in other layers.
 struct found_value {
-  std::string name;                   // of the first: `einsum at mlp.cpp:12`
-  std::vector<int> labels;            // of all, if they have labels (builder::label)
-  std::vector<std::string> sharding;  // as `reshard` takes it
-  double seconds_without = 0;         // of a step without it
+  std::string name;                   // of the first value: `einsum at mlp.cpp:12`
+  std::vector<int> labels;            // of all values, if they have labels (builder::label)
+  std::vector<std::string> sharding;  // in the form of `reshard`
+  double seconds_without = 0;         // time of a step without this annotation
 };
 
-/// A plan that was looked at.
+/// A plan that the search has compared.
 struct compared_plan {
   std::string mesh;                       // `x=4, y=2`
   std::string name;                       // of the annotations: `all replicated`
-  double seconds = 0, communication = 0;  // of a step, and of these what is sent
-  std::int64_t bytes = 0;                 // that a device sends
-  std::int64_t memory = 0;                // that it holds
+  double seconds = 0, communication = 0;  // time of a step, and its part for communication
+  std::int64_t bytes = 0;                 // sent by a device
+  std::int64_t memory = 0;                // peak of a device
   bool fits = true;
 };
 
-/// How far a search is.
+/// The progress of a search.
 struct search_progress {
-  int plans = 0;       // made
-  int most_plans = 0;  // that may be made
-  std::string mesh;    // on which it searches
+  int plans = 0;       // made so far
+  int most_plans = 0;  // budget
+  std::string mesh;    // current mesh
 };
 
-/// The annotations that `find_annotations` found, and what it compared.
+/// The annotations that `find_annotations` found, and the plans that it compared.
 struct found_annotations {
   dynamic::mesh mesh;
   std::vector<found_input> inputs;  // in the order of the program
   std::vector<found_value> values;
-  std::vector<compared_plan> compared;  // the best one first, then by time
-  int plans = 0;                        // that were made
-  bool is_complete = false;             // no single change that was left to try would have helped; else the budget ended it
+  std::vector<compared_plan> compared;  // the best plan first, then by time
+  int plans = 0;                        // made by the search
+  bool is_complete = false;             // no single further change helps; false: the budget ended the search
 
-  /// The lines to write in a program that is planned at run time: mesh, inputs, and reshards of values.
+  /// Returns the lines for a program that is planned at run time: mesh, inputs, and reshards of values.
   [[nodiscard]] std::string run_time_lines() const {
     std::string t = "dynamic::mesh({";
     const char* comma = "";
@@ -75,7 +75,7 @@ struct found_annotations {
            (i.is_annotated ? ", {" + quoted(i.sharding, "\"\"") + '}' : "") + ')' + remark(i) + '\n';
     return t + value_lines();
   }
-  /// The same for `compile`.
+  /// Returns the same lines for `compile`.
   [[nodiscard]] std::string compiled_lines() const {
     std::string t = "mesh<";
     const char* comma = "";
@@ -87,7 +87,7 @@ struct found_annotations {
            (i.is_annotated ? ", split<" + quoted(i.sharding, "_") + '>' : "") + '>' + remark(i) + '\n';
     return t + value_lines();
   }
-  /// The plans that were compared, as a table, and what the best one has before the next.
+  /// Returns a table of the compared plans, and the advantage of the best plan over the next.
   [[nodiscard]] std::string comparison() const {
     detail::text_table table;
     table.add({"", "time", "sending", "bytes sent", "bytes held", "mesh", "annotations"});
@@ -124,7 +124,7 @@ struct found_annotations {
            time_text(v.seconds_without) + '\n';
     return t;
   }
-  /// Why the first is the best: against the next one that fits and takes longer.
+  /// Returns the reason why the first plan is the best, compared with the next plan that fits and takes longer.
   [[nodiscard]] std::string reason() const {
     const auto& best = compared.front();
     const auto change = [](const char* doing, double by) {

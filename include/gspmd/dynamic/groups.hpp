@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// Gives the inputs that are members of structs the members' names, as a `record` does.
+/// Names the inputs that are members of structs after the members, as a `record` does.
 template <class Tree>
 void name_members(dynamic::builder& b, const Tree& tree) {
   if constexpr (is_list<Tree>) {
@@ -32,8 +32,12 @@ void name_members(dynamic::builder& b, const Tree& tree) {
 
 namespace gspmd::dynamic {
 
-/// Inputs for a group of them, in order: the same group of values. A group is a struct declared with Hana, whose members give their inputs
-/// their names, an array, a vector, a tuple, or one of these in another.
+/// Adds an input for each member of a group, in order, and returns a group of the same form with values.
+///
+/// A group is a struct declared with Hana, whose member names become input names; an array, a vector, a tuple; or
+/// nested groups.
+///
+/// **Example.**
 ///
 ///     const auto w = dynamic::inputs(b, std::vector<layer<dynamic::input>>{{dynamic::in<float>({n, n}), dynamic::in<float>({n})}});
 template <class Tree>
@@ -43,7 +47,7 @@ auto inputs(builder& b, const Tree& tree) {
   return made;
 }
 
-/// Makes all values of a group outputs, in order; that of an optimizer's update, say.
+/// Makes all values of a group outputs, in order, for example those of an optimizer's update.
 template <class Tree>
 void outputs(builder& b, Tree tree, location at = location::current()) {
   detail::for_each_leaf(tree, [&](const value& v) { b.output(v, at); });

@@ -19,18 +19,19 @@
 
 namespace gspmd {
 
-/// A part of an axis, in Shardy's notation: `sub_axis::of("x:(2)4")` has the base `x`, 2 parts `before` it and the size 4. A plain
-/// name has size 0.
+/// A part of an axis, in Shardy's notation: `sub_axis::of("x:(2)4")` has the base `x`, `before` 2 and the size 4. A
+/// plain name has size 0.
 using detail::sub_axis;
 
 namespace dynamic {
 
 /// A device mesh whose axes are known at run time.
 ///
+/// **Threads.** It is immutable; any number of threads may use it.
+/// **Example.**
+///
 ///     dynamic::mesh m({{"data", 2}, {"model", ranks / 2}});
 ///     dynamic::mesh r({{"x", 2}, {"y", 2}}, {0, 1, 3, 2});       // device ids, row-major over the axes
-///
-/// Threads: nothing in it changes; any number may use one.
 class mesh {
  public:
   struct axis {
@@ -40,12 +41,13 @@ class mesh {
 
   static constexpr std::size_t most_axes = static_cast<std::size_t>(detail::max_axes);
   static constexpr std::int64_t most_devices = std::int64_t{1} << 30;
-  /// 1 to 31 letters, digits and _.
+  /// Returns true for names of 1 to 31 letters, digits and _.
   static constexpr bool is_axis_name(std::string_view name) {
     return name.size() <= detail::max_name && detail::is_axis_name(name);
   }
 
-  /// Throws gspmd::error: a bad name, two equal names, a size below 1, too many axes or devices, an order that is none.
+  /// Throws gspmd::error for a bad name, two equal names, a size below 1, or too many axes or devices. Also if `order`
+  /// is not a permutation of all devices.
   explicit mesh(const std::vector<axis>& axes, const std::vector<std::int32_t>& order = {}) : held_(std::make_shared<held>()) {
     if (axes.size() > most_axes) throw error("mesh: at most 16 axes");
     std::int64_t devices = 1;
@@ -79,26 +81,27 @@ class mesh {
   [[nodiscard]] std::shared_ptr<const detail::mesh_info> shared_info() const { return {held_, &held_->info}; }
   [[nodiscard]] std::int64_t device_count() const { return held_->info.shape.device_count(); }
 
-  /// The axes that split tensors, major to minor; an axis that was cut is its parts: `x:(1)2` and `x:(2)2`.
+  /// Returns the axes that split tensors, major to minor. If an axis was cut, returns its parts: `x:(1)2` and `x:(2)2`.
   [[nodiscard]] std::vector<axis> axes() const {
     std::vector<axis> result;
     for (int a = 0; a < info().shape.axis_count(); ++a) result.push_back({std::string(info().name(a)), info().shape.sizes[a]});
     return result;
   }
-  /// Which of axes() a name means, which may be that of an axis, of a part of one, or of an axis of another view; none: no such axis.
+  /// Returns the indices in axes() of a name: an axis, a part of an axis, or an axis of another view. Returns an empty
+  /// list if no such axis exists.
   [[nodiscard]] std::vector<std::size_t> find(std::string_view name) const {
     const auto run = info().find_run(name);
     return {run.begin(), run.end()};
   }
-  /// The number of devices along the axis; 0: no such axis.
+  /// Returns the number of devices along the axis, or 0 if the axis does not exist.
   [[nodiscard]] std::int64_t size_of(std::string_view name) const {
     const auto axes = info().mask_of(name);
     return axes == 0 ? 0 : info().shape.size_of(axes);
   }
-  /// All that an annotation may name: `data,model`.
+  /// Returns all names that an annotation may use: `data,model`.
   [[nodiscard]] std::string names() const { return std::string(detail::names_text(info()).view()); }
 
-  /// One device, with axes of the same names.
+  /// Returns a mesh with one device and axes of the same names.
   [[nodiscard]] mesh with_one_device() const {
     mesh result(*this);
     result.held_ = std::make_shared<held>();
@@ -106,17 +109,21 @@ class mesh {
     result.held_->info.views = info().views;
     return result;
   }
-  /// The same devices as this mesh and as `other`: annotations may name the axes of both. Throws gspmd::error: see `views`.
+  /// Returns a mesh with this mesh and `other` as views of the same devices: annotations may name the axes of both.
+  /// Throws gspmd::error as `views` does.
   [[nodiscard]] mesh with_view(const mesh& other) const {
     const auto combined = detail::with_view(info(), other.info());
     if (!combined.problem.empty()) throw error("views: " + std::string(combined.problem.view()));
     return with_info(combined.info);
   }
-  /// The same devices, connected so: plans for this mesh are those that take least time on this network (gspmd::on_network). Throws
-  /// gspmd::error: an axis of more than one device about which the network says nothing.
+  /// Returns the same devices with this network: the planner chooses the plan that takes the least time on it
+  /// (gspmd::on_network).
+  ///
+  /// **Errors.** gspmd::error if the network does not describe an axis with more than one device.
+  /// **Example.**
   ///
   ///     auto step = dynamic::compile(f, dynamic::mesh({{"x", 8}, {"y", 4}}).on(network(1e12, 10e9, 1e-6)), ...);
-  template <class Network>  // gspmd::network: who names none need not include it
+  template <class Network>  // gspmd::network; a template, so that programs without a network need not include it
     requires requires(const Network& n, const detail::mesh_info& m) { n.rates_on(m); }
   [[nodiscard]] mesh on(const Network& connected) const {
     const auto found = connected.rates_on(info());
@@ -125,28 +132,31 @@ class mesh {
     described.request.network = found.rates;
     return with_info(described);
   }
-  /// Returns the same mesh with a limit of `bytes` for the memory of a device: see `within`. Throws gspmd::error if `bytes` is not positive.
-  /// If no plan fits, `compile` throws gspmd::error with the least number of bytes that a plan holds.
+  /// Returns the same mesh with a limit of `bytes` for the memory of a device: see gspmd::within.
+  ///
+  /// **Errors.** gspmd::error if `bytes` is not positive. If no plan fits, `compile` throws gspmd::error with the
+  /// smallest peak of the plans.
   [[nodiscard]] mesh within(std::int64_t bytes) const {
     if (const auto why = detail::why_refused("within: bytes", bytes); !why.empty()) throw error(why);
     auto limited = info();
     limited.request.most_memory = bytes;
     return with_info(limited);
   }
-  /// The same mesh, for which better plans are searched for: see gspmd::searched.
+  /// Returns the same mesh with a search for better plans: see gspmd::searched.
   [[nodiscard]] mesh searched() const {
     auto sought = info();
     sought.request.is_searched = true;
     return with_info(sought);
   }
-  /// The same mesh, on which runs look whether devices hold the same of what is the same on all of them: see `checked`.
+  /// Returns the same mesh with checked runs: after each step a run compares data that must be equal on several
+  /// devices. See gspmd::checked.
   [[nodiscard]] mesh checked() const {
     auto looked_at = info();
     looked_at.request.is_checked = true;
     return with_info(looked_at);
   }
-  /// The same mesh, of which programs type these axes only and leave the others to the planner: see gspmd::explicit_axes. Throws
-  /// gspmd::error: an axis that is not there.
+  /// Returns the same mesh with these explicit axes; the planner plans along all other axes. See gspmd::explicit_axes.
+  /// Throws gspmd::error if an axis does not exist.
   [[nodiscard]] mesh explicit_axes(const std::vector<std::string>& names) const {
     auto typed = info();
     typed.automatic_axes = detail::axis_bit(typed.shape.axis_count()) - 1;
@@ -157,10 +167,14 @@ class mesh {
     }
     return with_info(typed);
   }
-  /// The same devices with axes cut so that annotations may name these parts of them: `x:(2)4`. A part that overlaps one before it,
-  /// that its axis does not have, or for which there is no room, is left out, and unknown to annotations.
+  /// Returns the same devices with axes cut, so that annotations may name these parts.
+  ///
+  /// A part is ignored if it overlaps an earlier part, does not divide its axis, or if the mesh has no room for another
+  /// axis. Annotations cannot name ignored parts.
+  ///
+  /// **Example.** dynamic::mesh({{"x", 4}}).with_parts({"x:(2)2"}) has the axes x:(1)2 and x:(2)2.
   [[nodiscard]] mesh with_parts(const std::vector<std::string>& names) const {
-    std::map<std::string, std::set<std::int64_t>, std::less<>> ends;  // by axis: where parts begin and end, from the major side
+    std::map<std::string, std::set<std::int64_t>, std::less<>> ends;  // by axis: ends of parts, from the major side
     for (const auto& name : names) {
       const auto part = sub_axis::of(name);
       const auto size = info().find(part.base) < 0 ? 0 : size_of(part.base);
@@ -184,22 +198,22 @@ class mesh {
     }
     return result;
   }
-  /// The same mesh, of whose plans something else is asked.
+  /// Returns the same mesh with other requests to the planner.
   [[nodiscard]] mesh with_request(const detail::plan_request& asked) const {
     auto other = info();
     other.request = asked;
     return with_info(other);
   }
-  /// The same devices with one axis cut in two (detail/passes/rewrite/sub_axes.hpp).
+  /// Returns the same devices with one axis cut in two (detail/passes/rewrite/sub_axes.hpp).
   [[nodiscard]] mesh with_cut(detail::axis_cut cut) const { return with_info(detail::cut_axis(held_->info, cut)); }
 
  private:
-  struct held {  // plans point into it
+  struct held {  // at a fixed address: plans point into it
     detail::mesh_info info;
     std::vector<std::int32_t> order;
     std::vector<std::int32_t> position;
   };
-  /// The same devices under other axes.
+  /// Returns the same devices with other axes.
   [[nodiscard]] mesh with_info(const detail::mesh_info& other) const {
     mesh result(*this);
     result.held_ = std::make_shared<held>(*held_);
@@ -214,10 +228,13 @@ class mesh {
   std::shared_ptr<held> held_;
 };
 
-/// Several meshes over the same devices as one: annotations may name the axes of each, and a value that is sharded by one of them
-/// is resharded where an operator wants it by another. What can be views of each other is said at gspmd::mesh_views. Throws
-/// gspmd::error: another number of devices, axes of one that end inside axes of the other, a device order that is no exchange of
-/// axes, one name for two things.
+/// Returns a mesh that combines several meshes over the same devices. Annotations may name the axes of each mesh. A
+/// value that is sharded by one mesh is resharded if an operator needs it sharded by another mesh. gspmd::mesh_views
+/// documents which meshes can be combined.
+///
+/// **Errors.** gspmd::error if the numbers of devices differ, or if an axis ends inside an axis of another mesh. Also if a
+/// device order is not an exchange of axes, or if one name has two meanings.
+/// **Example.**
 ///
 ///     const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});
 ///     auto step = dynamic::compile(f, m, dynamic::in<float>({8, 8}, {"x", ""}), dynamic::in<float>({8, 8}, {"b", ""}));

@@ -17,26 +17,31 @@
 
 namespace gspmd::dynamic {
 
-/// One element of a monoid whose types are known at run time: `real` of floats, `integer` of the others.
+/// One element of a monoid whose types are known at run time: `real` for floats, `integer` for all other types.
 struct monoid_number {
   double real = 0;
   std::int64_t integer = 0;
 };
 
-/// A monoid for reduce_by and scan_by that is written when the program runs: `combine` is a program of scalars whose inputs are the
-/// elements of the left value and then those of the right one, and whose outputs are those of the result, made by at most 64 elementwise
-/// operators and constants. The elements are f32 f64 s32 s64 u32 u64 or pred. `identity` changes nothing, and on the `samples`, or without
-/// any on small numbers, the law is tried, as it is when compiling of a monoid that is a type (index/fold.hpp); floats may differ by a
-/// thousandth. Throws gspmd::error with the first mistake, in the words of the compile error.
+/// A monoid for reduce_by and scan_by that is written at run time.
+///
+/// `combine` is a program of scalars. Its inputs are the elements of the left value, then the elements of the right
+/// value. Its outputs are the elements of the result. It has at most 64 elementwise operators and constants. The
+/// element types are f32, f64, s32, s64, u32, u64 and pred. The law is checked on `samples`, or without samples on
+/// small numbers: `identity` must be neutral and `combine` associative, as for a monoid that is a type
+/// (index/fold.hpp). Floats may differ by a thousandth.
+///
+/// **Errors.** gspmd::error with the first mistake, in the words of the compile error.
+/// **Example.**
 ///
 ///     dynamic::builder c(m);
 ///     const auto left = c.input(dynamic::in<float>({})), right = c.input(dynamic::in<float>({}));
-///     c.output(left + right - left * right);                        // how likely one of two is, or both
+///     c.output(left + right - left * right);                        // the probability of one of two events, or both
 ///     const auto both = reduce_by(dynamic::value_monoid(c, {{0.0, 0}}), std::vector{x}, 0);
 class value_monoid {
  public:
   static constexpr int most_operators = 64;
-  static constexpr std::int64_t strip = 64;  // elements that are computed at once: so many do not leave the first cache
+  static constexpr std::int64_t strip = 64;  // elements that are computed at once; they fit into the first-level cache
 
   value_monoid(const builder& combine, std::vector<monoid_number> identity,
                std::vector<std::vector<monoid_number>> samples = {}) {
@@ -68,7 +73,7 @@ class value_monoid {
 
   [[nodiscard]] const std::vector<dtype>& types() const { return types_; }
 
-  /// Returns the function that reduces with this object, which must outlive it.
+  /// Returns the function that reduces with this object. The object must outlive the function.
   [[nodiscard]] detail::local_function function() const {
     detail::local_function f;
     f.object = this;
@@ -78,7 +83,7 @@ class value_monoid {
 
  private:
   static constexpr std::size_t element_bytes = 8;
-  /// A row of elements for every element of the monoid.
+  /// A row of elements for each element of the monoid.
   struct rows {
     alignas(64) std::byte data[detail::max_results][static_cast<std::size_t>(strip) * element_bytes];
   };
@@ -87,7 +92,8 @@ class value_monoid {
   [[noreturn]] static void refuse(const std::string& what) { throw error("reduce_by: " + what); }
   static const detail::node& node(const detail::graph& g, int i) { return g.nodes[static_cast<std::size_t>(i)]; }
 
-  /// Instructions on registers: inputs, then constants, then one for each operator.
+  /// Translates `combine` into instructions on registers: inputs first, then one register for each constant and
+  /// operator. Example: left + right is one instruction, which adds registers 0 and 1 into register 2.
   void translate(const detail::graph& g) {
     for (const int o : g.outputs) types_.push_back(node(g, o).type);
     for (const auto& n : g.nodes)
@@ -138,7 +144,7 @@ class value_monoid {
     });
   }
   [[nodiscard]] std::size_t bytes(std::size_t k) const { return static_cast<std::size_t>(detail::bytes_of(types_[k])); }
-  /// `to` may be what `left` or `right` point into.
+  /// `left` and `right` may point into `to`.
   void combine(const pointers& left, const pointers& right, rows& to, std::int64_t n) const {
     alignas(64) std::byte made[most_operators][static_cast<std::size_t>(strip) * element_bytes];
     const std::byte* registers[2 * detail::max_results + most_operators];
@@ -148,7 +154,7 @@ class value_monoid {
     const auto own = [&](std::int16_t r) { return made[static_cast<std::size_t>(r) - 2 * count]; };
     for (const auto& c : constants_) put(c.type, c.number, own(c.result), n);
     for (const auto& i : instructions_) i.kernel(i, registers, own(i.result), n);
-    rows copy;  // an output may be an input, which another output is written over
+    rows copy;  // an output may be an input that another output overwrites
     for (std::size_t k = 0; k < count; ++k)
       std::memcpy(copy.data[k], registers[static_cast<std::size_t>(results_[k])], static_cast<std::size_t>(n) * bytes(k));
     for (std::size_t k = 0; k < count; ++k) std::memcpy(to.data[k], copy.data[k], static_cast<std::size_t>(n) * bytes(k));
@@ -158,6 +164,8 @@ class value_monoid {
     for (std::size_t k = 0; k < types_.size(); ++k) p[k] = r.data[k];
     return p;
   }
+  /// Reduces or scans rows of elements, a strip at a time. Example: with addition, a reduction of 1, 2, 3 stores 6, and
+  /// a scan stores 1, 3, 6.
   void fold(const detail::fold_call& c) const {
     const auto count = types_.size();
     rows sum;
@@ -189,7 +197,7 @@ class value_monoid {
   // ---- the law ----
 
   [[nodiscard]] std::vector<std::vector<monoid_number>> usual_samples() const {
-    constexpr int numbers[] = {1, 0, 3, 2, 1};  // as of a monoid that is a type
+    constexpr int numbers[] = {1, 0, 3, 2, 1};  // the same samples as for a monoid that is a type
     std::vector<std::vector<monoid_number>> all(5);
     for (std::size_t i = 0; i < all.size(); ++i)
       for (std::size_t k = 0; k < types_.size(); ++k) {
@@ -273,7 +281,8 @@ std::vector<value> folded_at_run_time(const dynamic::value_monoid& m, detail::sp
 
 }  // namespace detail
 
-/// reduce_by and scan_by (index/fold.hpp) by a monoid that is written at run time; the same bytes are sent.
+/// The same as reduce_by and scan_by in index/fold.hpp, with a monoid that is written at run time. They send the same
+/// bytes.
 inline std::vector<value> reduce_by(const dynamic::value_monoid& m, detail::span<const value> tensors, int dim,
                                     location at = location::current()) {
   return detail::folded_at_run_time<detail::reduce_by_op>(m, tensors, dim, {}, "reduce_by", at);

@@ -15,27 +15,30 @@
 #include "gspmd/detail/run/static_program.hpp"
 #include "gspmd/dynamic/program.hpp"
 
-/// The loops of a program that is planned at run time, compiled while it runs by the system's compiler. Nothing does this unasked.
+/// The loops of a program that is planned at run time, compiled by the system's compiler while the program runs. Only a
+/// native_code object does this.
 namespace gspmd {
 namespace dynamic {
 
-/// How native_code compiles. An empty text is found where the program runs.
+/// Options of native_code. Each empty text is determined when the program runs.
 struct native_options {
-  /// The compiler and words before its flags, with spaces between them; else of the variables GSPMD_CXX and CXX the first that is set,
-  /// else c++.
+  /// The compiler and the words before its flags, separated by spaces. If empty: GSPMD_CXX, then CXX, then c++.
   std::string compiler;
-  /// Flags that decide about speed and bits. With the compiler and the flags that the program was compiled with, results have the bits
-  /// of the session without native code; a processor that adds and multiplies at once, where the program does not, may change some.
+  /// Flags for speed and rounding. With the compiler and flags of the program, results have the same bits as a session
+  /// without native code. If these flags allow fused multiply-add and those of the program do not, some bits may
+  /// differ.
   std::string flags = "-O3 -march=native";
-  /// A directory of the user's own, mode 0700, made where it is missing; else GSPMD_CACHE, else gspmd in XDG_CACHE_HOME or ~/.cache.
-  /// It stands below none that others may write in, unless that is sticky as /tmp is.
+  /// A directory that only the user may access (mode 0700); it is created if missing. If empty: GSPMD_CACHE, then gspmd
+  /// in XDG_CACHE_HOME or in ~/.cache. No parent directory may be writable by other users, unless it is sticky like
+  /// /tmp.
   std::string cache;
-  /// The directory that has gspmd/core.hpp; else GSPMD_INCLUDE, else the one from which the program was compiled, where that was
-  /// named by an absolute path. With headers that differ from the program's in what both know, no code is made.
+  /// The directory that contains gspmd/core.hpp. If empty: GSPMD_INCLUDE, then the directory from which the program was
+  /// compiled, if its path was absolute. If sizes or numbers that the loops share with the program differ in these headers,
+  /// no native code is made.
   std::string include;
-  /// The seconds that native_code waits for the compiler, or for another process that compiles the same loops. Then the compiler and all
-  /// its processes are ended, and there is no native code. A limit is a positive number: for 0, a negative number and NaN there is no
-  /// native code either, and why_not() names the option. Infinity is no limit.
+  /// The seconds that native_code waits for the compiler, or for another process that compiles the same loops. After
+  /// that it ends the compiler and all its processes, and there is no native code. The limit must be positive. For 0, a
+  /// negative number or NaN there is no native code, and why_not() names the option. Infinity means no limit.
   double most_seconds = 300;
 };
 
@@ -49,8 +52,8 @@ inline std::string native_cache() {
   if (auto home = first_set({"HOME"}); !home.empty()) return home + "/.cache/gspmd";
   throw native_refusal{"there is no directory for compiled loops: set GSPMD_CACHE, or native_options::cache"};
 }
-/// The directory of the headers, from the place of this one. A path that is relative to where the compiler ran says nothing here:
-/// from the directory that the program runs in it may lead to files of anybody's.
+/// Returns the directory of the headers from the path of this header. A relative path is refused: from the directory in
+/// which the program runs, it may lead to files of other users.
 inline std::string include_of(const std::string& header) {
   const std::string end = "/gspmd/dynamic/native_code.hpp";
   if (header.size() <= end.size() || header.front() != '/' || header.compare(header.size() - end.size(), end.size(), end) != 0)
@@ -65,12 +68,12 @@ inline std::string own_include() {
   return given.empty() ? include_of(__FILE__) : given;
 }
 
-/// The native code of a program: what its sessions share.
+/// The native code of a program, shared by its sessions.
 struct native_loops {
   native_source source;
   native_library library;
   const fused_rows_function* functions;
-  bool has_own_lanes;  // vectors as long as those of this program: partial sums pass between them
+  bool has_own_lanes;  // vectors have the length of this program's vectors, so partial sums can be passed between them
 
   native_loops(const plan_view& plan, const dynamic::native_options& o) : native_loops(native_source(plan), o) {}
   native_loops(native_source given, const dynamic::native_options& o)
@@ -84,7 +87,7 @@ struct native_loops {
         has_own_lanes(*static_cast<const int*>(library.symbol("gspmd_simd_bytes")) == simd_bytes) {}
 };
 
-/// A fused step of a session that is computed by native code.
+/// A fused step of a session that native code computes.
 struct native_step {
   std::shared_ptr<const native_loops> loops;
   std::size_t loop;
@@ -144,18 +147,25 @@ struct native_step {
 
 namespace dynamic {
 
-/// The fused loops of a program as machine code: they are written out as C++, compiled by the system's compiler, and kept in a directory
-/// of the user's, so that the next program with the same loops only loads them. They are the loops that gspmd::compile makes, and take
-/// as long. Where no compiler is there, or it fails, sessions run as they do without, and why_not() says why; nothing is thrown.
+/// The fused loops of a program as machine code.
+///
+/// The loops are written as C++ and compiled by the system's compiler. The result is cached in a directory of the user,
+/// so the next program with the same loops only loads it. The loops are the same as those of gspmd::compile, and
+/// equally fast. Maps of user functions, products, sorts and similar steps run as without native code. If several
+/// processes of a node construct the object at once, one process compiles and the others wait for at most
+/// native_options::most_seconds.
+///
+/// **Communication.** None: the object is local.
+/// **Errors.** Nothing is thrown if there is no compiler or it fails: sessions then run without native code, and
+/// why_not() returns the reason. A program with more rights than the user who starts it (set-user-ID) gets no native
+/// code.
+/// **Threads.** Any number of threads may use one object.
+/// **Example.**
 ///
 ///     const dynamic::native_code code(program);         // a second or more of the compiler, or a few ms
 ///     if (!code.is_used()) std::puts(code.why_not().c_str());
 ///     const auto y = code.run(threads{}, x, w);         // as program.run
 ///     dynamic::session steps = code.make_session();     // as session(program)
-///
-/// A local object: nothing is communicated. If processes of one node construct it at once, one compiles and the others wait, for at most
-/// native_options::most_seconds. Maps of functions of the user's, and products, sorts and the like, run as they do without. Threads: any
-/// number may use one object. A program with more rights than the user who starts it (set-user-ID) has no native code.
 class native_code {
  public:
   explicit native_code(const program& p, const native_options& options = {}) : program_(p) {
@@ -172,20 +182,21 @@ class native_code {
     }
   }
 
-  /// Whether sessions use native code.
+  /// Returns true if sessions use native code.
   [[nodiscard]] bool is_used() const { return loops_ != nullptr; }
-  /// Why they do not; empty where they do.
+  /// Returns the reason if sessions do not use native code, else an empty text.
   [[nodiscard]] const std::string& why_not() const { return why_not_; }
-  /// Whether the code was in the directory, so that nothing was compiled.
+  /// Returns true if the code was in the cache, so that nothing was compiled.
   [[nodiscard]] bool was_cached() const { return is_used() && loops_->library.was_cached; }
-  /// The number of loops that were compiled: equal ones count once.
+  /// Returns the number of compiled loops; equal loops count once.
   [[nodiscard]] int loop_count() const { return is_used() ? static_cast<int>(loops_->source.computes_any_length.size()) : 0; }
-  /// The number of steps with loops that are not compiled, because they call functions of the user's or have more than 255 operators.
+  /// Returns the number of steps with loops that are not compiled, because they call user functions or have more than
+  /// 255 operators.
   [[nodiscard]] int left_out_count() const { return left_out_; }
 
-  /// Returns a session of the program, which uses the code.
+  /// Returns a session of the program that uses the native code.
   [[nodiscard]] session make_session() const { return session(program_, make_steps()); }
-  /// Its steps, for a session of another kind.
+  /// Returns the steps of such a session, for a session of another kind.
   [[nodiscard]] std::unique_ptr<detail::interpreter> make_steps() const {
     const auto& view = program_.view();
     auto steps = std::make_unique<detail::interpreter>(view, &program_.mesh_info());
@@ -196,14 +207,14 @@ class native_code {
     return steps;
   }
 
-  /// Runs once on whole arrays and returns whole arrays, as program::run does.
+  /// Runs once on whole arrays and returns whole arrays, like program::run.
   template <class Backend, class... Arguments>
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
     static_assert((detail::accept_containers<Arguments>() && ...));
     const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(program_.view(), arguments...); });
     return run_pointers(backend, inputs.pointers);
   }
-  /// The same from pointers to whole arrays, as program::run_pointers does.
+  /// The same for pointers to whole arrays, like program::run_pointers.
   template <class Backend>
   std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
     return program_.run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) {

@@ -6,7 +6,9 @@
 
 namespace gspmd::dynamic {
 
-/// Returns the same mesh, whose devices compute while collectives are under way: see gspmd::overlapped.
+/// Returns the mesh with overlap: devices compute while collectives are under way. See gspmd::overlapped.
+///
+/// **Example.**
 ///
 ///     const auto p = dynamic::compile(train, dynamic::overlapped(m), x, w);
 inline mesh overlapped(const mesh& m) {

@@ -15,13 +15,15 @@
 
 namespace gspmd::dynamic {
 
-/// A tensor of a program as it lies on the devices: what the planner decided about it. A value of its own, that outlives the
-/// program.
+/// A tensor of a program with its sharding, which the planner chose. The object is independent of the program and may
+/// outlive it.
+///
+/// **Example.**
 ///
 ///     const auto h = program.output(0);       // [7,4] over data = 2
 ///     h.sharding();                           // {"data", ""}
 ///     h.local_shape();                        // {4, 4}, on every device
-///     h.valid_range(1, 0);                    // rows 4 to 7 (the end is not in it); the fourth row of the shard is padding
+///     h.valid_range(1, 0);                    // rows 4 to 7, excluding 7; the fourth row of the shard is padding
 class placed_tensor {
  public:
   placed_tensor(std::shared_ptr<const detail::mesh_info> mesh, const detail::planned_value& value)
@@ -38,41 +40,42 @@ class placed_tensor {
   [[nodiscard]] int rank() const { return global_.count; }
   [[nodiscard]] std::int64_t device_count() const { return mesh_->shape.device_count(); }
   [[nodiscard]] std::vector<std::int64_t> global_shape() const { return {global_.begin(), global_.end()}; }
-  /// The extents of every shard, padding included.
+  /// Returns the extents of every shard, including padding.
   [[nodiscard]] std::vector<std::int64_t> local_shape() const { return {local_.begin(), local_.end()}; }
   [[nodiscard]] std::int64_t local_elems() const { return detail::elements(local_); }
   [[nodiscard]] std::int64_t local_bytes() const { return local_elems() * detail::bytes_of(type_); }
 
-  /// For each dim the axes that split it, as `dynamic::in` takes them: "data", "data,model", "".
+  /// Returns for each dim the axes that split it, in the form of `dynamic::in`: "data", "data,model", "".
   [[nodiscard]] std::vector<std::string> sharding() const {
     std::vector<std::string> dims;
     for (int d = 0; d < rank(); ++d) dims.emplace_back(detail::spec_text(*mesh_, layout_, d).view());
     return dims;
   }
-  /// The axes over whose devices the tensor is still to be reduced, separated by commas; mostly none.
+  /// Returns the axes over which the tensor is partial, separated by commas. The list is usually empty.
   [[nodiscard]] std::string partial_axes() const { return std::string(detail::axes_text(*mesh_, layout_.partial).view()); }
   [[nodiscard]] monoid partial_kind() const { return layout_.reduced_by; }
   [[nodiscard]] bool is_partial_over(std::string_view axis) const { return (layout_.partial & mesh_->mask_of(axis)) != 0; }
-  /// The dim that an axis splits; -1: none.
+  /// Returns the dim that an axis splits, or -1 if it splits no dim.
   [[nodiscard]] int dim_split_by(std::string_view axis) const {
     for (const auto& use : layout_.splits)
       if ((mesh_->mask_of(axis) & detail::axis_bit(use.axis)) != 0) return use.dim;
     return -1;
   }
-  /// The number of parts of a dim, and the number of the part that a device holds. Throws gspmd::error: no such device or dim.
+  /// Return the number of parts of a dim, and the part that a device holds. Throw gspmd::error if the device or dim
+  /// does not exist.
   [[nodiscard]] std::int64_t parts(int dim) const { return detail::parts_of(mesh_->shape, layout_, checked(dim, "parts")); }
   [[nodiscard]] std::int64_t part_of(std::int64_t device, int dim) const {
     return detail::part_index(mesh_->shape, layout_, checked(dim, "part_of"), coordinates_of(device));
   }
-  /// `[data, _] partial(model: add)`, as `explain` and the messages write it.
+  /// Returns the sharding in the form of `explain` and the messages: `[data, _] partial(model: add)`.
   [[nodiscard]] std::string text() const { return std::string(detail::sharding_text(*mesh_, layout_, rank()).view()); }
 
-  /// The global indices along `dim` that `device` really holds; the rest of its shard is padding. Throws gspmd::error: no such
-  /// device or dim.
+  /// Returns the global indices along `dim` that `device` holds without padding. Throws gspmd::error if the device or
+  /// dim does not exist.
   [[nodiscard]] detail::index_range valid_range(std::int64_t device, int dim) const {
     return detail::dim_range(mesh_->shape, global_, layout_, checked(dim, "valid_range"), coordinates_of(device));
   }
-  /// The global index of the first element of the shard of `device`; along a dim that is all padding there, the extent.
+  /// Returns the global index of the first element of `device`'s shard. Along a dim with only padding it is the extent.
   [[nodiscard]] std::vector<std::int64_t> offsets(std::int64_t device) const {
     const auto at = coordinates_of(device);
     std::vector<std::int64_t> result;
@@ -80,7 +83,7 @@ class placed_tensor {
     return result;
   }
 
-  /// Equal type, global shape and layout on equal meshes.
+  /// Returns true if type, global shape, layout and mesh are equal.
   friend bool operator==(const placed_tensor& a, const placed_tensor& b) {
     return detail::same_mesh(*a.mesh_, *b.mesh_) && a.type_ == b.type_ && a.global_ == b.global_ && a.layout_ == b.layout_;
   }
@@ -106,9 +109,9 @@ class placed_tensor {
 
 /// An operator of the user's program and its result.
 struct traced_operator {
-  std::string name;  // StableHLO's where it has one
+  std::string name;  // StableHLO's name if it exists
   std::string file;  // empty for an input
-  int line = 0;      // of an input its number
+  int line = 0;      // for an input its number
   placed_tensor result;
 };
 

@@ -10,13 +10,17 @@
 
 namespace gspmd::dynamic {
 
-/// Limits how much this thread plans while the object exists. Use it to plan programs from people you do not trust.
+/// Limits the planning work of this thread while the object exists. Use it to plan programs from people you do not
+/// trust.
+///
+/// A unit of work is one cost that the planner computes, or one node that a pass reads. A program takes the same number
+/// of units on every machine and in every run. If a limit is set inside another limit, the stricter limit holds.
+///
+/// **Threads.** The limit applies to the thread that constructs the object.
+/// **Example.**
 ///
 ///     const dynamic::planning_limit limit(1'000'000);
 ///     const dynamic::program p = b.compile();   // throws gspmd::error if that takes more than a million units of work
-///
-/// A unit is one price that the planner works out, or one node that a pass reads. A program takes the same number of units on every machine
-/// and in every run. If a limit is set inside another limit, the stricter limit holds.
 class planning_limit {
  public:
   /// Throws gspmd::error if `units` is not positive.
@@ -33,9 +37,9 @@ class planning_limit {
   planning_limit(const planning_limit&) = delete;
   planning_limit& operator=(const planning_limit&) = delete;
 
-  /// Returns the units of work that were done since the limit was set.
+  /// Returns the units of work since the limit was set.
   [[nodiscard]] std::int64_t used() const { return work::done - begin_; }
-  /// Returns true if planning was stopped, also if the error was caught on its way.
+  /// Returns true if planning was stopped, even if the error was caught.
   [[nodiscard]] bool is_exceeded() const { return work::done > end_; }
 
  private:

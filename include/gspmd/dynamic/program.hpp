@@ -27,9 +27,9 @@
 namespace gspmd {
 namespace detail {
 
-/// The plan of a program, on a mesh whose axes are cut where its reshapes need it; `refined`: the program on that mesh, if one is cut, or
-/// with what it computes again, where a device may hold no more.
-/// Throws gspmd::error with the first mistake.
+/// Returns the plan of a program. Cuts axes of `m` if reshapes need it. `refined` receives the program on the cut mesh,
+/// or the program with recomputed values if a device has a memory limit. It stays empty if neither applies. Throws
+/// gspmd::error with the first mistake.
 template <class = once>
 std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optional<graph>& refined) {
   if (g.failed()) throw error(std::string(g.error.view()));
@@ -71,7 +71,7 @@ GSPMD_KERNELS_ONCE(ready_step::joint_function joint_function_of<simulated_commun
 
 namespace dynamic {
 
-/// A whole tensor of a type that is known at run time.
+/// A whole tensor whose element type is known at run time.
 struct any_array {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
@@ -85,43 +85,44 @@ struct any_array {
   }
 };
 
-/// A compiled program: a value that may be kept, copied, run any number of times and asked what was decided.
+/// A compiled program. You can keep it, copy it, run it any number of times, and query the plan.
 ///
-/// Threads: any number may run and ask one program, since nothing in it changes: every run has a session of its own.
+/// **Threads.** Any number of threads may run and query one program: it never changes, and every run has its own
+/// session.
 class program {
  public:
-  /// `functions`: what maps of the graph point at.
+  /// `functions` owns the functions that maps of the graph point to.
   program(mesh m, const detail::graph& g, std::shared_ptr<const detail::kept_functions> functions = nullptr)
       : mesh_(std::move(m)), functions_(std::move(functions)) {
     std::optional<detail::graph> refined;
     plan_ = detail::planned(mesh_, g, refined);
     view_ = detail::view_of(*plan_);
   }
-  /// The program of a plan that was made for the mesh.
+  /// Makes the program of a plan that was made for the mesh.
   program(mesh m, std::shared_ptr<const detail::plan> plan, std::shared_ptr<const detail::kept_functions> functions)
       : mesh_(std::move(m)), functions_(std::move(functions)), plan_(std::move(plan)), view_(detail::view_of(*plan_)) {}
-  // Copies share the plan; a move is a copy, so that nothing is left that has a view of a plan that is gone.
+  // Copies share the plan. A move is a copy, so that no moved-from program has a view of a destroyed plan.
   program(const program&) = default;
   program& operator=(const program&) = default;
 
   [[nodiscard]] const detail::plan_view& view() const { return view_; }
   [[nodiscard]] const detail::mesh_info& mesh_info() const { return mesh_.info(); }
 
-  /// The collectives, in the order in which every device runs them.
+  /// Returns the collectives, in the order in which every device runs them.
   [[nodiscard]] std::vector<collective> collectives() const {
     std::vector<collective> result;
     for (const auto& s : view_.steps)
       if (detail::communicates(s)) result.push_back({s.collective, detail::axes_text(mesh_.info(), s.axes).view()});
     return result;
   }
-  /// The traffic of one device, its memory and its arithmetic. All as in `compile`.
+  /// The traffic, memory and arithmetic of one device, as in `compile`.
   [[nodiscard]] gspmd::traffic traffic() const { return {view_, mesh_.info()}; }
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
 
-  /// The tensors of the program as they lie on the devices: its inputs, its outputs, and what every operator that the outputs
-  /// need leaves, in the order of the program. Throws gspmd::error: no such input or output.
+  /// The inputs, the outputs, and the results of all operators that the outputs need, with their shardings, in the
+  /// order of the program. Throws gspmd::error if the input or output does not exist.
   [[nodiscard]] std::size_t input_count() const { return view_.inputs.size(); }
   [[nodiscard]] std::size_t output_count() const { return view_.outputs.size(); }
   [[nodiscard]] placed_tensor input(std::size_t k) const { return placed(view_.inputs, k, "input"); }
@@ -136,39 +137,41 @@ class program {
     }
     return result;
   }
-  /// The input that output `k` updates and whose memory a session may write it to; -1: none.
+  /// Returns the input whose memory a session may use for output `k`, or -1 if output `k` updates no input.
   [[nodiscard]] int shared_input(std::size_t k) const {
     static_cast<void>(output(k));
     return view_.shared_inputs[k];
   }
-  /// Whether a session may write output `k` to the memory of input `i`: nothing reads the input once the output is written.
+  /// Returns true if a session may write output `k` to the memory of input `i`: no step reads the input after the
+  /// output is written.
   [[nodiscard]] bool may_overwrite(std::size_t k, std::size_t i) const {
     static_cast<void>(output(k));
     static_cast<void>(input(i));
     return detail::may_overwrite(view_, k, i);
   }
 
-  /// True when every device runs the same steps on the same memory, on meshes of the same axes and devices. Where the program
-  /// was written does not count. Functions with state that maps were given are equal to themselves only: a program that holds
-  /// one is equal to its copies.
+  /// Returns true if every device runs the same steps on the same memory, on meshes with the same axes and devices.
+  /// Source locations do not count. A function with state in a map equals only itself, so a program with such a
+  /// function equals only its copies.
   friend bool operator==(const program& a, const program& b) {
     return a.plan_ == b.plan_ || (detail::same_mesh(a.mesh_.info(), b.mesh_.info()) && detail::same_plan(a.view_, b.view_));
   }
 
-  /// Runs once on whole arrays and returns whole arrays, as run<step> does.
+  /// Runs once on whole arrays and returns whole arrays, like run<step>.
   template <class Backend, class... Arguments>
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
     static_assert((detail::accept_containers<Arguments>() && ...));
     const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(view_, arguments...); });
     return run_pointers(backend, inputs.pointers);
   }
-  /// The same from pointers to whole arrays, one for each input, whose sizes and types the caller answers for.
+  /// The same for pointers to whole arrays, one for each input. The caller ensures that their sizes and types are
+  /// right.
   template <class Backend>
   std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
     return run_by(backend, inputs,
                   [this](auto& group, const void* const* in, void* const* out) { this->run_on(group, in, out); });
   }
-  /// The same by a function that runs the program on the devices of a communicator: run(comm, inputs, outputs).
+  /// The same with a function that runs the program on the devices of a communicator: run(comm, inputs, outputs).
   template <class Backend, class Run>
   std::vector<any_array> run_by(const Backend& backend, const std::vector<const void*>& inputs, Run run) const {
     auto arrays = detail::before_launch(backend, [&] {
@@ -205,30 +208,31 @@ class program {
   detail::plan_view view_;
 };
 
-/// Returns as text how a program was planned: the same as `explain<step>()`.
+/// Returns the plan of a program as text, like `explain<step>()`.
 inline std::string explain(const program& p, const detail::explained_part& part = {}) {
   return detail::explain_plan(p.view(), p.mesh_info(), part);
 }
 
-/// The scratch memory of the devices that one communicator holds; runs the program on shards.
+/// The scratch memory of the devices of a communicator. Runs the program on shards.
 ///
-/// Threads: as an object of a compiled step, one at a time, else gspmd::error; each device of `threads` needs its own.
+/// **Threads.** As for an object of a compiled step: one thread at a time, else gspmd::error. Each device of `threads`
+/// needs its own session.
 class session {
  public:
   explicit session(const program& p) : session(p, std::make_unique<detail::interpreter>(p.view(), &p.mesh_info())) {}
-  /// `steps` is made of the program's plan.
+  /// `steps` must be made from the program's plan. Throws gspmd::error if the program is planned for ghost layers.
   session(const program& p, std::unique_ptr<detail::interpreter> steps) : program_(p), steps_(std::move(steps)) {
     if (!p.mesh_info().request.given.empty())
       throw error("session: the program is planned for blocks among ghost layers; run it by a ghosted_session");
   }
 
-  /// Runs on the devices of `comm`: `inputs[d * inputs + k]` is the shard of input k on its device d, dense, row-major, of
-  /// the local extents. After the first call nothing is allocated.
+  /// Runs on the devices of `comm`. `inputs[d * inputs + k]` is the shard of input k on local device d: dense,
+  /// row-major, with the local extents. After the first call nothing is allocated.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
     const auto used = bound_.take();
     const auto& view = program_.view();
-    if (!steps_) steps_ = std::make_unique<detail::interpreter>(view, &program_.mesh_info());  // was moved from
+    if (!steps_) steps_ = std::make_unique<detail::interpreter>(view, &program_.mesh_info());  // a moved-from session has none
     bound_.bind(comm, view, inputs, outputs);
     steps_->run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }

@@ -22,11 +22,11 @@
 #include "gspmd/sharded_array.hpp"
 #include "gspmd/tree.hpp"
 
-/// Programs made at run time on shards that have types: scatter, make_result and a step to call, as compiled programs have them.
+/// Programs made at run time, on typed shards: scatter, make_result and a callable step, as for compiled programs.
 namespace gspmd {
 namespace detail {
 
-/// `input 1 (w1)`, `output 0`: a leaf of a program, its inputs first.
+/// Returns the name of a leaf in messages: `input 1 (w1)`, `output 0`. Leaves are numbered inputs first.
 [[gnu::cold]] inline std::string words_of_leaf(const plan_view& plan, std::size_t leaf) {
   const auto inputs = plan.inputs.size();
   if (leaf >= inputs) return "output " + std::to_string(leaf - inputs);
@@ -34,7 +34,7 @@ namespace detail {
   const char* const name = plan.nodes[static_cast<std::size_t>(v.node)].at.name();
   return "input " + std::to_string(leaf) + (*name == '\0' ? "" : " (" + std::string(name) + ')');
 }
-/// `f32[4,6]`
+/// Returns a tensor's type and shape in messages: `f32[4,6]`.
 [[gnu::cold]] inline std::string words_of_tensor(dtype type, const extents& shape) {
   return name_of(type) + std::string(shape_text(shape).view());
 }
@@ -43,11 +43,11 @@ inline const planned_value& leaf_of(const plan_view& plan, std::size_t leaf) {
   return plan.value(leaf < inputs ? plan.inputs[leaf] : plan.outputs[leaf - inputs]);
 }
 
-/// A tensor that somebody gives, as far as it says what it is.
+/// The known facts about a user-provided tensor.
 struct given_tensor {
   dtype type;
   std::optional<extents> shape;
-  std::int64_t elems = -1;  // -1: a pointer does not know
+  std::int64_t elems = -1;  // -1: unknown, for a pointer
 
   template <class Leaf>
   given_tensor(dtype t, const Leaf& leaf) : type(t), shape(known_extents(leaf)) {
@@ -56,7 +56,8 @@ struct given_tensor {
     else if constexpr (!std::is_pointer_v<Leaf>) elems = static_cast<std::int64_t>(std::size(leaf));
   }
 
-  /// Whether it may be a tensor of this type and shape. What has one dim is a row of elements, of whatever shape.
+  /// Returns true if it may be a tensor of this type and shape. A tensor with one dim is a row of elements and fits any
+  /// shape.
   [[nodiscard]] bool fits(dtype wanted, const extents& of_shape) const {
     return type == wanted && (elems < 0 || elems == elements(of_shape)) && (!shape || shape->count == 1 || *shape == of_shape);
   }
@@ -67,14 +68,14 @@ struct given_tensor {
   }
 };
 
-/// Throws unless a whole tensor is what a leaf is. `what`: `scatter: ... and the array given is`.
+/// Throws gspmd::error unless a whole tensor has the type and the global shape of a leaf.
 [[gnu::noinline]] inline void check_whole(const plan_view& plan, std::size_t leaf, const given_tensor& given) {
   const auto& v = leaf_of(plan, leaf);
   if (given.fits(v.type, v.global)) return;
   throw error("scatter: " + words_of_leaf(plan, leaf) + " is " + words_of_tensor(v.type, v.global) + " and the array given is " +
               given.words());
 }
-/// The same of a buffer for the shard of a device.
+/// Throws gspmd::error unless a buffer has the type and the local shape of a leaf.
 [[gnu::noinline]] inline void check_buffer(const plan_view& plan, std::size_t leaf, const given_tensor& given) {
   const auto& v = leaf_of(plan, leaf);
   if (given.fits(v.type, v.local)) return;
@@ -83,7 +84,7 @@ struct given_tensor {
               " elements, and the buffer given is " + given.words() +
               "; every device allocates the local extents, padding included");
 }
-/// The same of the shards of a tensor that lie on `count` devices.
+/// Throws gspmd::error unless a sharded_array on `count` devices has the type, shape and sharding of a leaf.
 [[gnu::noinline]] inline void check_sharded(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, int count,
                                             int given_count, const planned_value& has, const mesh_shape& given_mesh) {
   const auto& v = leaf_of(plan, leaf);
@@ -109,7 +110,7 @@ struct given_tensor {
 
 template <class Leaf> concept holds_elements = !std::is_void_v<leaf_element_t<Leaf>>;
 
-/// A whole array of `Leaf` cut to the shards of an input.
+/// Returns the shards of an input from a whole array.
 template <class Leaf>
 auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic::program>& p, std::size_t k, const Leaf& leaf) {
   static_assert(holds_elements<Leaf>,
@@ -126,7 +127,7 @@ auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic:
   return shards;
 }
 
-/// Returns an empty array for a view or std::vector<bool>: accept_container has reported it.
+/// Returns an empty array for a view or a std::vector<bool>: accept_container has reported the error.
 template <class Leaf>
   requires(is_strided_view<Leaf> || !has_addresses<Leaf>)
 sharded_array<float> scattered(const held_devices&, const std::shared_ptr<const dynamic::program>&, std::size_t, const Leaf&) {
@@ -151,15 +152,19 @@ std::size_t count_leaves(Tree& tree) {
 
 namespace dynamic {
 
-/// Input `first` of a program, and as many after it as `whole` has arrays, cut from whole arrays: `whole` is an array, a contiguous range or
-/// a pointer, or a group of them (structs declared with Hana, arrays, vectors, tuples, one in another); the result is a sharded_array, or
-/// the same group of them. They keep what they need of the program. No communication: every process gives the whole, or at least what its
-/// devices hold of it.
+/// Returns the shards of whole arrays for input `first` of a program and the inputs after it, one input per array.
+///
+/// `whole` is an array, a contiguous range, a pointer, or a group of these (structs declared with Hana, arrays,
+/// vectors, tuples, nested). The result is a sharded_array, or a group of the same form. The arrays share what they
+/// need of the program. Every process passes the whole data, or at least the elements of its devices.
+///
+/// **Communication.** None.
+/// **Errors.** gspmd::error if the element type, the shape or the number of elements differs from the input's; the text
+/// names the input. A range with one dim, or without known extents, needs only the right number of elements. Also if an
+/// input does not exist, or the number of devices differs.
+/// **Example.**
 ///
 ///     auto x = scatter(comm, program, 0, pixels);   auto w = scatter(comm, program, 1, weights);
-///
-/// Throws gspmd::error: another element type, shape or number of elements than the input's, which is named (what has one dim or does not
-/// know its extents needs as many elements); no such input; another number of devices.
 template <communicator Comm, class Whole>
 auto scatter(const Comm& comm, const program& p, std::size_t first, const Whole& whole) {
   static_assert(detail::accept_containers<Whole>());
@@ -169,12 +174,15 @@ auto scatter(const Comm& comm, const program& p, std::size_t first, const Whole&
   return transform_leaves([&](const auto& leaf) { return detail::scattered(devices, kept, first++, leaf); }, whole);
 }
 
-/// Zeroed memory for output `first` of a program, and as many after it as `like` has leaves: a group like `like`, whose element types are
-/// those of its arrays. So the next weights are made from the weights.
+/// Returns zeroed shards for output `first` of a program and the outputs after it, one per leaf of `like`. The result
+/// has the form and the element types of `like`. For example, pass the weights to make the next weights.
+///
+/// **Communication.** None.
+/// **Errors.** gspmd::error if the element type differs from the output's, if an output does not exist, or if the
+/// number of devices differs.
+/// **Example.**
 ///
 ///     auto loss = make_result<float>(comm, program, 0);   auto next_w = make_result(comm, program, 1, w);
-///
-/// No communication. Throws gspmd::error: another element type than the output's; no such output; another number of devices.
 template <communicator Comm, class Like>
 auto make_result(const Comm& comm, const program& p, std::size_t first, const Like& like) {
   detail::check_leaves("make_result", "output", first, detail::count_leaves(like), p.output_count());
@@ -196,33 +204,38 @@ auto make_result(const Comm& comm, const program& p, std::size_t first, const Li
       },
       like);
 }
-/// The same for one output, of elements of type T.
+/// The same for a single output with elements of type T.
 template <class T, communicator Comm>
 sharded_array<T> make_result(const Comm& comm, const program& p, std::size_t k) {
   return make_result(comm, p, k, sharded_array<T>());
 }
 
-/// A program on the devices that one communicator holds, with their scratch memory: what is called with shards, as an object of a compiled
-/// step is. What their types say when compiling is checked here in each call.
+/// A program on the devices of a communicator, with their scratch memory. Call it with shards, like an object of a
+/// compiled step. Each call checks the arguments, which a compiled step checks by their types.
+///
+/// **Threads.** One thread at a time, else gspmd::error. Each device of `threads` needs its own step.
+/// **Example.**
 ///
 ///     dynamic::step s(program);
-///     for (int t = 0; t < 100; ++t) s(comm, w, x, loss, w);   // where program.may_overwrite allows it
-///
-/// Threads: one at a time, else gspmd::error; each device of `threads` needs its own.
+///     for (int t = 0; t < 100; ++t) s(comm, w, x, loss, w);   // if program.may_overwrite allows it
 class step {
  public:
   explicit step(const program& p) : program_(p), session_(program_) {}
 
   [[nodiscard]] const dynamic::program& program() const { return program_; }
 
-  /// Runs the program on the devices of `comm`: takes the shards of the inputs, then of the outputs, one by one or in groups, vectors
-  /// too. A shard is a sharded_array, of `scatter`, `make_result` or a compiled step, or, where `comm` holds one device, a pointer or a
-  /// contiguous range of dense row-major elements, of the local shape or of one dim. Collective. After the first call nothing is
-  /// allocated. Outputs must not overlap inputs nor each other, but output `k` may be the memory of input `i` if
-  /// program().may_overwrite(k, i).
+  /// Runs the program on the devices of `comm`. Pass the shards of the inputs, then the shards of the outputs, one by
+  /// one, in groups or in vectors.
   ///
-  /// Throws gspmd::error, which names the input or output, its type and shape: another number of tensors; another type, shape or sharding;
-  /// no memory, an empty array, an output that may not be written; memory that overlaps; whatever goes wrong on a device.
+  /// A shard is a sharded_array of `scatter`, `make_result` or a compiled step. If `comm` holds one device, a shard may
+  /// also be a pointer or a contiguous range. Its elements are dense and row-major, with the local shape or with one
+  /// dim. After the first call nothing is allocated. Outputs must not overlap inputs or each other. But output `k` may
+  /// use the memory of input `i` if program().may_overwrite(k, i).
+  ///
+  /// **Communication.** Collective.
+  /// **Errors.** gspmd::error that names the input or output with its type and shape, if a tensor is missing or has
+  /// another type, shape or sharding. Also for a null pointer, an empty array, a const output, overlapping memory, and
+  /// every error on a device.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
     const auto used = use_.take();
@@ -240,7 +253,8 @@ class step {
     session_.run(comm, given_.inputs.data(), given_.outputs.data());
   }
 
-  /// The same from pointers: `inputs[d * inputs + k]` is the shard of input k on device d of `comm`. What they point at the caller answers for.
+  /// The same from pointers: `inputs[d * inputs + k]` is the shard of input k on device d of `comm`. The caller ensures
+  /// that the memory is right.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
     session_.run(comm, inputs, outputs);
@@ -277,7 +291,7 @@ class step {
       }
     }
   }
-  /// A view of a compiled step's shard says how it lies.
+  /// Checks a view of a compiled step's shard, whose type states its sharding.
   template <class T, class Mesh, class Dims, class Split>
   void check_view(std::size_t leaf, const shard_view<T, Mesh, Dims, Split>&) const {
     using view = shard_view<T, Mesh, Dims, Split>;

@@ -14,41 +14,46 @@
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/modes/tensor.hpp"
 
-/// Programs in which every movement is written: the explicit mode (the global view) and the manual mode (the local view), checked at run
-/// time. Nothing is inserted; what is not written is refused, with the ways to write it.
+/// Programs in which you write all communication: the explicit mode (global view) and the manual mode (local view),
+/// checked at run time. gspmd inserts no communication. If communication is missing, an error lists the ways to write
+/// it.
 namespace gspmd {
 
-/// The state of a value along one mesh axis, which says what the devices along it hold: `state::constant`, `replica`, `invariant`,
-/// `varying`, `shard` of a dim, `partial` by a monoid. See GLOSSARY.md.
+/// The state of a value along one mesh axis: the relation between the data of the devices along the axis. The states
+/// are `state::constant`, `replica`, `invariant`, `varying`, `shard` (of a dim) and `partial` (by a monoid). See
+/// GLOSSARY.md.
 using detail::axis_state;
 using detail::state;
-/// The kind of a transition; `transition_kind::convert` keeps the value and sends nothing forward.
+/// The kind of a transition. `transition_kind::convert` keeps the value and sends nothing forward.
 using detail::transition_kind;
 
 namespace dynamic {
 
-/// The state of a value on every axis of the mesh, in its order. `order`: of axes that shard one dim in the global view, major to minor,
-/// by the numbers of axes; those that it leaves out follow in the order of the mesh.
+/// The states of a value along all axes of the mesh, in the order of the axes.
+///
+/// If several axes split one dim in the global view, `order` lists them as pairs of axis number and dim, major to
+/// minor. Axes that `order` omits follow in the order of the mesh.
 struct value_states {
   std::vector<axis_state> on;
   std::vector<std::pair<int, int>> order{};  // axis, dim
   friend bool operator==(const value_states&, const value_states&) = default;
 
-  /// The type that is described so, along automatic axes too, which types leave out. `local`: axes of the local view.
+  /// Returns the type with these states, also along automatic axes, which other types omit. `local` is the mask of the
+  /// local view's axes.
   [[nodiscard]] detail::value_type type(detail::axis_mask local) const {
     auto t = detail::value_type::of({});
     const auto is_local = [local](int a) { return (local & detail::axis_bit(a)) != 0; };
     for (const auto& [axis, dim] : order)
       if (is_local(axis)) t.parts.cut(axis, dim);
       else t.set(axis, detail::shard_of(dim));
-    for (int a = 0; a < static_cast<int>(on.size()); ++a) {  // what has no order: in that of the mesh
+    for (int a = 0; a < static_cast<int>(on.size()); ++a) {  // axes without an order: in the order of the mesh
       const auto& is = on[static_cast<std::size_t>(a)];
       if (is_local(a) || is.is != state::shard) t.hold(a, is);
       else if ((t.layout.split_axes() & detail::axis_bit(a)) == 0) t.set(a, is);
     }
     return t;
   }
-  /// The states that a type says. Along automatic axes, of which types say nothing, a value is called invariant.
+  /// Returns the states of a type. Types omit automatic axes; along those the state is reported as invariant.
   static value_states of(const detail::mesh_info& mesh, const detail::value_type& t) {
     value_states s;
     for (int a = 0; a < mesh.shape.axis_count(); ++a)
@@ -58,17 +63,17 @@ struct value_states {
   }
 };
 
-/// A mistake, with the ways out of it, cheapest first.
+/// A mistake and its remedies, cheapest first.
 struct mode_error {
-  std::string kind;  // of a closed list: "state_conflict"
-  int label = -1;    // of the value, see builder::label
-  int operand = -1;  // -1: none is meant
-  std::string axis;  // empty: none is meant
+  std::string kind;  // from a closed list: "state_conflict"
+  int label = -1;    // label of the value, see builder::label
+  int operand = -1;  // -1: no operand
+  std::string axis;  // empty: no axis
   std::string text;
   std::vector<std::string> remedies;
 };
 
-/// A collective that a program sends, forward or in its gradient.
+/// A collective of a program, in the forward pass or in the gradient.
 struct written_collective {
   std::string kind;
   int label = -1;
@@ -76,37 +81,39 @@ struct written_collective {
   std::int64_t bytes = 0;
 };
 
-/// Checks a program of the explicit or the manual mode while it is built, and finds the states of its values.
+/// Checks a program of the explicit or the manual mode while it is built, and infers the states of its values.
+///
+/// **Threads.** Only the thread of the builder may use it.
+/// **Example.**
 ///
 ///     dynamic::builder b(m);                             dynamic::strict_program p(b, "");        // no axis is manual: explicit
 ///     auto x = b.input(dynamic::in<float>({8, 4}));      p.input(x, {{axis_state{state::partial}}});
 ///     auto y = p.transition(x, transition_kind::all_reduce, "x", {state::partial}, {state::invariant});
 ///     p.check();                                         // p.errors() is empty; p.collectives() is one all_reduce
-///
-/// Threads: one, that of the builder.
 class strict_program {
  public:
-  /// `manual`: the axes of the local view, as "x,y". Along them shapes are those of shards.
+  /// `manual` lists the axes of the local view, for example "x,y". Along these axes shapes are those of shards.
   strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
     set_manual(manual);
     if (manual.empty() && detail::has_typed_axes(mesh())) b.graph().find_types = &detail::find_types_at_run_time<>;
   }
   strict_program(const strict_program&) = delete;
 
-  /// Makes these axes manual from here on: the body of a region begins. Returns those that were.
+  /// Makes these axes manual from now on, at the start of a region's body. Returns the previous manual axes.
   std::string set_manual(std::string_view axes) {
     const std::string before(detail::axes_text(mesh(), typer_.local()).view());
     typer_.set_local(axes_named(axes));
     return before;
   }
-  /// Refuses from here on what sends over these axes, as devices along them may go different ways. Returns those of before.
+  /// From now on, refuses communication over these axes, because devices along them may take different branches.
+  /// Returns the previous axes.
   std::string set_diverging(std::string_view axes) {
     const std::string before(detail::axes_text(mesh(), typer_.diverging()).view());
     typer_.set_diverging(axes_named(axes));
     return before;
   }
 
-  /// Sets the states in which an input comes.
+  /// Sets the states of an input.
   void input(value x, const value_states& s, bool has_gradient = true) {
     auto says = s.type(typer_.local());
     if (!has_gradient) {
@@ -121,10 +128,10 @@ class strict_program {
     n.annotated = true;
     n.annotation = says.layout;
   }
-  /// Marks a value that stands for another one: the input or the result of a region. Gradients go through it.
+  /// Declares that `x` represents `other`: the input or the result of a region. Gradients pass through it.
   void stands_for(value x, value other) { links_.push_back({x.id(), other.id()}); }
-  /// Requires a result to be in exactly these states. A constant or a replica is cut for it, for which nothing is sent. Returns the value
-  /// that is so.
+  /// Requires a result to have exactly these states. If it is constant or a replica, it is split as required, without
+  /// communication. Returns the value with these states.
   value want(value x, const value_states& s, location at = location::current()) {
     const auto says = s.type(typer_.local());
     typer_.want(x.id(), says.without(automatic()));
@@ -132,7 +139,7 @@ class strict_program {
     typer_.run();
     return states(x) ? requested(x, says, at) : x;
   }
-  /// Brings a value to these states.
+  /// Returns `x` with these states.
   value reshard(value x, const value_states& s, location at = location::current()) {
     const auto says = s.type(typer_.local());
     if (is_planned() && typer_.local() == 0) return requested(x, says, at);
@@ -141,8 +148,8 @@ class strict_program {
     return made;
   }
 
-  /// Brings a value from one state to another one, along `axes`. `pairs`, of a permutation: from which device to which, row-major over the
-  /// axes.
+  /// Changes a value from one state to another along `axes`. For a permutation, `pairs` lists source and target
+  /// devices, row-major over the axes.
   value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto mask = axes_named(axes);
@@ -151,19 +158,19 @@ class strict_program {
     if (by == transition_kind::permute && made.is_valid()) check_permutation(made, mesh().shape.size_of(mask), pairs);
     return made;
   }
-  /// f(arguments...), whose operators may exchange along `axes`: see gspmd::with_exchange.
+  /// Returns f(arguments...), and permits its operators to exchange elements along `axes`: see gspmd::with_exchange.
   template <class F, class... Arguments>
   auto with_exchange(std::string_view axes, F f, const Arguments&... arguments) {
     return detail::exchanging(axes, f, arguments...);
   }
-  /// The place of a device along an axis; it varies.
+  /// Returns the position of a device along an axis, as a varying value.
   value axis_index(std::string_view axis, location at = location::current()) {
     int a = 0;
     while (a < mesh().shape.axis_count() && (axes_named(axis) & detail::axis_bit(a)) == 0) ++a;
     return {&builder_.graph(), detail::add_axis_index(builder_.graph(), a, at)};
   }
-  /// The class of a function of which nothing else is known: it is linear in no operand, in all of them at once, or in each one by itself;
-  /// or it chooses by its operands and does not compute with them.
+  /// The class of a function with no other known properties. It is linear in no operand, in all operands together, or
+  /// in each operand separately; or it selects by its operands and does not compute with them.
   enum class opaque_class { nonlinear, linear, multilinear, selects };
   value opaque(dtype type, integers shape, const std::vector<value>& operands, opaque_class is,
                location at = location::current()) {
@@ -177,8 +184,8 @@ class strict_program {
     return {&builder_.graph(), detail::add_opaque(builder_.graph(), type, detail::extents_of(shape), ids, c, at)};
   }
 
-  /// One of several values by a predicate: what a conditional gives. `kind` of mistakes is branch_mismatch where the predicate is the
-  /// same on all devices.
+  /// Returns a value that a predicate selects, the result of a conditional. If the predicate is equal on all devices,
+  /// its mistakes have the kind branch_mismatch.
   value choice(value predicate, const std::vector<value>& of, location at = location::current()) {
     std::vector<int> ids{predicate.id()};
     for (const auto& v : of) ids.push_back(v.id());
@@ -192,44 +199,46 @@ class strict_program {
         m.kind = detail::mode_mistake::branch_mismatch;
     return made;
   }
-  /// Whether every element of a value is known to be 0, or is believed to be.
+  /// Returns true if every element of a value is known or assumed to be 0.
   [[nodiscard]] bool may_be_zeros(value x) const { return typer_.may_be_zeros(x.id()); }
-  /// Believes it of an input that stands for what a loop carries: terms of a sum may be added to it. What begins with zeros is such a sum
-  /// then; where it turns out to carry none, the body is to be checked again without that.
+  /// Assumes that an input is zero, so that partial sums may be added to it. The input represents a carried value of a
+  /// loop. If the loop turns out to carry no partial sum, check the body again without this assumption.
   void believe_zeros(value x) { typer_.zeros.push_back(x.id()); }
 
-  /// Checks what was built since the last call; it is the values' types that the next operators meet.
+  /// Infers the types of the nodes that were added since the last call. Operators that are added later use these types.
   void check() { typer_.run(); }
-  /// Forgets what was built since the last call: it has a mistake of another kind.
+  /// Skips the nodes that were added since the last call, because they have a mistake of another kind.
   void skip() { typer_.skip(); }
-  /// The program, of the explicit mode, without a region of another: it sends what was written. Throws gspmd::error: the first mistake.
+  /// Returns the program of the explicit mode, without manual regions. It sends the communication that was written.
+  /// Throws gspmd::error with the first mistake.
   [[nodiscard]] program compile() {
     if (!is_planned()) throw error("a program with manual axes is checked and not planned");
     return builder_.compile();
   }
-  /// The states of a value; nothing where it was refused. Along automatic axes, of which types say nothing, it is called invariant.
+  /// Returns the states of a value, or nothing if the value was refused. Automatic axes are reported as invariant.
   [[nodiscard]] std::optional<value_states> states(value x) const { return states_of(typer_, x); }
-  /// Those that the value would have which was built last, before anything is wanted of it.
+  /// Returns the states that the value built last would have, before any requirement on it.
   [[nodiscard]] std::optional<value_states> states_of_last(value x) const {
     auto tried = typer_;
     tried.run();
     return states_of(tried, x);
   }
-  /// Returns the collectives that the program sends forward, in order.
+  /// Returns the collectives of the forward pass, in order.
   [[nodiscard]] std::vector<written_collective> collectives() const {
     std::vector<written_collective> list;
     for (const auto& s : typer_.steps)
       if (!s.sends.empty()) list.push_back(collective(s, s.sends, s.sent));
     return list;
   }
-  /// Returns the collectives that the gradient of a value with respect to all inputs sends, in order.
+  /// Returns the collectives of the gradient of a value with respect to all inputs, in order.
   [[nodiscard]] std::vector<written_collective> backward_collectives(value of) const {
     std::vector<written_collective> list;
     for (const auto& s : detail::backward_steps(builder_.graph(), typer_.steps, of.id(), without_gradient_, links_))
       list.push_back(collective(s, s.sends_back, s.sent_back));
     return list;
   }
-  /// Whether a loss may be differentiated: its gradient is begun with 1 on each device, which is right where it is invariant or partial.
+  /// Checks the state of a loss. Its gradient starts with 1 on each device, which is correct only if the loss is
+  /// invariant, constant or a partial sum.
   void check_loss(value loss) {
     const auto s = states(loss);
     if (!s) return;
@@ -245,7 +254,7 @@ class strict_program {
                  "`: begun with 1 on each device, its gradient would be another one; make it a partial sum, or invariant");
     }
   }
-  /// Adds a mistake that the caller found.
+  /// Adds a mistake that the caller has found.
   void refuse(const char* kind, value x, int operand, const std::string& axis, const std::string& what) {
     found_.push_back({kind, x.is_valid() ? x.node().tag : -1, operand, axis, what, {}});
     found_at_.push_back(typer_.mistakes.size());
@@ -268,7 +277,7 @@ class strict_program {
     }
     return list;
   }
-  /// The axes of the mesh in a list of names, "x,y". Throws gspmd::error: an axis that is not there.
+  /// Returns the mask of the axes in a list of names, for example "x,y". Throws gspmd::error if an axis does not exist.
   [[nodiscard]] detail::axis_mask axes_named(std::string_view names) const {
     detail::axis_mask axes = 0;
     while (!names.empty()) {
@@ -282,7 +291,7 @@ class strict_program {
     return axes;
   }
   [[nodiscard]] std::size_t error_count() const { return typer_.mistakes.size() + found_.size(); }
-  /// Forgets the errors and collectives since then: of a body that is checked again.
+  /// A position to return to: back_to() discards the errors and collectives since then, before a body is checked again.
   struct mark {
     std::size_t mistakes, found, steps;
   };
@@ -329,7 +338,7 @@ class strict_program {
   std::vector<int> without_gradient_;
   std::vector<detail::stand_for> links_;
   std::vector<mode_error> found_;
-  std::vector<std::size_t> found_at_;  // how many mistakes the library had found before
+  std::vector<std::size_t> found_at_;  // number of mistakes of the library before each mistake of the caller
 };
 
 }  // namespace dynamic

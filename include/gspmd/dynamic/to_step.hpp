@@ -33,18 +33,20 @@ sharded_array<T> brought_to_program(Comm& comm, const dynamic::program& p, std::
 
 namespace dynamic {
 
-/// The same tensor as input `k` of a program takes it: of shards that another program or a compiled step made, which lie otherwise, on
-/// another mesh of the same devices too.
+/// Returns the tensor of `from`, with the sharding of input `k` of program `p`. `from` may come from another program or
+/// a compiled step, and from another mesh of the same devices.
+///
+/// **Communication.** Collective. Each element that a device needs and does not hold is sent to it once.
+/// **Errors.** gspmd::error if the input does not exist, if the type, the shape or the number of devices differs, or if
+/// the value is partial.
+/// **Example.**
 ///
 ///     auto u = to_step(comm, second, 0, u_of_first);
-///
-/// Collective. Sends each element that a device wants and does not hold once. Throws gspmd::error: no such input; another type or shape; another
-/// number of devices; a value that is partial.
 template <communicator Comm, class T>
 sharded_array<T> to_step(Comm& comm, const program& p, std::size_t k, const sharded_array<T>& from) {
   return detail::brought_to_program<T>(comm, p, k, detail::tables_of(from.mesh(), from.planned()), from);
 }
-/// The same of an array in a layout of its own, block-cyclic say.
+/// The same for an array with its own placement, for example block-cyclic.
 template <communicator Comm, class T, placement... P>
 sharded_array<T> to_step(Comm& comm, const program& p, std::size_t k, const placed_array<T, P...>& from) {
   return detail::brought_to_program<T>(comm, p, k, from.layout().tables(), from);

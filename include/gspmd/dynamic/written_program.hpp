@@ -13,19 +13,25 @@
 
 namespace gspmd {
 
-/// The action of the devices in a transition, on the bytes that they hold: `device_action::sum`, `device_action::gather`.
+/// The action of the devices in a transition, on the bytes that they hold: `device_action::sum`,
+/// `device_action::gather`.
 using detail::device_action;
 
 namespace dynamic {
 
-/// Returns the action of the devices in a transition between these states, which must be one.
+/// Returns the action of the devices in a transition between these states. The transition must exist.
 inline device_action action_of(transition_kind by, axis_state from, axis_state to) {
   return detail::transitions[detail::state_change{by, 0, from, to}.row()].forward;
 }
 
-/// Builds programs that write their own communication, with manual regions, when states are known at run time: those that a
-/// `strict_program` has checked, which finds all their mistakes and has no regions to plan. What is built here is typed again when it is
-/// compiled: a mistake throws gspmd::error there. Nothing is sent but what is written.
+/// Builds programs that write their own communication, with manual regions, if the states are known at run time.
+///
+/// Check such a program with a `strict_program` first: it finds all mistakes, but cannot plan regions. This class types
+/// the program again at compilation, and throws gspmd::error there for a mistake. The program sends only the
+/// communication that was written.
+///
+/// **Threads.** Only the thread of the builder may use it.
+/// **Example.**
 ///
 ///     dynamic::builder b(dynamic::mesh({{"x", 2}}));
 ///     dynamic::written_program p(b);
@@ -36,17 +42,16 @@ inline device_action action_of(transition_kind by, axis_state from, axis_state t
 ///       return std::vector<value>{p.transition(in[0], transition_kind::all_gather, "x", {state::shard, 0}, {state::invariant})};
 ///     });
 ///     b.output(y[0]);
-///
-/// Threads: one, that of the builder.
 class written_program {
  public:
   explicit written_program(builder& b) : b_(b), typed_(b, "") {}
 
-  /// Sets the states in which an input comes.
+  /// Sets the states of an input.
   void input(value x, const value_states& s) { typed_.input(x, s); }
 
-  /// Brings a value from one state to another one, along `axes`, "x,y": of the region that is open, or of the global view. `pairs`, of a
-  /// permutation: from which device to which, row-major over the axes, 64 devices at most. It sends what the row of the table says.
+  /// Changes a value from one state to another along `axes`, for example "x,y": axes of the open region, or of the
+  /// global view. For a permutation, `pairs` lists source and target devices, row-major over the axes, at most 64
+  /// devices. The table of transitions states the communication.
   value transition(value x, transition_kind by, std::string_view axes, axis_state from, axis_state to,
                    const std::vector<std::pair<std::int64_t, std::int64_t>>& pairs = {}, location at = location::current()) {
     const auto over = typed_.axes_named(axes);
@@ -66,28 +71,31 @@ class written_program {
     const bool is_local = over != 0 && (over & ~b_.graph().open_local) == 0;
     return made(detail::add_transition(b_.graph(), x.id(), {by, over, from, to}, is_local, at, shift));
   }
-  /// f(arguments...), whose operators may exchange along `axes`: see gspmd::with_exchange.
+  /// Returns f(arguments...), and permits its operators to exchange elements along `axes`: see gspmd::with_exchange.
   template <class F, class... Arguments>
   auto with_exchange(std::string_view axes, F f, const Arguments&... arguments) {
     return typed_.with_exchange(axes, f, arguments...);
   }
-  /// The place of a device along an axis of the region that is open; it varies.
+  /// Returns the position of a device along an axis of the open region, as a varying value.
   value axis_index(std::string_view axis, location at = location::current()) {
     int a = 0;
     while ((typed_.axes_named(axis) & detail::axis_bit(a)) == 0) ++a;
     return made(detail::add_axis_index(b_.graph(), a, at));
   }
-  /// The value in these states, of the axes of the global view; what that sends is for the types to allow.
+  /// Returns the value with these states along the axes of the global view. The types decide whether the communication
+  /// is permitted.
   value bring(value x, const value_states& s, location at = location::current()) {
     return made(detail::add_requested_state(b_.graph(), x.id(), requested(s), at));
   }
-  /// The same value as one of its own.
+  /// Returns the same value as a separate node.
   value same(value x, location at = location::current()) {
     return made(detail::add_requested_state(b_.graph(), x.id(), {{}, 0, false, true}, at));
   }
 
-  /// A manual region over `axes`: `body` is called with the operands as one device has them and returns its results. `takes` and `gives`:
-  /// the states of each operand and result, of all axes of the mesh. Nothing is sent at its border.
+  /// Adds a manual region over `axes`. Calls `body` with the operands of one device, and returns its results. `takes`
+  /// and `gives` are the states of each operand and result along all axes of the mesh.
+  ///
+  /// **Communication.** None at the boundary of the region.
   template <class Body>
   std::vector<value> region(std::string_view axes, const std::vector<value_states>& takes, const std::vector<value_states>& gives,
                             const std::vector<value>& operands, Body body, location at = location::current()) {
@@ -98,7 +106,7 @@ class written_program {
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const int brought = detail::add_requested_state(g, operands[k].id(), requested(takes[k]), at);
       inside.push_back(made(detail::add_enter(g, brought, local, layout(takes[k], local), at)));
-      b_.label(operands[k].node().tag);  // on the other side of the border it is the same value
+      b_.label(operands[k].node().tag);  // the value inside the boundary keeps its label
     }
     std::vector<value> results = [&] {
       const detail::local_scope scope(g, g.open_local | local);

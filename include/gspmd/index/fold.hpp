@@ -14,9 +14,10 @@
 #include "gspmd/index/order.hpp"
 #include "gspmd/program.hpp"
 
-/// Reductions and running reductions of several tensors together by a monoid of the user's.
+/// Reductions and running reductions of several tensors together by a custom monoid.
 ///
-/// A monoid is a type with the tuple of its elements, what changes nothing, and an associative function of two, which need not commute:
+/// A monoid is a type with a tuple of element types, an identity, and an associative function `combine`. combine does
+/// not have to commute:
 ///
 ///     struct mean_and_spread {                                        // Welford's count, mean, sum of squared deviations
 ///       using values = std::tuple<double, double, double>;
@@ -25,8 +26,9 @@
 ///       static constexpr std::array<values, 3> samples();             // optional
 ///     };
 ///
-/// While compiling, the law is tried on `samples()`, or without them on tuples of small numbers: combine(combine(a, b), c) is
-/// combine(a, combine(b, c)), and combine with identity() changes nothing; floats may differ by a thousandth.
+/// At compile time the law is checked on `samples()`, or without them on tuples of small numbers. combine(combine(a,
+/// b), c) must equal combine(a, combine(b, c)), and combining with identity() must change nothing. Floats may differ
+/// by a thousandth.
 namespace gspmd {
 namespace detail {
 
@@ -42,7 +44,7 @@ constexpr bool nearly_equal(T a, T b) {
   }
 }
 
-/// The facts of a monoid: whether its law holds on samples, and its function for rows of elements.
+/// The facts of a monoid: whether its law holds on samples, and the function that processes rows of elements.
 template <class M>
 struct monoid_of_values {
   using values = typename M::values;
@@ -59,7 +61,7 @@ struct monoid_of_values {
     if constexpr (requires { M::samples(); }) {
       return M::samples();
     } else {
-      constexpr int numbers[] = {1, 0, 3, 2, 1};  // of element k of sample i: number i + 2k
+      constexpr int numbers[] = {1, 0, 3, 2, 1};  // element k of sample i is number i + 2k
       std::array<values, 5> all{};
       for (std::size_t i = 0; i < all.size(); ++i)
         [&]<std::size_t... K>(std::index_sequence<K...>) {
@@ -105,8 +107,7 @@ struct monoid_of_values {
       if (!c.is_scan) store(c.out, 0, sum, indices{});
       return;
     }
-    const std::int64_t step =
-        c.is_scan ? c.step : 0;  // from row to row of the result, as far as the next one is made of the last one
+    const std::int64_t step = c.is_scan ? c.step : 0;  // of the result, from one row to the next
     if (!c.is_scan || (c.is_exclusive && c.n > 0))
       for (std::int64_t j = 0; j < c.count; ++j) store(c.out, j, start(j), indices{});
     for (std::int64_t i = 0; i < (c.is_scan && c.is_exclusive ? c.n - 1 : c.n); ++i)
@@ -125,7 +126,7 @@ struct monoid_of_values {
   }();
 };
 
-/// Reports what a monoid is not, once.
+/// Reports the first broken law of a monoid.
 template <class M>
 constexpr bool is_checked_monoid() {
   static_assert(
@@ -139,7 +140,8 @@ constexpr bool is_checked_monoid() {
   return true;
 }
 
-/// Adds the operator of tensors that a monoid of elements of these types reduces together; -1 where it is refused. `how` gets what is done.
+/// Adds the operator that reduces `tensors` together by a monoid of elements of these types. Returns -1 if it is
+/// refused. Sets `how`.
 template <class Op>
 constexpr int add_checked_fold(detail::span<const value> tensors, detail::span<const dtype> types, const local_function& monoid,
                                int dim, scan_options options, const char* op, location at, fold_spec& how) {
@@ -190,21 +192,26 @@ constexpr std::array<value, N> folded(const value (&tensors)[N], int dim, scan_o
 
 }  // namespace detail
 
-/// The reductions of tensors of one shape together by a monoid along `dim`: combine of all elements in the order of their indices. Global
-/// and local: other dims are parallel. Where `dim` is split every device reduces its part, what the parts give is brought to all of them
-/// (an all_gather for each tensor: of n parts a device sends n - 1 elements for every line), and these are combined in the order of the
-/// parts: the result is whole on these devices. No gradient. Errors: other shapes, types that are not the monoid's, a dim that is not
-/// there; a monoid that does not keep the law does not compile.
+/// Returns the reductions of tensors of one shape by a custom monoid along `dim`: combine of all elements in the order
+/// of their indices. No gradient.
 ///
+/// **Shapes.** The other dims are parallel: shards give shards.
+/// **Communication.** If `dim` is split, every device reduces its part. An all_gather for each tensor sends the
+/// results to all devices: with n parts a device sends n - 1 elements for every line. Each device combines them in the
+/// order of the parts, so the result is whole on these devices.
+/// **Errors.** Different shapes, types that differ from the monoid's, a dim that does not exist. A monoid that breaks
+/// the law does not compile.
+/// **Example.**
 ///     auto [count, mean, squares] = reduce_by<mean_and_spread>({ones, x, zeros}, 0);
 template <class M, std::size_t N>
 constexpr std::array<value, N> reduce_by(const value (&tensors)[N], int dim, location at = location::current()) {
   return detail::folded<M, detail::reduce_by_op>(tensors, dim, {}, "reduce_by", at);
 }
 
-/// The same of all elements up to each index, or as `options` say (order.hpp): scan_along by a monoid of the user's.
+/// Returns the running reductions by a custom monoid along `dim`; see scan_along and scan_options in order.hpp.
 ///
-///     auto [a, b] = scan_by<affine_maps>({factors, offsets}, 0);      // x[i] = a[i] x[i-1] + b[i], for all i at once
+/// **Example.**
+///     auto [a, b] = scan_by<affine_maps>({factors, offsets}, 0);      // x[i] = a[i] x[i-1] + b[i], for all i in parallel
 template <class M, std::size_t N>
 constexpr std::array<value, N> scan_by(const value (&tensors)[N], int dim, scan_options options = {},
                                        location at = location::current()) {

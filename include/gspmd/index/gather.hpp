@@ -12,16 +12,16 @@
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/integers.hpp"
 
-/// Gather and scatter with all of StableHLO's numbers, and slices at places that the program computes. index/lookup.hpp has what most
-/// programs need of them.
+/// Gather and scatter with all dimension numbers of StableHLO, and slices whose starts the program computes.
+/// index/lookup.hpp has simpler functions, which are enough for most programs.
 namespace gspmd {
 
-/// Which dims of tensor, indices and result belong together, in StableHLO's words.
+/// The dims of tensor, indices and result that correspond, with the names of StableHLO.
 struct gather_dims {
   integers offset_dims{}, collapsed_slice_dims{}, operand_batching_dims{}, start_indices_batching_dims{}, start_index_map{};
   std::int64_t index_vector_dim = 0;
 };
-/// The same for what a scatter writes.
+/// The same for the updates of a scatter.
 struct scatter_dims {
   integers update_window_dims{}, inserted_window_dims{}, input_batching_dims{}, scatter_indices_batching_dims{},
       scatter_dims_to_operand_dims{};
@@ -38,13 +38,14 @@ constexpr index_dims numbers_of(const scatter_dims& d) {
   return {d.update_window_dims,           d.inserted_window_dims, d.input_batching_dims, d.scatter_indices_batching_dims,
           d.scatter_dims_to_operand_dims, d.index_vector_dim};
 }
-/// Returns the scattered updates, combined with the tensor that they were scattered into.
+/// Returns `x` combined with the scattered updates.
 constexpr value combined(value x, int scattered, monoid kind, location at) {
   if (scattered < 0) return made(-1, x);
   if (kind == monoid::add && is_zero(x.node())) return {x.graph(), scattered};
   return made(add_elementwise(*x.graph(), opcode_of(kind), {x.id(), scattered}, at), x);
 }
-/// Returns the scalars that a slice begins at as one tensor of s64, or -1 if one of them is not a scalar integer.
+/// Returns the starts of a slice as one tensor of s64. Returns -1 and records an error if a start is not a scalar
+/// integer.
 constexpr int start_vector(graph& g, detail::span<const value> starts, const extents& shape, const char* op, location at) {
   if (starts.size() != static_cast<std::size_t>(shape.count))
     return g.fail(at, op, mistake::operand_count,
@@ -62,7 +63,7 @@ constexpr int start_vector(graph& g, detail::span<const value> starts, const ext
   }
   return ids.size() == 1 ? ids[0] : add_concatenate(g, detail::span<const int>(ids.data(), ids.size()), 0, at);
 }
-/// All dims, as a list.
+/// The list of all dims.
 struct all_dims {
   std::int64_t of[max_rank]{};
   constexpr all_dims() {
@@ -75,19 +76,25 @@ struct all_dims {
 
 }  // namespace detail
 
-/// Returns the slices of `x` that `indices` (integers) name: StableHLO's gather. A slice has `slice_sizes` elements along the dims of
-/// `x`; column k of the indices says where it begins along dim start_index_map[k]. The result has the dims of the indices but
-/// index_vector_dim, and at offset_dims those of a slice that are neither collapsed nor batching.
+/// Returns the slices of `x` that `indices` (integers) select; StableHLO's gather. A slice has `slice_sizes` elements
+/// along the dims of `x`. Column k of the indices is its start along dim start_index_map[k]. The result has the dims
+/// of the indices except index_vector_dim. At offset_dims it has the dims of a slice that are neither collapsed nor
+/// batching. The gradient with respect to `x` is scatter_add.
 ///
-/// Global and local (GSPMD 3.2): dims of the indices, batching dims and dims that slices take whole are parallel: shards give shards. Where
-/// another dim of `x` is split, every device looks up what lies in its part, and the result is partial over these axes: an all_reduce
-/// or reduce_scatter of the result follows when somebody needs it, and `x` is never gathered.
-/// An index outside is moved to the nearest slice that lies inside (clip), or gives `fill` (out_of_range::fill), or is a gspmd::error when
-/// the program runs (out_of_range::error): the same on every mesh.
-/// The gradient by `x` is scatter_add. Errors (when compiling, or `gspmd::error` at run time): indices that are no integers, a slice larger
-/// than its dim, dims that are not there or named twice, a batch of two extents.
+/// `beyond` handles a slice that is not inside of `x`, in the same way on every mesh. clip moves it to the nearest
+/// slice that is inside; fill returns `fill`; error throws gspmd::error when the program runs.
 ///
-///     gather(x, i, {.offset_dims = {1}, .collapsed_slice_dims = {0}, .start_index_map = {0}, .index_vector_dim = 1}, {1, x.shape()[1]})
+/// **Shapes.** Dims of the indices, batching dims and dims that slices take whole are parallel: their shards give
+/// shards.
+/// **Communication.** If another dim of `x` is split, every device looks up the elements of its part, and the result
+/// is partial over these axes. An all_reduce or reduce_scatter follows if a user requires the sum. `x` is never
+/// gathered.
+/// **Errors.** When compiling, or as gspmd::error at run time: indices that are not integers, a slice larger than its
+/// dim, dims that do not exist or occur twice, batching dims with different extents.
+/// **Example.**
+///     gather(x, i, {.offset_dims = {1}, .collapsed_slice_dims = {0}, .start_index_map = {0}, .index_vector_dim = 1},
+///            {1, x.shape()[1]})
+/// **Source.** GSPMD, section 3.2.
 constexpr value gather(value x, value indices, const gather_dims& dims, integers slice_sizes,
                        out_of_range beyond = out_of_range::clip, detail::written_number fill = 0,
                        location at = location::current()) {
@@ -96,16 +103,19 @@ constexpr value gather(value x, value indices, const gather_dims& dims, integers
       detail::add_gather(*x.graph(), x.id(), indices.id(), detail::numbers_of(dims), slice_sizes, beyond, fill, at), x);
 }
 
-/// Returns `x` with every slice of `updates` combined by `kind` into the slice that `indices` (integers) name: StableHLO's scatter.
+/// Returns `x` with every slice of `updates` combined by `kind` into the slice that `indices` (integers) select;
+/// StableHLO's scatter. `beyond` handles a slice that is not inside of `x`: fill skips it, clip moves it to the
+/// nearest slice that is inside, error reports it. There are gradients with respect to `x` and `updates`.
 ///
-/// Global and local: a device writes what falls into its part of `x`, which stays where it is. Where the updates are split along a dim that
-/// `x` does not share, every device adds up its own ones, and an all_reduce or reduce_scatter of the result follows. Updates of one
-/// element are combined in row-major order of the indices: with `x` itself, in place where nobody else needs it, on devices that have all
-/// updates of their part; else on each device from the identity on, then those of the devices in the order of the collective, then with
-/// `x`. Integers give the same bits on every mesh, floats what a sum in this order rounds to.
-/// A slice that does not lie inside is left out (fill), or moved to the nearest place (clip), or an error (error). It has gradients by `x`
-/// and `updates`.
+/// If several updates concern one element, they are combined in row-major order of the indices. A device that has all
+/// updates of its part combines them with `x` directly, in place if `x` has no other user. Otherwise each device
+/// starts from the identity. The collective then combines the results of the devices in its order, and finally `x` is
+/// combined with them. Integers have the same bits on every mesh. Floats are rounded in this order.
 ///
+/// **Communication.** A device writes the updates of its part of `x`, and `x` keeps its split. If the updates are
+/// split along a dim that `x` does not share, every device adds up its own updates. An all_reduce or reduce_scatter of
+/// the result follows.
+/// **Example.**
 ///     scatter(x, i, u, {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0},
 ///                       .index_vector_dim = 1}, monoid::add)
 constexpr value scatter(value x, value indices, value updates, const scatter_dims& dims, monoid kind,
@@ -123,9 +133,9 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
   return detail::combined(x, scattered, kind, at);
 }
 
-/// The same with the slices written in the place of what was there; of several of one element the last one, in row-major order of the
-/// indices, stays: the same on every mesh. Since their order counts, updates that are split along a dim that `x` does not share are refused
-/// (reshard them, or write allow_replication around the call).
+/// Overwrites the slices instead of combining them. If several updates concern one element, the last in row-major
+/// order of the indices remains, on every mesh. Because the order matters, updates that are split along a dim that `x`
+/// does not share are refused. Reshard these updates, or write allow_replication around the call.
 constexpr value scatter(value x, value indices, value updates, const scatter_dims& dims, out_of_range beyond = out_of_range::fill,
                         location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid() || !updates.is_valid()) return {};
@@ -133,10 +143,12 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
       detail::add_scatter_set(*x.graph(), x.id(), indices.id(), updates.id(), detail::numbers_of(dims), beyond, at), x);
 }
 
-/// Returns the `sizes` elements of `x` from `starts` on: one integer of rank 0 for each dim, computed by the program. A start is moved to the
-/// nearest one at which the slice lies inside, as in StableHLO. Along dims that are taken whole a split stays; where another dim is split,
-/// each device gives what it has and the result is partial: all that is sent is the slice.
+/// Returns `sizes` elements of `x` from `starts`, which has one integer of rank 0 for each dim, computed by the
+/// program. If the slice is not inside of `x`, a start is moved to the nearest valid start, as in StableHLO.
 ///
+/// **Communication.** A dim that is taken whole keeps its split. If another dim is split, each device contributes its
+/// elements and the result is partial, so only the slice is sent.
+/// **Example.**
 ///     dynamic_slice(x, std::array{row, zero}, {4, 512})
 constexpr value dynamic_slice(value x, detail::span<const value> starts, integers sizes, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -150,9 +162,9 @@ constexpr value dynamic_slice(value x, detail::span<const value> starts, integer
       start < 0 ? -1 : detail::add_gather(g, x.id(), start, {.window = dims, .cols = dims}, sizes, out_of_range::clip, 0, at), x);
 }
 
-/// `x` with `update` in the place of what lies from `starts` on; starts as in dynamic_slice. Each device writes what falls into its part of
-/// `x`, which stays where it is, in place where nobody else needs `x`. An update that is split along a dim along which it is smaller
-/// than `x` is gathered first.
+/// Returns `x` with `update` written at `starts`; see dynamic_slice for starts. Each device writes its part of `x`,
+/// and `x` keeps its split. The write is in place if `x` has no other user. An update that is split along a dim along
+/// which it is smaller than `x` is gathered first.
 constexpr value dynamic_update_slice(value x, value update, detail::span<const value> starts, location at = location::current()) {
   if (!x.is_valid() || !update.is_valid()) return {};
   const detail::one_call call(x.graph(), "dynamic_update_slice", {x.id(), update.id()});
@@ -164,7 +176,7 @@ constexpr value dynamic_update_slice(value x, value update, detail::span<const v
   const int id =
       start < 0 ? -1
                 : detail::add_scatter_set(g, x.id(), start, update.id(), {.window = dims, .cols = dims}, out_of_range::clip, at);
-  if (id >= 0) g.nodes[static_cast<std::size_t>(id)].allow_replication = true;  // of the update
+  if (id >= 0) g.nodes[static_cast<std::size_t>(id)].allow_replication = true;  // allows to gather the update
   return detail::made(id, x);
 }
 

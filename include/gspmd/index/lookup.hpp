@@ -7,14 +7,14 @@
 #include "gspmd/index/gather.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// Rows of a table by their numbers, and sums of rows by their numbers: the everyday forms of gather and scatter.
+/// Rows of a table by index, and sums of rows by index: the common forms of gather and scatter.
 ///
-/// Indices are integers of any type. s32 and s64 are read as they are; the others are converted to one of them first, exactly.
-/// gather.hpp states the communication, and when results are partial.
+/// Indices are integers of any type. s32 and s64 are read directly; other types are first converted to s32 or s64,
+/// exactly. gather.hpp describes the communication and when results are partial.
 namespace gspmd {
 namespace detail {
 
-/// The numbers of rows along a dim: the dims of the indices stand in its place.
+/// The dimension numbers of a lookup along one dim: the dims of the indices replace this dim.
 struct row_dims {
   std::int64_t window[max_rank]{}, row[1]{};
   int count = 0;
@@ -30,7 +30,7 @@ struct row_dims {
   row_dims(const row_dims&) = delete;
   row_dims& operator=(const row_dims&) = delete;
 };
-/// The same where every other dim of the indices is one of the tensor.
+/// The same for take_along: every other dim of the indices corresponds to the same dim of the tensor.
 struct along_dims {
   std::int64_t batch[max_rank]{}, row[1]{};
   int count = 0;
@@ -47,7 +47,7 @@ struct along_dims {
   along_dims(const along_dims&) = delete;
   along_dims& operator=(const along_dims&) = delete;
 };
-/// Dim `dim` of a tensor, counted; -1 and a mistake if it is none.
+/// Returns dim `dim` of a tensor, counted from 0. Returns -1 and records an error if the dim does not exist.
 constexpr int row_dim(value x, int dim, const char* op, location at) {
   const int d = counted_dim(dim, x.rank());
   if (d >= 0 && d < x.rank()) return d;
@@ -58,12 +58,15 @@ constexpr int row_dim(value x, int dim, const char* op, location at) {
 
 }  // namespace detail
 
-/// The elements of `x` along `dim` that `indices` name: the dims of the indices stand in its place. `[v]d,bs->bsd` for dim 0: where `dim`
-/// is split the result is partial, where another dim or the indices are split it is split alike.
+/// Returns the elements of `x` along `dim` at `indices`. The dims of the indices replace `dim`. The rule is
+/// `[v]d,bs->bsd` for dim 0.
 ///
-///     take(table, tokens, 0)                                    // an index outside is moved to the nearest row
-///     take(table, tokens, 0, out_of_range::fill, -1.0)          // or gives -1
-///     take(table, tokens, 0, out_of_range::error)               // or is a gspmd::error
+/// **Communication.** If `dim` is split, the result is partial. If another dim or a dim of the indices is split, the
+/// result is split in the same way.
+/// **Example.**
+///     take(table, tokens, 0)                                    // moves an index outside to the nearest row
+///     take(table, tokens, 0, out_of_range::fill, -1.0)          // returns -1 for an index outside
+///     take(table, tokens, 0, out_of_range::error)               // throws gspmd::error for an index outside
 constexpr value take(value x, value indices, int dim, out_of_range beyond = out_of_range::clip, detail::written_number fill = 0,
                      location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid()) return {};
@@ -77,13 +80,14 @@ constexpr value take(value x, value indices, int dim, out_of_range beyond = out_
                       x);
 }
 
-/// Rows of a table [v, ...] by their numbers: take(table, ids, 0). With the table split by rows nothing is sent but one all_reduce (or
-/// reduce_scatter) of the result; its gradient is scatter_add, each device's own rows.
+/// Returns the rows `ids` of a table [v, ...]: take(table, ids, 0). If the rows of the table are split, only one
+/// all_reduce or reduce_scatter of the result is sent. The gradient is scatter_add: each device updates its own rows.
 constexpr value embedding(value table, value ids, location at = location::current()) {
   return take(table, ids, 0, out_of_range::clip, 0, at);
 }
 
-/// result[i, j, k] = x[i, indices[i, j, k], k] for dim 1: the other dims of both have one extent, and are parallel.
+/// Returns x[i, indices[i, j, k], k] as result[i, j, k], for dim 1. The other dims have the same extents in both
+/// tensors, and they are parallel.
 constexpr value take_along(value x, value indices, int dim, out_of_range beyond = out_of_range::clip,
                            detail::written_number fill = 0, location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid()) return {};
@@ -103,9 +107,10 @@ constexpr value take_along(value x, value indices, int dim, out_of_range beyond 
                       x);
 }
 
-/// `x` with `updates` added to (or combined by `kind` with) its elements along `dim` that `indices` name; updates have the shape of
-/// take(x, indices, dim). An index outside is left out, or what `beyond` says.
+/// Returns `x` with `updates` added to its elements along `dim` at `indices`, or combined with them by `kind`. The
+/// updates have the shape of take(x, indices, dim). An index outside is skipped, or handled by `beyond`.
 ///
+/// **Example.**
 ///     scatter_add(x, rows, updates, 0)
 constexpr value scatter_add(value x, value indices, value updates, int dim = 0, monoid kind = monoid::add,
                             out_of_range beyond = out_of_range::fill, location at = location::current()) {
@@ -124,10 +129,12 @@ constexpr value scatter_add(value x, value indices, value updates, int dim = 0, 
   return detail::combined(x, id, kind, at);
 }
 
-/// The sums (or reductions by `kind`) of the rows of `data` by number: row s of the result, of `count`, is that of all data[i] with
-/// ids[i] = s; `ids` name the first dims of `data`. A number outside counts nowhere, or what `beyond` says; a segment of no rows is the
-/// monoid's identity. Rows that are split are summed where they are, and the result is partial.
+/// Returns the sums of the rows of `data` by segment, or their reductions by `kind`. Row s of the result, of `count`
+/// rows, combines all data[i] with ids[i] = s. The dims of `ids` are the first dims of `data`. A number outside of 0
+/// to count - 1 is skipped, or handled by `beyond`. A segment without rows is the identity of the monoid. If the rows
+/// are split, each device adds up its own rows, and the result is partial.
 ///
+/// **Example.**
 ///     segment_sum(data, ids, 10)        segment_sum(data, ids, 10, monoid::maximum)
 constexpr value segment_sum(value data, value ids, std::int64_t count, monoid kind = monoid::add,
                             out_of_range beyond = out_of_range::fill, location at = location::current()) {
@@ -144,8 +151,10 @@ constexpr value segment_sum(value data, value ids, std::int64_t count, monoid ki
   return detail::made(g, id, data.type(), shape);
 }
 
-/// Returns how often each number from 0 to count - 1 occurs in `bins` (s32, s64, u32 or u64, of any shape): [count] of the same type.
-/// Numbers outside are not counted. If the bins are split, each device counts its own bins, and one all_reduce of [count] follows.
+/// Returns the number of times that each number from 0 to count - 1 occurs in `bins` (s32, s64, u32 or u64, of any
+/// shape). The result is [count], with the type of `bins`. Numbers outside are not counted.
+///
+/// **Communication.** If the bins are split, each device counts its own bins, and one all_reduce of [count] follows.
 constexpr value histogram(value bins, std::int64_t count, location at = location::current()) {
   if (!bins.is_valid()) return {};
   const detail::one_call call(bins.graph(), "histogram", {bins.id()});

@@ -8,21 +8,25 @@
 #include "gspmd/detail/ops/scan.hpp"
 #include "gspmd/ops/reduce.hpp"
 
-/// Running sums, largest elements and where they are, along a dim that may be split: it is never gathered.
+/// Running sums, largest elements and their indices, along a dim. The dim may be split and is never gathered.
 namespace gspmd {
 
-/// How a scan goes along its dim.
+/// The options of a running reduction.
 struct scan_options {
-  bool exclusive = false;  // without the element itself: the first one is the monoid's identity
-  bool reverse = false;    // from the last element on
+  bool exclusive = false;  // exclude the element itself: the first result is the identity of the monoid
+  bool reverse = false;    // from the last element to the first
 };
 
-/// result[i] = x[0] op ... op x[i] along `dim`: the running reduction by a monoid. Global and local: shards give shards. Where `dim` is
-/// split, every device reduces its part, the totals are brought to all of them (one all_gather: of n parts a device sends n - 1 elements
-/// for every line), and each scans its part from the total of those before it: in this order floats are rounded. A running
-/// maximum or minimum that is zero is +0: -0 and +0 are equal, and the mesh would decide which one stays. Gradients:
-/// of sums and products (where no element is 0). Errors: a dim that is not there, a monoid that the type does not have.
+/// Returns the running reduction by a monoid along `dim`: result[i] = x[0] op ... op x[i]. This order determines the
+/// rounding of floats. A running maximum or minimum that is zero is +0: -0 and +0 are equal, and otherwise the mesh
+/// would determine the sign. Sums have gradients, and so have products if no element is 0.
 ///
+/// **Shapes.** The shards of `x` give the shards of the result.
+/// **Communication.** If `dim` is split, every device reduces its part. One all_gather sends the totals to all
+/// devices: with n parts a device sends n - 1 elements for every line. Then each device scans its part, starting from
+/// the total of the parts before it.
+/// **Errors.** A dim that does not exist, a monoid that the type does not have.
+/// **Example.**
 ///     scan_along(x, monoid::maximum, 0)        scan_along(x, monoid::add, -1, {.exclusive = true})
 constexpr value scan_along(value x, monoid kind, int dim, scan_options options = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -30,16 +34,21 @@ constexpr value scan_along(value x, monoid kind, int dim, scan_options options =
       detail::add_scan(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), kind, options.exclusive, options.reverse, at);
   return detail::made(id, x);
 }
-/// The sums of all elements up to each index along `dim`: scan_along(x, monoid::add, dim).
+/// Returns the sums of all elements up to each index along `dim`: scan_along(x, monoid::add, dim).
 constexpr value cumsum(value x, int dim, scan_options options = {}, location at = location::current()) {
   return scan_along(x, monoid::add, dim, options, at);
 }
 
-/// The k largest elements along the last dim, the largest first, and their indices (s32): a pair. NaN is larger than all numbers; of equal
-/// elements the first. Where the dim is split every device finds its own k largest, these are brought to all (one all_gather of values and
-/// one of indices: of n parts a device sends (n - 1) * k elements for every line), and the k largest of them found: the result is whole on
-/// these devices. The gradient goes to the elements that were found. Errors: more than there are, a tensor of rank 0.
+/// Returns a pair of the k largest elements along the last dim, in descending order, and their indices (s32). NaN is
+/// larger than all numbers. Of equal elements, the element with the lower index precedes. The gradient is added to the
+/// elements that were found.
 ///
+/// **Communication.** If the dim is split, every device finds the k largest elements of its part. One all_gather of
+/// values and one all_gather of indices send them to all devices: with n parts a device sends (n - 1) * k elements for
+/// every line, in each all_gather. Every device then finds the k largest elements among these, so the result is whole
+/// on these devices.
+/// **Errors.** k is larger than the extent of the dim, a tensor of rank 0.
+/// **Example.**
 ///     auto [values, indices] = top_k(logits, 5);
 constexpr std::pair<value, value> top_k(value x, std::int64_t k, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -53,8 +62,8 @@ constexpr std::pair<value, value> top_k(value x, std::int64_t k, location at = l
 
 namespace detail {
 
-/// Returns the index at which the largest (or smallest) element along `dim` stands first: its index is the least of those that are equal to
-/// it, or NaN.
+/// Returns the smallest index along `dim` of an element that is NaN or equals the largest (or smallest) element. For
+/// the maximum: {1, 3, 3} -> 1 and {1, NaN, 3} -> 1.
 constexpr value index_of_best(value x, int dim, monoid kind, const char* op, location at) {
   if (!x.is_valid()) return {};
   const one_call call(x.graph(), op, {x.id()});
@@ -84,14 +93,17 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
 
 }  // namespace detail
 
-/// The index (s32) of the largest element along `dim`, the first of equal ones; NaN is larger than all numbers, as in NumPy. Where the dim
-/// is split the result is partial: an all_reduce of the largest elements, then one of their indices. It has no gradient.
+/// Returns the index (s32) of the largest element along `dim`. If several elements are equal, it is the smallest
+/// index. NaN is larger than all numbers, as in NumPy. argmax has no gradient.
 ///
+/// **Communication.** If the dim is split, the result is partial: an all_reduce of the largest elements, then an
+/// all_reduce of their indices.
+/// **Example.**
 ///     argmax(logits, -1)
 constexpr value argmax(value x, int dim, location at = location::current()) {
   return detail::index_of_best(x, dim, monoid::maximum, "argmax", at);
 }
-/// The same of the smallest element; NaN is smaller than all numbers, as in NumPy.
+/// The same for the smallest element. NaN is smaller than all numbers, as in NumPy.
 constexpr value argmin(value x, int dim, location at = location::current()) {
   return detail::index_of_best(x, dim, monoid::minimum, "argmin", at);
 }

@@ -15,12 +15,13 @@
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// Random numbers from a key, by a counter-based generator: element i is a function of the key and of the global index i. The numbers are the
-/// same on every mesh and under every sharding, and no device sends anything for them.
+/// Random numbers from a key, by a counter-based generator: element i is a function of the key and of the global index
+/// i. The numbers are equal on every mesh and with every sharding, and need no communication.
 ///
-/// A key is a u64 scalar of the program: a constant, an input, or the result of fold_in. A key that is used twice gives the same numbers
-/// twice. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011).
-/// The functions bits, uniform without a range, bernoulli and randint have the bits of JAX for the same key (jax_threefry_partitionable).
+/// A key is a u64 scalar of the program: a constant, an input, or the result of fold_in. If a key is used twice, it
+/// gives the same numbers twice. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw,
+/// Parallel Random Numbers: As Easy as 1, 2, 3, 2011). The functions bits, uniform without a range, bernoulli and
+/// randint have the bits of JAX for the same key (jax_threefry_partitionable).
 ///
 ///     value noisy(value x, value key) {
 ///       const value mask = random::bernoulli(random::fold_in(key, 0), 0.9, x.shape());
@@ -32,7 +33,7 @@ namespace drawing {
 using detail::extents;
 using detail::opcode;
 
-/// Whether a value is a key; records the mistake if not.
+/// Returns true if a value is a key. Otherwise records an error.
 constexpr bool is_key(value key, std::string_view op, detail::location at) {
   if (key.type() == dtype::u64 && key.rank() == 0) return true;
   key.graph()->fail(at, op, detail::mistake::type,
@@ -41,9 +42,9 @@ constexpr bool is_key(value key, std::string_view op, detail::location at) {
                         << "; a key is a u64 scalar: random::key(x, 42), an input, or what fold_in makes");
   return false;
 }
-/// The number of each element, row-major.
+/// Returns the row-major index of each element.
 constexpr value indices(value like, integers given, detail::location at) {
-  const auto copy = detail::extents_of(given);  // it may be the shape of a node, which moves when others are added
+  const auto copy = detail::extents_of(given);  // it may be the shape of a node, which moves when nodes are added
   const integers shape(copy.begin(), copy.end());
   value index;
   std::int64_t stride = 1;
@@ -55,7 +56,7 @@ constexpr value indices(value like, integers given, detail::location at) {
   }
   return shape.empty() ? constant<std::uint64_t>(like, shape, 0, at) : index;
 }
-/// Both words of each element, the upper one first.
+/// Returns two random words of 32 bits for each element. The first word is the upper half.
 constexpr value words(value key, integers shape, std::string_view op, detail::location at) {
   if (!key.is_valid()) return {};
   if (!detail::has_room_for_dims(*key.graph(), shape.size(), op, at)) return detail::made(-1, key);
@@ -74,8 +75,10 @@ constexpr value key(value like, std::uint64_t seed, detail::location at = detail
   return constant<std::uint64_t>(like, {}, seed, at);
 }
 
-/// Returns a key from a key and a number, for example of a layer or of an iteration. Keys of different numbers are unrelated. `number` is an
-/// integer, or a scalar of an integer type. **Errors.** `key` is not a u64 scalar.
+/// Returns a key computed from a key and a number, for example the number of a layer or of an iteration. Keys of
+/// different numbers are unrelated. `number` is an integer, or a scalar of an integer type.
+///
+/// **Errors.** `key` is not a u64 scalar.
 template <class Number>
 constexpr value fold_in(value key, Number number, detail::location at = detail::location::current()) {
   if (!key.is_valid()) return {};
@@ -88,6 +91,7 @@ constexpr value fold_in(value key, Number number, detail::location at = detail::
 
 /// Returns `Count` keys that are unrelated to `key` and to each other. Key k is fold_in(key, k).
 ///
+/// **Example.**
 ///     const auto [for_weights, for_mask] = random::split<2>(key);
 template <std::size_t Count>
 constexpr std::array<value, Count> split(value key, detail::location at = detail::location::current()) {
@@ -96,8 +100,9 @@ constexpr std::array<value, Count> split(value key, detail::location at = detail
   return keys;
 }
 
-/// Returns integers of type T (u32 if T is not named). All numbers of the type are equally likely. No communication.
+/// Returns integers of type T (default: u32). All numbers of the type are equally likely. No communication.
 ///
+/// **Example.**
 ///     random::bits(key, {8})                  random::bits<std::uint64_t>(key, {8})
 template <class T = std::uint32_t>
 constexpr value bits(value key, integers shape, detail::location at = detail::location::current()) {
@@ -109,9 +114,10 @@ constexpr value bits(value key, integers shape, detail::location at = detail::lo
   else return convert<T>(drawing::both(words, at), at);
 }
 
-/// Returns numbers x of type T (float, double, bf16 or f16) with 0 <= x < 1: all multiples of the type's epsilon, equally likely. No
-/// communication.
+/// Returns numbers x of type T (float, double, bf16 or f16) with 0 <= x < 1: all multiples of the type's epsilon,
+/// equally likely. No communication.
 ///
+/// **Example.**
 ///     auto x = random::uniform<float>(key, {1024, 8});
 template <class T>
 constexpr value uniform(value key, integers shape, detail::location at = detail::location::current()) {
@@ -119,7 +125,7 @@ constexpr value uniform(value key, integers shape, detail::location at = detail:
   constexpr int fraction = std::numeric_limits<T>::digits - 1, width = 8 * static_cast<int>(sizeof(T));
   value drawn = drawing::words(key, shape, "random::uniform", at);
   if (width < 64) drawn = drawing::both(drawn, at);
-  // A number of 16 bits takes the lower half.
+  // 16-bit floats use the lower half of the word.
   if (width == 16) drawn = logical_and(operand(drawn, at), 0xffff);
   double unit = 1;
   for (int k = 0; k < fraction; ++k) unit /= 2;
@@ -128,8 +134,11 @@ constexpr value uniform(value key, integers shape, detail::location at = detail:
 
 /// Returns numbers x of type T (float, double, bf16 or f16) with low <= x < high. No communication.
 ///
-/// Results of bf16 and f16 are `low` plus multiples of one step: that of the type at the end that is farther from 0. All are equally likely.
-/// **Errors.** `low` or `high` is not finite, no number of type T is in the range, or `high - low` overflows T (float for bf16 and f16).
+/// The results of bf16 and f16 are `low` plus multiples of one step, all equally likely. The step is the spacing of
+/// the type at the bound that is farther from 0.
+///
+/// **Errors.** `low` or `high` is not finite; no number of type T is in the range; `high - low` overflows T (float for
+/// bf16 and f16).
 /// **Example.** random::uniform<bf16>(key, -1, 1, {1024, 8})
 template <class T>
 constexpr value uniform(value key, double low, double high, integers given, detail::location at = detail::location::current()) {
@@ -160,7 +169,7 @@ constexpr value uniform(value key, double low, double high, integers given, deta
 template <class T>
 constexpr value normal(value key, integers shape, detail::location at = detail::location::current()) {
   static_assert(detail::is_float_element<T>, "gspmd: random::normal: float, double, bf16 or f16");
-  // Narrow floats are made of floats: a bf16 between -1 and 1 has too few values.
+  // Narrow floats are computed from floats: a bf16 between -1 and 1 has too few values.
   using wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const wide least = wide(-1) + std::numeric_limits<wide>::epsilon() / 2;
   const value u = operand(uniform<wide>(key, shape, at), at) * operand(wide(1) - least, at) + operand(least, at);
@@ -169,10 +178,11 @@ constexpr value normal(value key, integers shape, detail::location at = detail::
   else return convert<T>(x, at);
 }
 
-/// Returns true with probability p, a number or a tensor of float. Probabilities are rounded up to multiples of 2^-23. No communication.
+/// Returns true with probability p, a number or a tensor of float. Probabilities are rounded up to multiples of 2^-23.
+/// No communication.
 ///
-/// **Errors.** The number p is nan or outside [0, 1]. The elements of a tensor p are not checked: nan and elements below 0 give false,
-/// elements above 1 give true.
+/// **Errors.** The number p is NaN or outside [0, 1]. The elements of a tensor p are not checked: NaN and elements
+/// below 0 give false, elements above 1 give true.
 constexpr value bernoulli(value key, operand p, integers shape, detail::location at = detail::location::current()) {
   if (p.is_number() && !(p.number().real >= 0 && p.number().real <= 1) && key.is_valid()) {
     key.graph()->fail(at, "random::bernoulli", detail::mistake::other,
@@ -182,10 +192,11 @@ constexpr value bernoulli(value key, operand p, integers shape, detail::location
   return operand(uniform<float>(key, shape, at), at) < p;
 }
 
-/// Returns integers of type T from `low` to `high`, without `high`, which may be one more than the largest T (0x1p64 for u64).
-/// No communication.
+/// Returns integers x of type T with low <= x < high. `high` may be one more than the largest T (0x1p64 for u64). No
+/// communication.
 ///
-/// Each integer of a range of n has a probability of at most 1/n + 2^-32 (1/n + 2^-64 if T has 64 bits), as in JAX.
+/// Each integer of a range of n has a probability of at most 1/n + 2^-32, as in JAX. If T has 64 bits, it is at most
+/// 1/n + 2^-64.
 /// **Errors.** `low` or `high - 1` is not a number of type T; high <= low.
 /// **Example.** random::randint<std::int32_t>(key, 1, 7, {100})
 template <class T>
@@ -219,20 +230,23 @@ constexpr value randint(value key, detail::written_number low, detail::written_n
   }
 }
 
-/// Returns the numbers 0 to n - 1 in random order: [n] of s32, or of s64 if n is 2^31 - 1 or more. All orders are equally likely.
+/// Returns the numbers 0 to n - 1 in random order: [n] of s32, or of s64 if n is 2^31 - 1 or more. All orders are
+/// equally likely. The result is the argsort of 64 random bits for each number.
 ///
-/// The result is argsort of 64 random bits for each number. **Communication.** As argsort (sort.hpp) of elements of 12 or 16 bytes, if the
-/// result is split. **Errors.** n < 0; `key` is not a u64 scalar.
-///
+/// **Communication.** If the result is split, that of argsort (sort.hpp) with elements of 12 or 16 bytes.
+/// **Errors.** n < 0; `key` is not a u64 scalar.
+/// **Example.**
 ///     take(samples, random::permutation(key, 60'000), 0)
 constexpr value permutation(value key, std::int64_t n, detail::location at = detail::location::current()) {
   const std::int64_t shape[] = {n};
   return argsort(drawing::words(key, shape, "random::permutation", at), 0, {}, at);
 }
 
-/// Returns `x` in random order along `dim`, with the same order for all lines: take(x, permutation(key, n), dim), but by sort_together, so a
-/// split dim is not gathered. **Errors.** As sort and permutation.
+/// Returns `x` in random order along `dim`, with the same order for all lines. The result equals take(x,
+/// permutation(key, n), dim). shuffle uses sort_together, so a split dim is not gathered.
 ///
+/// **Errors.** Those of sort and permutation.
+/// **Example.**
 ///     const value shuffled = random::shuffle(key, samples, 0);
 constexpr value shuffle(value key, value x, int dim, detail::location at = detail::location::current()) {
   if (!key.is_valid() || !x.is_valid()) return {};

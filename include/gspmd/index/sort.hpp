@@ -9,28 +9,35 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/program.hpp"
 
-/// Tensors in order along a dim, which may be split: no device ever has a whole line because of it, unless lines are so many that
-/// each device can take some of them.
+/// Sorts along a dim, which may be split. A device holds whole lines only if the number of lines allows each device to
+/// sort some lines.
 ///
-/// NaN is larger than all numbers, whatever its sign, and as in NumPy: the last one, the first one where the order is descending. Of a
-/// single tensor -0 stands before 0; of several, and for indices, they are equal, and equal elements keep their order. The same
-/// bits on every mesh.
+/// NaN is larger than all numbers, whatever its sign, as in NumPy: it is last, or first in descending order. If a
+/// single tensor is sorted, -0 precedes 0. If several tensors are sorted, and for indices, -0 and 0 are equal. Equal
+/// elements keep their order. The result has the same bits on every mesh.
 ///
-/// Where the dim is split into P parts of m elements, a device sends for each of its lines: m elements of every tensor to the other part of
-/// two; of more parts, whichever is less, 2 (P-1) m / P where its lines are a multiple of P (each device sorts some of the lines, which
-/// come and go in two all_to_alls), or 3 m - 2 m / P, whatever P is, by Leighton's columnsort ("Tight bounds on the complexity of parallel
-/// sorting", 1985): for that m is rounded up to an even multiple of P that is at least 2 (P-1)^2. The indices that keep equal elements in
-/// their order are sent like a tensor. These are constants of the plan, as they depend on no element.
+/// The communication depends on the number of parts P and the number m of elements in each part. For each of its lines
+/// and each tensor, a device sends:
+///
+///     2 parts                                   m elements, to the other part
+///     P parts, lines are a multiple of P        2 (P-1) m / P: two all_to_alls, and each device sorts some lines in between
+///     P parts                                   3 m - 2 m / P: Leighton's columnsort
+///
+/// For more than 2 parts the planner takes the method that sends less. Columnsort rounds m up to an even multiple of P
+/// that is at least 2 (P-1)^2 ("Tight bounds on the complexity of parallel sorting", 1985). The indices that keep
+/// equal elements in their order are sent like another tensor. These numbers depend on no element, so they are
+/// constants of the plan.
 namespace gspmd {
 
-/// How tensors are put in order.
+/// The options of a sort.
 struct sort_options {
-  bool descending = false;  // the largest one first; equal elements keep their order all the same
+  bool descending = false;  // the largest element first; equal elements still keep their order
 };
 
 namespace detail {
 
-/// The dim of a sort, counted; -1 and a mistake if it cannot go along it, or these elements have no order.
+/// Returns the dim of a sort, counted from 0. Returns -1 and records an error if the dim does not exist, the shapes
+/// differ, or the elements have no order.
 constexpr int sorted_dim(value x, int dim, int keys, detail::span<const value> tensors, const char* op, location at) {
   auto& g = *x.graph();
   const int d = counted_dim(dim, x.rank());
@@ -55,9 +62,13 @@ constexpr value sort_made(graph& g, int id, value like) { return made(g, id, lik
 
 }  // namespace detail
 
-/// The elements of `x` in order along `dim`, the smallest one first. Global and local: shards give shards. What it sends: see above.
-/// Gradient: to where the elements came from. Errors: a dim that is not there, complex elements.
+/// Returns the elements of `x` in ascending order along `dim`. The gradient of an element is moved to the original
+/// index of the element.
 ///
+/// **Shapes.** The shards of `x` give the shards of the result.
+/// **Communication.** See the top of this header.
+/// **Errors.** A dim that does not exist, complex elements.
+/// **Example.**
 ///     sort(scores)        sort(scores, 0, {.descending = true})
 constexpr value sort(value x, int dim = -1, sort_options options = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -66,9 +77,10 @@ constexpr value sort(value x, int dim = -1, sort_options options = {}, location 
   return detail::made(d < 0 ? -1 : detail::add_sort(*x.graph(), {&id, 1}, d, {1, options.descending}, at), x);
 }
 
-/// The indices along `dim` at which the elements of `x` stand when they are in order: s32, s64 of a dim of 2^31 - 1 and more. Equal
-/// elements stand in the order of their indices. It has no gradient.
+/// Returns the indices along `dim` that sort `x`: s32, or s64 for a dim of 2^31 - 1 and more. Indices of equal
+/// elements are in ascending order. argsort has no gradient.
 ///
+/// **Example.**
 ///     take_along(x, argsort(x, 0), 0)   // sort(x, 0)
 constexpr value argsort(value x, int dim = -1, sort_options options = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -80,10 +92,12 @@ constexpr value argsort(value x, int dim = -1, sort_options options = {}, locati
   return sorted < 0 ? detail::made(g, -1, dtype::s32, x.shape()) : value{&g, sorted + 1};
 }
 
-/// Two or three tensors of one shape, all in the order of the first `keys` of them: by the first one, where its elements are equal by the
-/// second one, and so on; what is equal keeps its order. Gradients as of sort. Errors: those of sort, other shapes, fewer than one key
-/// or more keys than tensors. Of more tensors, argsort says where all elements come from.
+/// Sorts two or three tensors of one shape by the first `keys` tensors. If the elements of the first key are equal,
+/// the second key decides, and so on. Elements with equal keys keep their order. The gradients are those of sort. For
+/// more tensors, use the indices of argsort with take_along.
 ///
+/// **Errors.** Those of sort, different shapes, fewer than one key, more keys than tensors.
+/// **Example.**
 ///     auto [names, scores] = sort_together({ids, scores}, 1, -1);
 template <std::size_t N>
 constexpr std::array<value, N> sort_together(const value (&tensors)[N], int keys, int dim = -1, sort_options options = {},

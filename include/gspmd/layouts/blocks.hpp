@@ -9,11 +9,12 @@
 #include "gspmd/layouts/placed_array.hpp"
 #include "gspmd/shard_view.hpp"
 
-/// Data that other codes have distributed: blocks as they deal them, and layouts by the names of meshes, splits and steps.
+/// Layouts of data that other codes have distributed: balanced blocks, and layouts by meshes, splits and steps.
 namespace gspmd {
 
-/// The blocks of most MPI codes: one after the other, and the first ones have an element more (MPI_Dims_create's codes, PETSc's DMDA, HDF5
-/// slabs). 9 in 4 is 3,2,2,2, where the library's own shardings have 3,3,3,0.
+/// The distribution of most MPI codes: contiguous blocks, where the first blocks have one element more (codes that use
+/// MPI_Dims_create, PETSc's DMDA, HDF5 slabs). 9 elements in 4 parts are 3,2,2,2; in the library's own shardings they
+/// are 3,3,3,0.
 struct balanced {
   static constexpr detail::text text() { return "balanced"; }
   static constexpr std::int64_t begin(std::int64_t extent, std::int64_t parts, std::int64_t part) {
@@ -33,23 +34,24 @@ struct balanced {
   }
 };
 
-/// The layout of a tensor on a mesh, with a placement for each dim; dims that none is given for are contiguous.
+/// Returns the layout of a tensor on a mesh, with a placement for each dim. Dims without a placement are contiguous.
 ///
+/// **Errors.** Those of shard_view, at compile time, and of placed_layout.
+/// **Example.**
 ///     const auto rows = layout_on<pod, dims<15, 8>, split<"data", _>>(balanced{});
-///
-/// Errors: those of shard_view, at compile time, and of placed_layout.
 template <class Mesh, class Dims, class Split, placement... P>
 placed_layout<P...> layout_on(const P&... per_dim) {
   using shard = shard_view<std::int8_t, Mesh, Dims, Split>;
   return {Mesh::info.shape, shard::global_extents, shard::layout, per_dim...};
 }
 
-/// The same on a mesh that is known at run time (dynamic::mesh), which must outlive it: the axes that split each dim by their names, as
-/// dynamic::in takes them.
+/// The same on a mesh that is known at run time (dynamic::mesh). The mesh must outlive the layout. `split` has the
+/// names of the axes that split each dim, as in dynamic::in.
 ///
+/// **Errors.** Throws gspmd::error for a wrong number of dims, names that are not axes of the mesh, and the errors of
+/// placed_layout.
+/// **Example.**
 ///     const auto rows = layout_on(m, {n, 8}, {"data", ""}, balanced{});
-///
-/// Throws gspmd::error: another number of dims, names that are no axes of the mesh; what placed_layout throws.
 template <class Mesh, placement... P>
   requires requires(const Mesh& m) { m.info().shape; }
 placed_layout<P...> layout_on(const Mesh& mesh, const std::vector<std::int64_t>& shape, const std::vector<std::string>& split,
@@ -62,15 +64,17 @@ placed_layout<P...> layout_on(const Mesh& mesh, const std::vector<std::int64_t>&
   return {mesh.info().shape, extents, found.value.layout, per_dim...};
 }
 
-/// The layout of a tensor that the axes split as they do input `K` of a step, with other placements.
+/// Returns the layout of input `K` of a step, with the same axes and with other placements.
 ///
-///     const auto theirs = layout_of_input<step, 0>(balanced{});    bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), me, 8);
+/// **Example.**
+///     const auto theirs = layout_of_input<step, 0>(balanced{});
+///     bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), me, 8);
 template <class Step, std::size_t K, placement... P>
 placed_layout<P...> layout_of_input(const P&... per_dim) {
   const auto& v = Step::view.value(Step::view.inputs[K]);
   return {*Step::view.mesh, v.global, v.layout, per_dim...};
 }
-/// The same of a result.
+/// The same for output `K`.
 template <class Step, std::size_t K, placement... P>
 placed_layout<P...> layout_of_output(const P&... per_dim) {
   const auto& v = Step::view.value(Step::view.outputs[K]);

@@ -12,19 +12,23 @@
 
 namespace gspmd {
 
-/// Several meshes over the same devices as one, wherever a mesh is asked for (GSPMD 3.1): annotations may name the axes of each, and
-/// a value that is sharded by the axes of one is resharded where it is wanted by those of another. A second mesh may flatten axes
-/// of the first, split them, cut the devices at other places, and count them in another order, as long as the axes of all meshes are
-/// runs of the axes of one finer mesh: axes of 2x3 and 3x2 are not. One name means the same devices in all of them. Texts call
-/// axes by the names of whichever mesh has the longest axis, the first of the meshes before the others.
+/// Combines several meshes over the same devices into one argument, wherever a mesh is expected. Annotations may name
+/// the axes of each mesh. A value that is sharded by axes of one mesh is resharded if its user requires axes of
+/// another mesh.
 ///
+/// A second mesh may combine axes of the first mesh, split them, divide the devices at other positions, and count them
+/// in another order. The axes of all meshes must be consecutive axes of one finer mesh, which excludes axes of 2x3 and
+/// 3x2. A name must denote the same devices in all meshes. Texts use the names of the mesh with the longest axis, and
+/// those of the first mesh before the others.
+///
+/// **Errors.** At compile time: different numbers of devices; axes of one mesh that end inside axes of another mesh; a
+/// device order that does more than exchange axes; one name with two meanings; more than 16 parts of axes.
+/// **Example.**
 ///     using dense  = mesh<axis<"pp", 2>, axis<"dp_shard", 2>, axis<"cp", 2>, axis<"tp", 2>>;
 ///     using expert = mesh<axis<"pp", 2>, axis<"ep", 4>, axis<"tp", 2>>;
 ///     using step = compile<experts, mesh_views<dense, expert>,
 ///         in<float, dims<64, 8, 32>, split<"dp_shard,cp", _, _>>, in<float, dims<8, 32, 64>, split<"ep", _, "tp">>>;
-///
-/// A compile error: another number of devices, axes of one mesh that end inside axes of another, a device order that is no exchange
-/// of axes, one name for two things, more than 16 parts of axes.
+/// **Source.** GSPMD, section 3.1.
 template <class First, class... Others>
 struct mesh_views {
  private:
@@ -53,7 +57,7 @@ struct mesh_views {
   static_assert(check());
 
  public:
-  /// False if the meshes are no views of each other; the compiler has reported it.
+  /// False if the meshes are not views of each other; the compiler has reported the error.
   static constexpr bool accepted = are_views;
   static constexpr detail::mesh_info info = [] {
     const auto combined = make();
@@ -64,7 +68,8 @@ struct mesh_views {
 
 namespace detail {
 
-/// A sharding by the axes of `own` as one by those of `mesh`, which has them all.
+/// Translates a sharding by the axes of `own` into the axes of `mesh`, which contains all axes of `own`. In the
+/// example above: [ep] of `expert` -> the two axes dp_shard and cp.
 constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, const mesh_info& mesh) {
   if (!r.problem.empty()) return r;
   const auto combined = with_view(mesh, own);
@@ -91,9 +96,11 @@ constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, 
 
 }  // namespace detail
 
-/// An annotation that names its mesh, one of those that the program is compiled for: in the place of `split` in an input, and for
-/// `reshard`. Placement lists and XLA's texts, which speak of a whole mesh, need it where there are several.
+/// An annotation that names its mesh, which must be one of the meshes of the program. Use it instead of `split` in an
+/// input, and with `reshard`. Placement lists and XLA shardings describe a whole mesh, so they require `on` if the
+/// program has several meshes.
 ///
+/// **Example.**
 ///     in<float, dims<512, 64>, on<expert, split<"ep", _>>>
 ///     in<float, dims<512, 64>, on<expert, placements<per_axis::replicate, per_axis::shard(0), per_axis::replicate>>>
 template <class Mesh, class Sharding, class Partial = partial<"">>

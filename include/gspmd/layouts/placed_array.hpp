@@ -17,18 +17,18 @@
 #include "gspmd/row_major.hpp"
 #include "gspmd/sharded_array.hpp"
 
-/// Tensors that lie on the devices in other ways than the library's shardings, and the way between the two at the boundary of a
+/// Tensors in other distributions than the library's shardings, and conversions between the two at the boundary of a
 /// program.
 namespace gspmd {
 
-/// The layout of a tensor: a mesh, for each dim the axes that split it, and for each dim its placement; dims that no placement is given for
-/// are contiguous. The mesh's tables must outlive it.
+/// The layout of a tensor: a mesh, and for each dim the axes that split it and a placement. Dims without a placement
+/// are contiguous. The mesh's tables must outlive the layout.
 ///
-///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});   // rows dealt round in blocks of two
-///
-/// Throws gspmd::error: more than 32 dims, a negative extent, more elements than can be counted; more placements than dims, one that is not
-/// defined for its extent and parts, one that breaks the law there; a partial value. A placement without members that breaks the law on
-/// small shapes does not compile.
+/// **Errors.** Throws gspmd::error for more than 32 dims, a negative extent, an element count that overflows, or a
+/// partial value. Also for more placements than dims, and for a placement that is not defined for its extent and parts
+/// or breaks the law there. A placement without members that breaks the law on small shapes does not compile.
+/// **Example.**
+///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});   // rows block-cyclically, blocks of two
 template <placement... P>
 class placed_layout {
   static_assert((detail::accept_placement<P>() && ...));
@@ -36,14 +36,14 @@ class placed_layout {
  public:
   placed_layout(const detail::mesh_shape& mesh, const detail::extents& global, const detail::sharding& axes, const P&... per_dim)
       : tables_(std::make_shared<const detail::placed_tables>(make(mesh, global, axes, per_dim...))) {}
-  // A move is a copy, so that no layout is without its tables.
+  // A move is a copy, so that every layout has its tables.
   placed_layout(const placed_layout&) = default;
   placed_layout& operator=(const placed_layout&) = default;
 
   [[nodiscard]] const detail::extents& shape() const { return tables_->global; }
   /// Returns the shape that every device allocates; a part may hold less.
   [[nodiscard]] detail::extents local_shape() const { return tables_->local_extents(); }
-  /// The global indices along `dim` of what the device holds, in its order.
+  /// Returns the global indices along `dim` that the device holds, in the device's order.
   [[nodiscard]] detail::span<const std::int64_t> held(int device, int dim) const {
     const auto part = tables_->part(dim, tables_->mesh.coordinates_of(device));
     return tables_->dims[static_cast<std::size_t>(dim)].global[static_cast<std::size_t>(part)];
@@ -73,17 +73,17 @@ class placed_layout {
   std::shared_ptr<const detail::placed_tables> tables_;
 };
 
-/// The shards of a tensor on the devices that a communicator holds, in memory that this object owns. The kinds of placement are a
-/// part of the type, so that a step can refuse what it does not take. One that was moved from lies on no device; whoever asks for
-/// its shards gets a gspmd::error.
+/// The shards of a tensor on the devices that a communicator holds, in memory that this object owns. The types of the
+/// placements are part of the type, so that a step can refuse unsupported placements. A moved-from array has no
+/// shards: shard() throws gspmd::error.
 ///
-/// Threads: as a container, any number of readers or one writer.
+/// **Threads.** As for a container: any number of concurrent readers, or one writer.
 template <class T, placement... P>
 class placed_array {
  public:
   using element = T;
 
-  /// Zeros.
+  /// Makes an array of zeros.
   template <communicator Comm>
   placed_array(const Comm& comm, placed_layout<P...> layout) : layout_(std::move(layout)), local_(layout_.local_shape()) {
     detail::require_device_count(comm.device_count(), static_cast<int>(layout_.tables().mesh.device_count()));
@@ -95,7 +95,8 @@ class placed_array {
   [[nodiscard]] const detail::extents& shape() const { return layout_.shape(); }
   [[nodiscard]] const detail::extents& local_shape() const { return local_; }
   [[nodiscard]] int local_count() const { return static_cast<int>(shards_.size()); }
-  /// The shard of the i-th device of this process: dense, of the local shape; elements past what is held are padding.
+  /// Returns the shard of the i-th device of this process: dense, with the local shape. Elements after those that the
+  /// device holds are padding.
   [[nodiscard]] detail::span<T> shard(int i = 0) {
     return {reinterpret_cast<T*>(at(i)), static_cast<std::size_t>(detail::elements(local_))};
   }
@@ -140,7 +141,8 @@ inline void require_same_tensor(const placed_tables& from, const placed_tables& 
                 std::to_string(to.mesh.device_count()) + " devices");
 }
 
-/// Brings shards from one layout to another; in[i] and out[i] are of the i-th device of `comm`.
+/// Moves shards from one layout to another. in[i] and out[i] belong to the i-th device of `comm`. From {0, 1}, {2, 3}
+/// to {0, 2}, {1, 3} on two devices: device 0 sends element 1 and receives element 2.
 template <class T, class Comm>
 void redistribute_shards(Comm& comm, const placed_tables& from, const placed_tables& to, const T* const* in, T* const* out) {
   static_assert(
@@ -192,15 +194,17 @@ std::vector<T*> shard_pointers(const Comm& comm, Arrays& arrays) {
   return result;
 }
 
-/// The layout of a value of a step as tables.
+/// Returns the layout of a value of a step as tables.
 inline placed_tables tables_of(const mesh_shape& mesh, const planned_value& v) {
   return placed_layout<>(mesh, v.global, v.layout).tables();
 }
 
 }  // namespace detail
 
-/// Whole arrays to shards in a layout. No communication. Throws gspmd::error: another number of elements or devices.
+/// Distributes a whole array to shards in a layout. No communication.
 ///
+/// **Errors.** Throws gspmd::error for a wrong number of elements or devices.
+/// **Example.**
 ///     auto x = scatter(comm, rows, whole);
 template <communicator Comm, placement... P, class Whole>
 auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& whole) {
@@ -213,7 +217,8 @@ auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& w
       throw error("scatter: the layout is " + std::string(detail::shape_text(layout.shape()).view()) +
                   " and the array given has " + std::to_string(std::size(whole)) + " elements");
     const auto& tables = layout.tables();
-    const detail::placed_tables source = placed_layout<>(tables.mesh, tables.global, {}).tables();  // every device has the whole
+    const detail::placed_tables source =
+        placed_layout<>(tables.mesh, tables.global, {}).tables();  // every device has the whole array
     for (int i = 0; i < comm.local_count(); ++i) {
       const auto runs = detail::runs_between(source, tables, comm.device(i), comm.device(i));
       if (runs.empty()) continue;
@@ -225,9 +230,11 @@ auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& w
   return result;
 }
 
-/// The same tensor in another layout, over the same devices, perhaps as another mesh. Collective. Sends each element that a
-/// device wants and does not hold once, and nothing else: see bytes_sent_to_redistribute.
+/// Returns the same tensor in another layout over the same devices. The meshes may differ.
 ///
+/// **Communication.** Collective. A device receives each element that it requires and does not hold once, and no other
+/// element; see bytes_sent_to_redistribute.
+/// **Example.**
 ///     auto even = redistribute(comm, x, placed_layout(pod::info.shape, x.shape(), axes));
 template <communicator Comm, class T, placement... P, placement... Q>
 placed_array<T, Q...> redistribute(Comm& comm, const placed_array<T, P...>& from, const placed_layout<Q...>& to) {
@@ -239,7 +246,8 @@ placed_array<T, Q...> redistribute(Comm& comm, const placed_array<T, P...>& from
   return result;
 }
 
-/// Returns the bytes that device `device` sends when a tensor of elements of `bytes_per_elem` goes from one layout to another.
+/// Returns the bytes that device `device` sends if a tensor with elements of `bytes_per_elem` bytes changes its
+/// layout.
 template <placement... P, placement... Q>
 std::int64_t bytes_sent_to_redistribute(const placed_layout<P...>& from, const placed_layout<Q...>& to, int device,
                                         std::int64_t bytes_per_elem) {
@@ -250,7 +258,7 @@ std::int64_t bytes_sent_to_redistribute(const placed_layout<P...>& from, const p
   return elems * bytes_per_elem;
 }
 
-/// The whole array on every device. Collective.
+/// Returns the whole array on every device. Collective.
 template <communicator Comm, class T, placement... P>
 array<T> gather(Comm& comm, const placed_array<T, P...>& from) {
   const auto& tables = from.layout().tables();
@@ -281,23 +289,27 @@ sharded_array<T> brought_to_step(Comm& comm, const placed_tables& from, const Sh
 
 }  // namespace detail
 
-/// A placed array as input `K` of a step takes it (leaves counted one by one), in the step's own sharding. Collective.
+/// Returns a placed array as input `K` of a step (leaves are counted individually), in the sharding of the step.
+/// Collective.
 ///
+/// **Example.**
 ///     auto w = to_step<step, 1>(comm, w_cyclic);   s(comm, x, w, y);
 template <class Step, std::size_t K, communicator Comm, class T, placement... P>
 sharded_array<T> to_step(Comm& comm, const placed_array<T, P...>& from) {
   return detail::brought_to_step<Step, K, Comm, T>(comm, from.layout().tables(), from);
 }
-/// The same for what another step gave, whose mesh is another one over the same devices. The two need no common one: this is the
-/// way between steps on 2x3 and on 3x2 devices, which `views` cannot be.
+/// The same for an output of another step, whose mesh may be a different mesh over the same devices. The two meshes
+/// need no common finer mesh. So this converts between steps on 2x3 and on 3x2 devices, which mesh_views cannot
+/// combine.
 ///
+/// **Example.**
 ///     auto x = to_step<second, 0>(comm, y_of_first);
 template <class Step, std::size_t K, communicator Comm, class T>
 sharded_array<T> to_step(Comm& comm, const sharded_array<T>& from) {
   return detail::brought_to_step<Step, K, Comm, T>(comm, detail::tables_of(from.mesh(), from.planned()), from);
 }
 
-/// Returns an input or a result of a step in another layout. Collective.
+/// Returns an input or an output of a step in another layout. Collective.
 template <communicator Comm, class T, placement... P>
 placed_array<T, P...> from_step(Comm& comm, const sharded_array<T>& from, const placed_layout<P...>& to) {
   const auto tables = detail::tables_of(from.mesh(), from.planned());

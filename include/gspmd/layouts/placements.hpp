@@ -15,9 +15,9 @@
 #include "gspmd/mesh.hpp"
 #include "gspmd/sharding.hpp"
 
-/// The other way to write a sharding: not which axes split a dim, but for each mesh axis what it does to the tensor (PyTorch's
-/// DTensor). A placement list says less than dims with ordered axes: where two axes split one dim, the one that stands first in
-/// the mesh is always major.
+/// Shardings as placement lists, as in PyTorch's DTensor: for each mesh axis its effect on the tensor, instead of the
+/// axes of each dim. A placement list is less expressive than dims with ordered axes. If two axes split one dim, the
+/// axis that is first in the mesh is always major.
 namespace gspmd {
 namespace per_axis {
 
@@ -33,11 +33,11 @@ struct placement {
   }
 };
 
-/// Every device along the axis holds the same.
+/// Every device along the axis holds the same data.
 inline constexpr placement replicate{};
 /// The axis splits dim `dim`.
 constexpr placement shard(int dim) { return {kind::shard, dim, monoid::add}; }
-/// Every device along the axis holds a term; the value is their sum, or another reduction.
+/// Every device along the axis holds a partial value. The value is their sum, or another reduction.
 constexpr placement partial(monoid op = monoid::add) { return {kind::partial, 0, op}; }
 
 }  // namespace per_axis
@@ -49,7 +49,7 @@ struct placement_list {
   text problem;
 };
 
-constexpr const char* placement_name_of(monoid op) {  // DTensor's words
+constexpr const char* placement_name_of(monoid op) {  // DTensor's names
   switch (op) {
     case monoid::add: return "sum";
     case monoid::multiply: return "product";
@@ -61,6 +61,7 @@ constexpr const char* placement_name_of(monoid op) {  // DTensor's words
   return "?";
 }
 
+/// Returns the sharding of a placement list: {shard(0), partial()} on data, model -> [data, _] partial(model: add).
 constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axis::placement* list, int count, int rank) {
   resolved_sharding r;
   if (!mesh.views.empty()) {
@@ -96,13 +97,14 @@ constexpr resolved_sharding from_placements(const mesh_info& mesh, const per_axi
   return r;
 }
 
+/// The inverse: [data, _] partial(model: add) on data, model -> {shard(0), partial()}.
 constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s) {
   placement_list r;
   for (int a = 0; a < mesh.shape.axis_count(); ++a) r.at.push_back(per_axis::replicate);
   int last_wide = -1, last_dim = -1;
   for (const auto& use : s.splits) {
     r.at[use.axis] = per_axis::shard(use.dim);
-    if (mesh.shape.sizes[use.axis] == 1) continue;  // its place in the order changes nothing
+    if (mesh.shape.sizes[use.axis] == 1) continue;  // the order of an axis of size 1 has no effect
     if (use.dim == last_dim && use.axis < last_wide && r.problem.empty())
       r.problem << "axis `" << mesh.name(last_wide) << "` splits dim " << use.dim << " before axis `" << mesh.name(use.axis)
                 << "`, and placements are applied in the order of the mesh, " << names_text(mesh)
@@ -116,7 +118,7 @@ constexpr placement_list to_placements(const mesh_info& mesh, const sharding& s)
   return r;
 }
 
-/// `{Shard(0), Replicate, Partial(sum)}`
+/// Returns the text of a list, for example `{Shard(0), Replicate, Partial(sum)}`.
 constexpr text placements_text(detail::span<const per_axis::placement> list) {
   text t("{");
   for (const auto& p : list) {
@@ -133,9 +135,10 @@ constexpr text placements_text(detail::span<const per_axis::placement> list) {
 
 }  // namespace detail
 
-/// A sharding by mesh axes, in the place of `split`: for each axis of the mesh, in its order, what it does to the tensor. Where
-/// several axes split one dim it is cut once, into equal parts rounded up, as everywhere: 9 over 2x2 is 3,3,3,0.
+/// A sharding by mesh axes, instead of `split`: one placement for each axis of the mesh, in the order of the mesh. If
+/// several axes split one dim, it is divided once into equal parts, rounded up: 9 over 2x2 is 3,3,3,0.
 ///
+/// **Example.**
 ///     in<float, dims<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>       // split<"data", _> on data, model
 template <per_axis::placement... List>
 struct placements {
@@ -147,9 +150,11 @@ struct placements {
   }
 };
 
-/// The sharding that a placement list means. Throws gspmd::error: not one placement for each axis, a dim that is not there, two
-/// reductions.
+/// Returns the sharding of a placement list.
 ///
+/// **Errors.** Throws gspmd::error for a list without one placement for each axis, a dim that does not exist, or two
+/// reductions.
+/// **Example.**
 ///     auto s = sharding_of(mesh, {per_axis::shard(0), per_axis::partial()}, 2);
 inline detail::sharding sharding_of(const detail::mesh_info& mesh, const std::vector<per_axis::placement>& list, int rank) {
   const auto r = detail::from_placements(mesh, list.data(), static_cast<int>(list.size()), rank);
@@ -157,15 +162,15 @@ inline detail::sharding sharding_of(const detail::mesh_info& mesh, const std::ve
   return r.value.layout;
 }
 
-/// The placement list of a sharding. Throws gspmd::error where there is none: two axes split one dim in another order than that
-/// of the mesh.
+/// Returns the placement list of a sharding. Throws gspmd::error if two axes split one dim in another order than that
+/// of the mesh; such a sharding has no placement list.
 inline std::vector<per_axis::placement> placements_of(const detail::mesh_info& mesh, const detail::sharding& s) {
   const auto r = detail::to_placements(mesh, s);
   if (!r.problem.empty()) throw error("placements: " + std::string(r.problem.view()));
   return {r.at.begin(), r.at.end()};
 }
 
-/// `{Shard(0), Replicate, Partial(sum)}`
+/// Returns the text of a list, for example `{Shard(0), Replicate, Partial(sum)}`.
 inline std::string text_of(const std::vector<per_axis::placement>& list) {
   return std::string(detail::placements_text(list).view());
 }
@@ -207,8 +212,9 @@ struct split_placements {
 
 }  // namespace detail
 
-/// The placement list of a `split` as a type; a compile error where there is none.
+/// Returns the placement list of a `split` as a type. A compile error if the split has no placement list.
 ///
+/// **Example.**
 ///     split_as_placements<pod, split<"data", _>>            placements<shard(0), replicate>
 ///     split_as_placements<pod, split<"model,data", _>>      does not compile: data comes first in the mesh
 template <class Mesh, class Split, class Partial = partial<"">>

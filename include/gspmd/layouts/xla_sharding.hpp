@@ -14,21 +14,23 @@
 
 namespace gspmd {
 
-/// How a device list is written: `<=[2,4]T(1,0)` where it is a transposed count, or always one by one.
+/// The form of a device list: `<=[2,4]T(1,0)` if it is a transposed iota, or always a list of all devices.
 using detail::xla_form;
 
-/// A sharding of XLA's in the words of `split`: the axes of each dim, those it is unreduced and those it is manual over.
+/// An XLA sharding in the notation of `split`: the axes of each dim, the axes over which it is partial (unreduced),
+/// and its manual axes.
 struct xla_named {
   std::vector<std::string> dims;
   std::string partial_axes, manual_axes;
   bool annotated = true;  // false: unknown, completion decides
 };
 
-/// A sharding in XLA's textual form: explicit device lists and the iota form, replicated, manual and unreduced subgroups,
-/// tuples. `metadata` is read over. The groups of values that share a sharding, `shard_as 1` and `shard_like 1`, are read and
-/// written; what they mean is for whoever sees all values: `tiles().shard_group` has the number, `gspmd-plan` ties the values, and
-/// in a program `shard_alike` does.
+/// A sharding in XLA's textual form: device lists, the iota form, tuples, and replicated, manual and unreduced
+/// subgroups. `metadata` is ignored. Groups of values that share a sharding, `shard_as 1` and `shard_like 1`, are
+/// parsed and written. Their meaning depends on all values of a program: `tiles().shard_group` has the number, and
+/// `gspmd-plan` gives the values one sharding. In a program, use `shard_alike`.
 ///
+/// **Example.**
 ///     const auto s = xla_sharding::parse("{devices=[2,1,4]<=[8] last_tile_dim_replicate}");
 ///     const auto on = s.on(pod::info, 2);              // [data, _] on mesh<axis<"data", 2>, axis<"model", 4>>
 ///     xla_sharding::of(pod::info, on.value, 2).text()  // the same text again
@@ -42,8 +44,9 @@ class xla_sharding {
     return result;
   }
 
-  /// A sharding of the library's in XLA's form; `manual`: axes along which the program is manual. What is open is not said:
-  /// XLA has no word for it. Partial sums are XLA's `unreduced`; throws gspmd::error for another reduction.
+  /// Converts a sharding of the library to XLA's form. `manual` is the mask of manual axes. Open dims are not
+  /// represented, because XLA has no notation for them. Partial sums are XLA's `unreduced`. Throws gspmd::error for
+  /// another reduction.
   static xla_sharding of(const detail::mesh_info& mesh, const detail::sharding& s, int rank, detail::axis_mask manual = 0) {
     if (s.partial != 0 && s.reduced_by != monoid::add)
       throw error(std::string("XLA has no sharding for a partial ") + detail::name_of(s.reduced_by) + " over " +
@@ -51,16 +54,16 @@ class xla_sharding {
     return xla_sharding(detail::to_xla(mesh.shape, s, rank, manual));
   }
 
-  /// Finds the sharding on a mesh that is there: whichever axes of it give every device the tile that the list gives it. `annotated` is
-  /// false for `{unknown}`. Throws gspmd::error: another number of dims or devices; no product of these axes, or of parts of them only; one
-  /// device alone (`maximal`); a tuple.
+  /// Finds the sharding on a mesh: the axes that give every device the same tile as the device list. `annotated` is
+  /// false for `{unknown}`. Throws gspmd::error for a wrong number of dims or devices, or a list that is no product of
+  /// axes or of their parts. Also for a single device (`maximal`) and for a tuple.
   [[nodiscard]] detail::xla_on_mesh on(const detail::mesh_info& mesh, int rank) const {
     auto result = detail::on_mesh(tiles_, mesh, rank);
     if (!result.problem.empty()) refuse(result.problem);
     return result;
   }
 
-  /// The same in the words of `split`, one entry for each dim, as dynamic::in takes them.
+  /// The same in the notation of `split`, with one entry for each dim, as in dynamic::in.
   [[nodiscard]] xla_named on_named(const detail::mesh_info& mesh, int rank) const {
     const auto on_mesh = on(mesh, rank);
     xla_named result{{},
@@ -70,7 +73,8 @@ class xla_sharding {
     for (int d = 0; d < rank; ++d) result.dims.emplace_back(detail::spec_text(mesh, on_mesh.value, d).view());
     return result;
   }
-  /// How many devices `on` has to go through one by one, where the list is no product of axes; a short text may name many.
+  /// Returns the number of devices that `on` must check one by one, if the list is no product of axes. A short text
+  /// may have a long list.
   [[nodiscard]] std::int64_t listed_devices(const detail::mesh_info& mesh) const {
     if (tiles_.kind != detail::xla_kind::tiled || tiles_.device_count() != mesh.shape.device_count()) return 0;
     if (mesh.shape.position == nullptr && !tiles_.iota.empty())
@@ -78,15 +82,16 @@ class xla_sharding {
     return tiles_.device_count();
   }
 
-  /// Makes a mesh for the sharding, with as few axes as do. A list that is no product of axes becomes the device order of the mesh.
-  /// `device_count` is for what names no devices, like `{replicated}`. Throws gspmd::error as `on` does.
+  /// Makes a mesh for the sharding with the fewest possible axes. A list that is no product of axes becomes the device
+  /// order of the mesh. `device_count` is used for shardings that name no devices, such as `{replicated}`. Throws
+  /// gspmd::error in the cases of `on`.
   [[nodiscard]] detail::xla_with_mesh with_mesh(std::int64_t device_count = 1) const {
     auto result = detail::with_mesh(tiles_, device_count, -1);
     if (!result.problem.empty()) refuse(result.problem);
     return result;
   }
 
-  /// The text, spelled as XLA spells it.
+  /// Returns the text, in XLA's spelling.
   [[nodiscard]] std::string text(xla_form form = xla_form::iota) const {
     detail::text t;
     detail::write_xla(t, tiles_, form);
@@ -94,13 +99,13 @@ class xla_sharding {
   }
 
   [[nodiscard]] bool is_tuple() const { return tiles_.kind == detail::xla_kind::tuple; }
-  /// The shardings of a tuple.
+  /// Returns the shardings of a tuple.
   [[nodiscard]] std::vector<xla_sharding> elements() const {
     std::vector<xla_sharding> result;
     for (const auto& e : tiles_.elements) result.push_back(xla_sharding(e));
     return result;
   }
-  /// Returns the parts of the text that was read.
+  /// Returns the parts of the parsed text.
   [[nodiscard]] const detail::xla_tiles& tiles() const { return tiles_; }
 
  private:
@@ -114,7 +119,7 @@ class xla_sharding {
 
 namespace detail {
 
-/// An annotation in XLA's text. What is unknown is open in all dims.
+/// Resolves an annotation in XLA's text. If it is unknown, all dims are open.
 constexpr resolved_sharding resolve_xla(const mesh_info& mesh, std::string_view written, int rank) {
   resolved_sharding r;
   r.broken = mistake::xla_sharding;
@@ -145,9 +150,11 @@ GSPMD_PLANNED_ONCE(resolved_sharding resolve_xla_at_run_time<once>(const mesh_in
 
 }  // namespace detail
 
-/// An annotation of an input in XLA's textual form, in the place of `split`. It is checked against the mesh when the program is
-/// compiled; what `xla_sharding::on` throws is a compile error here.
+/// An annotation of an input in XLA's textual form, instead of `split`. It is checked against the mesh when the
+/// program is compiled.
 ///
+/// **Errors.** At compile time, if `xla_sharding::on` would throw.
+/// **Example.**
 ///     in<float, dims<8, 8>, xla_split<"{devices=[2,1,4]<=[8] last_tile_dim_replicate}">>
 template <fixed_string Text>
 struct xla_split {

@@ -8,17 +8,23 @@
 
 namespace gspmd {
 
-/// A mesh on which a run looks, after each step, whether devices hold the same of what is the same on all of them: in the place of a mesh,
-/// for `compile`. These are the inputs and values that types call invariant, replica or constant along an axis, in manual regions too, and
-/// those that no axis splits in a program without types. What is sent and computed is the same, but that each operator leaves what it gives
-/// in memory, of which a run takes more, and that nothing is sent while a device computes. At run time: dynamic::mesh::checked.
+/// A checked mesh: after each step, a run compares the data that must be equal on several devices. Pass it to `compile`
+/// instead of the mesh.
 ///
-///     using step = compile<train, checked<pod>, x, w>;      // to find a kernel or an input that does not do what its type says
+/// The compared data are the inputs and values whose types are invariant, replica or constant along an axis, also in
+/// manual regions. In a program without types, they are the values that no axis splits. Bits are compared, except that
+/// 0 equals -0 and every NaN equals every NaN. The program computes and sends the same as without the check, but each
+/// operator stores its result, so a run uses more memory. Nothing is sent while a device computes. At run time use
+/// dynamic::mesh::checked.
 ///
-/// It sends 8 bytes of each device for each such value, an all_gather along these axes that counts in no plan. A gspmd::error where devices
-/// differ, on all devices of the group: the operator and its line, or the number of the input, the first element that differs, two
-/// devices that differ along one axis, their places on the mesh and what they hold. Bits are compared, but that 0 is -0 and any NaN is
-/// another one.
+/// **Communication.** For each such value one all_gather of 8 bytes per device along these axes. No plan counts these
+/// bytes.
+/// **Errors.** If devices differ, gspmd::error on all devices of the group. The text names the operator and its line,
+/// or the number of the input, and the first element that differs. It also names two devices that differ along one
+/// axis, with their mesh coordinates and their values.
+/// **Example.**
+///
+///     using step = compile<train, checked<pod>, x, w>;      // finds a kernel or an input that violates its type
 template <class Mesh>
 struct checked {
   static constexpr detail::mesh_info info = [] {

@@ -11,13 +11,13 @@
 #include "gspmd/ops.hpp"
 #include "gspmd/sharded_array.hpp"
 
-/// Tensors as variables of an ordinary program that runs on every device: operators are called one at a time, and types say what devices
-/// hold. See examples/modes.
+/// Tensors as variables of an ordinary program that runs on every device. Each operator is a separate call, and the
+/// types state the shardings. See examples/modes.
 namespace gspmd {
 
 namespace detail {
 
-/// The element type, mesh and layout that a tensor's type states, in the form in which steps know them.
+/// The element type, mesh and layout of a tensor's type, as a planned_value, which steps use.
 template <class Tensor>
 struct laid_out;
 template <class T, class Dims, class Mesh, class... Parts>
@@ -37,10 +37,13 @@ struct laid_out<tensor<T, Dims, gspmd::place<Mesh, Parts...>>> {
 
 }  // namespace detail
 
-/// A tensor on the devices that a communicator holds: a sharded_array whose type says what it is, `tensor<float, dims<64, 512>,
-/// place<...>>`. `distribute` and `call` make one, `gather` makes it whole. The communicator must outlive it.
+/// A tensor on the devices of a communicator: a sharded_array whose type states its shape and sharding, for example
+/// `tensor<float, dims<64, 512>, place<...>>`.
 ///
-/// Threads: as sharded_array.
+/// `distribute` and `call` make objects of this type; `gather` returns the whole array. The communicator must outlive
+/// the object.
+///
+/// **Threads.** The same rules as for sharded_array.
 template <class Tensor, communicator Comm>
 class distributed {
   using known = detail::laid_out<Tensor>;
@@ -50,7 +53,7 @@ class distributed {
   using element = typename known::element;
   using mesh = typename known::mesh;
 
-  /// Zeros.
+  /// Makes a tensor of zeros.
   explicit distributed(Comm& comm) : comm_(&comm), shards_(comm, mesh::info.shape, known::value) {}
 
   [[nodiscard]] Comm& comm() const { return *comm_; }
@@ -62,8 +65,15 @@ class distributed {
   sharded_array<element> shards_;
 };
 
-/// A tensor cut from a whole array, an array, a contiguous range or a pointer: every process gives the whole. Of a partial one the first
-/// device along its axes gets the data. No communication. Throws gspmd::error: a wrong number of elements or devices.
+/// Returns a tensor with the shards of a whole array. `whole` is an array, a contiguous range or a pointer; every
+/// process passes the whole data.
+///
+/// If the tensor is partial, the first device along its axes holds the data, and the other devices hold the identity of
+/// the reduction.
+///
+/// **Communication.** None.
+/// **Errors.** If the number of elements or of devices is wrong, gspmd::error.
+/// **Example.**
 ///
 ///     auto w = distribute<tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>>(comm, weights);
 template <class Tensor, communicator Comm, class Whole>
@@ -74,15 +84,22 @@ distributed<Tensor, Comm> distribute(Comm& comm, const Whole& whole) {
   return made;
 }
 
-/// The whole array, on every device. Collective. Throws gspmd::error: it is partial.
+/// Returns the whole array on every device.
+///
+/// **Communication.** Collective.
+/// **Errors.** If the tensor is partial, gspmd::error.
 template <class Tensor, communicator Comm>
 auto gather(const distributed<Tensor, Comm>& x) {
   return gather(x.comm(), x.shards());
 }
 
-/// Runs a callable of the explicit mode on the tensors' devices, as `compile` of their types would: one step of it, and its result is a
-/// distributed tensor, or a tuple of them. It sends what the callable's `reshard`s and `out`s say and nothing else; `call_sends` is that,
-/// as a constant. Collective. Errors, at compile time: those of `compile`, with the ways out of them. At run time: those of a step.
+/// Runs a callable of the explicit mode on the devices of the tensors, as one step of `compile` with their types.
+/// Returns a distributed tensor, or a tuple of distributed tensors.
+///
+/// **Communication.** Collective. Sends only the communication of the callable's `reshard`s and `out`s. `call_sends` is
+/// this traffic as a constant.
+/// **Errors.** Compile errors: those of `compile`, with their remedies. At run time: those of a step.
+/// **Example.**
 ///
 ///     auto y = call<[](auto a, auto b) { return tanh(a) * b; }>(x, w);
 ///     static_assert(std::is_same_v<decltype(y)::type, tensor<float, dims<64, 512>, place<pod, split<"data", _>>>>);
@@ -91,18 +108,18 @@ auto call(const distributed<Tensors, Comm>&... arguments) {
   static_assert(sizeof...(Tensors) > 0, "gspmd: call: give the tensors that the callable takes");
   using mesh = typename std::tuple_element_t<0, std::tuple<distributed<Tensors, Comm>...>>::mesh;
   using step = compile<Callable, mesh, Tensors...>;
-  constexpr std::size_t count = step::output_count;  // first: what is wrong with the program is reported from here
+  constexpr std::size_t count = step::output_count;  // first, so that errors of the program are reported here
   Comm& comm = std::get<0>(std::tie(arguments...)).comm();
   return [&]<std::size_t... K>(std::index_sequence<K...>) {
     std::tuple results{distributed<typed_result_of<K, Callable, mesh, Tensors...>, Comm>(comm)...};
     if constexpr (step::accepted) {
-      thread_local step held;  // its scratch memory serves the next call too
+      thread_local step held;  // the next call reuses its scratch memory
       held(comm, arguments.shards()..., std::get<K>(results).shards()...);
     }
     return detail::like_result<typename step::callable_result, 0>(results);
   }(std::make_index_sequence<count>{});
 }
-/// The traffic of one device in such a call.
+/// The traffic per device in a call of `Callable`.
 template <detail::constant_callable Callable, class First, class... Tensors>
 inline constexpr traffic call_sends =
     compile<Callable, typename First::mesh, typename First::type, typename Tensors::type...>::traffic;

@@ -9,23 +9,27 @@
 
 namespace gspmd {
 
-/// A mesh of which a program types these axes only, the explicit ones, and leaves all others to the planner: in the place of a mesh, for
-/// `compile`. Along the explicit axes it is a program of the explicit mode, and what it accepts, refuses and sends is as if the mesh had no
-/// other axes. Along the others, the automatic ones, it is a program of the automatic mode: completion finds how values lie, and the planner
-/// what is sent. With all axes explicit it is `compile<f, Mesh, ...>`. At run time: dynamic::mesh::explicit_axes.
+/// A mesh with explicit axes `Axes`; all other axes are automatic. Pass it to `compile` instead of the mesh.
+///
+/// Along the explicit axes the program is in the explicit mode: gspmd accepts, refuses and sends the same as if
+/// the mesh had no other axes. Along the automatic axes the program is in the automatic mode: completion infers the
+/// shardings, and the planner chooses the communication. If all axes are explicit, it is the same as `compile<f, Mesh,
+/// ...>`. At run time use dynamic::mesh::explicit_axes.
+///
+/// A `split` of an input, of `reshard` or of `out` may name automatic axes. Then it states the sharding along all
+/// automatic axes. A split without automatic axes leaves them to completion. Types do not contain automatic axes, so
+/// typed_result names explicit axes only. If both kinds split a dim, explicit axes come first, and automatic axes must
+/// split each part evenly.
+///
+/// **Errors.** Compile errors: those of the explicit mode along explicit axes, and those of the automatic mode along
+/// automatic axes. A split must not name an automatic axis before an explicit axis, and must be even. A replica, an
+/// invariant or a partial sum along an automatic axis is an error, and so is an unknown axis.
+/// **Example.**
 ///
 ///     using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
 ///     using x = tensor<float, dims<64, 512>, place<pod, split<"data", _>>>;
 ///     using w = tensor<float, dims<512, 2048>, place<pod, replica<"data">, split<_, "model">>>;
 ///     using step = compile<train, explicit_axes<pod, "data">, x, w>;
-///
-/// A `split` of an input, of reshard or of `out` may name automatic axes: then it says how the value lies along all of these, and one that
-/// names none of them leaves that to completion. Types do not have them: typed_result names explicit axes only. Where both kinds split a dim,
-/// explicit axes come first, and what they leave of it is cut evenly.
-///
-/// Errors, at compile time: those of the explicit mode along explicit axes and of the automatic mode along the others; a split that names an
-/// automatic axis before an explicit one, or cuts unevenly; a replica, an invariant or a partial sum along an automatic axis; an axis that is
-/// not there.
 template <class Mesh, dim_spec... Axes>
 struct explicit_axes {
  private:
@@ -65,7 +69,8 @@ template <class Mesh, class Of, dim_spec... Axes>
 inline constexpr bool is_view_of<Mesh, explicit_axes<Of, Axes...>> =
     std::is_same_v<Mesh, explicit_axes<Of, Axes...>> || is_view_of<Mesh, Of>;
 
-/// A program whose explicit axes are typed, with the plan of the automatic ones, which is an evaluation of its own for each pass.
+/// A program that is typed along explicit axes, with the plan of the automatic axes added. Each pass is a separate
+/// constant evaluation.
 template <class Program, class Mesh>
 struct automatic_plan {
  private:
@@ -95,7 +100,7 @@ struct automatic_plan {
     }
     static constexpr auto guess() { return with_room(list_sizes<accepted_program>(frozen_result<make_along>::value().sizes)); }
   };
-  /// Reshards stand among the operators.
+  /// Adds room for the reshards that the plan inserts between the operators.
   static constexpr list_sizes<accepted_program> with_room(list_sizes<accepted_program> sizes) {
     sizes.of[0] += sizes.of[0] / 2 + 8;
     return sizes;

@@ -12,9 +12,10 @@
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/sharding.hpp"
 
-/// The collectives and changes of state that a manual region (gspmd/modes/manual.hpp) writes. Each goes from one state to another one along
-/// `Axes` ("x" or "x,y", then in the order of the mesh, major first), and its gradient is its dual. Bytes are what one of n devices sends,
-/// of B that it holds.
+/// The collectives and transitions of a manual region (gspmd/modes/manual.hpp). Each changes one state along `Axes`
+/// ("x" or "x,y") into another state. With several axes, the first axis of the mesh is major. The gradient of each is
+/// its dual. "B" is the number of bytes that a device holds, and "n" the number of devices along `Axes`; each device
+/// sends the stated bytes.
 namespace gspmd {
 
 using detail::state;
@@ -24,7 +25,8 @@ namespace local {
 namespace detail_ {
 using namespace gspmd::detail;
 
-/// One axis or several, as the terms of a sum name them; none: what is wrong.
+/// Returns the mask of the named axes as the `partial` of a resolved sharding. On an error,
+/// `problem` is its text.
 constexpr auto axes_named(const graph& g, const dim_spec& axes) {
   return detail::resolve(*g.mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes.view(), monoid::add);
 }
@@ -68,36 +70,51 @@ constexpr axis_state chunk(value x, int dim) { return shard_of(counted_dim(dim, 
 
 }  // namespace detail_
 
-/// The sum (or `kind`) of what the devices hold: of a partial value, or of one that varies. It is invariant, or a replica (`To`), whose
-/// gradient is a term on each device. Sends 2(n-1)/n B; the gradient nothing, of a replica as much. Of a maximum there is no gradient.
+/// Returns the sum (or the reduction `kind`) of the partial or varying values of the devices. The result is invariant,
+/// or a replica (`To`).
+///
+/// **Communication.** 2(n-1)/n B. The gradient sends nothing; if the result is a replica, its gradient is partial and
+/// sends 2(n-1)/n B.
+/// **Errors.** A maximum has no gradient.
+/// **Example.**
 ///
 ///     auto y = local::all_reduce<"model">(einsum<"bf,fd->bd">(h, w2));
 template <dim_spec Axes, state To = state::invariant>
 constexpr value all_reduce(value x, monoid kind = monoid::add, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::all_reduce, detail::partial_by(kind), {To}, "all_reduce", at);
 }
-/// The parts of dim `dim` that the devices hold, side by side: invariant, or a replica. Sends (n-1) B; the gradient nothing, as each device
-/// takes its part; of a replica, whose gradient are terms, a reduce_scatter.
+/// Returns the concatenation of the devices' parts along dim `dim`. The result is invariant, or a replica (`To`).
+///
+/// **Communication.** (n-1) B. The gradient sends nothing, because each device takes its part. If the result is a
+/// replica, its gradient is a reduce_scatter of partial values.
+/// **Example.**
 ///
 ///     auto whole = local::all_gather<"data", state::replica>(w, 0);         // FSDP
 template <dim_spec Axes, state To = state::invariant>
 constexpr value all_gather(value x, int dim, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::all_gather, detail_::chunk(x, dim), {To}, "all_gather", at);
 }
-/// The sum (or `kind`) of what the devices hold, of which each keeps its part of dim `dim`. Sends (n-1)/n B; the gradient is an all_gather.
+/// Returns each device's part, along dim `dim`, of the sum (or the reduction `kind`) of the devices' values.
+///
+/// **Communication.** (n-1)/n B. The gradient is an all_gather.
 template <dim_spec Axes>
 constexpr value reduce_scatter(value x, int dim, monoid kind = monoid::add, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::reduce_scatter, detail::partial_by(kind), detail_::chunk(x, dim),
                          "reduce_scatter", at);
 }
-/// Parts of dim `from` become parts of dim `to`. Sends (n-1)/n B, and the gradient, the way back, as much.
+/// Returns `x` split along dim `to` instead of dim `from`.
+///
+/// **Communication.** (n-1)/n B. The gradient is the inverse all_to_all and sends the same number of bytes.
 template <dim_spec Axes>
 constexpr value all_to_all(value x, int from, int to, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::all_to_all, detail_::chunk(x, from), detail_::chunk(x, to),
                          "all_to_all", at);
 }
-/// Returns what the device `by` places before this one holds, round the end: device k sends to k + by. Sends B; so does the gradient, the
-/// other way.
+/// Returns the value of the device that is `by` positions before this device, cyclically: device k sends to device k +
+/// by.
+///
+/// **Communication.** B. The gradient sends B in the opposite direction.
+/// **Example.**
 ///
 ///     k = local::rotate<"seq">(k, 1);                                       // ring attention
 template <dim_spec Axes>
@@ -105,31 +122,37 @@ constexpr value rotate(value x, std::int64_t by = 1, location at = location::cur
   return detail_::change(x, Axes, detail::transition_kind::permute, {state::varying}, {state::varying}, "rotate", at,
                          {detail::device_shift::kind::round, by});
 }
-/// The same, not round the end: there zeros come in.
+/// Returns the value of the device that is `by` positions before this device, or zeros if no such device exists.
 template <dim_spec Axes>
 constexpr value shift_devices(value x, std::int64_t by = 1, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::permute, {state::varying}, {state::varying}, "shift_devices", at,
                          {detail::device_shift::kind::ended, by});
 }
-/// Returns what the device holds that is as far from the last one as this one is from the first.
+/// Returns the value of the device at the mirrored position: device k receives from device n - 1 - k.
 template <dim_spec Axes>
 constexpr value reverse_devices(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::permute, {state::varying}, {state::varying}, "reverse_devices", at,
                          {detail::device_shift::kind::reverse, 0});
 }
-/// The number of devices along `Axes`.
+/// Returns the number of devices along `Axes`.
 template <dim_spec Axes>
 constexpr std::int64_t axis_size(value like) {
   return like.is_valid() ? like.graph()->mesh->shape.size_of(detail_::axes_named(*like.graph(), Axes).value.layout.partial) : 1;
 }
 
-/// A device that sends and the device that gets it, by their places along the axes.
+/// A device that sends, and the device that receives from it, by their positions along the axes.
 struct device_pair {
   std::int64_t source = 0, target = 0;
 };
-/// Returns what the device that is paired with this one holds, zeros where there is none (jax.lax.ppermute, StableHLO's
-/// collective_permute): a device sends to one at most, and gets from one. Sends B; the gradient as much, the other way. Along 64 devices at
-/// most; round, ended and reversed orders (`rotate`, `shift_devices`, `reverse_devices`) have no such limit.
+/// Returns the value of the device that is paired with this device, or zeros if no pair has this device as its target.
+/// The same as jax.lax.ppermute and StableHLO's collective_permute.
+///
+/// Each device sends to at most one device and receives from at most one device.
+///
+/// **Communication.** B. The gradient sends B in the opposite direction.
+/// **Errors.** Compile error `bad_permutation` if a position is out of range, or if a device sends or receives twice.
+/// Also if `Axes` have more than 64 devices; `rotate`, `shift_devices` and `reverse_devices` have no such limit.
+/// **Example.**
 ///
 ///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
 template <dim_spec Axes>
@@ -163,20 +186,26 @@ template <dim_spec Axes>
 constexpr value permute(value x, std::initializer_list<device_pair> pairs, location at = location::current()) {
   return permute<Axes>(x, detail::span(pairs.begin(), pairs.size()), at);
 }
-/// Each device's part of dim `dim` of what all of them hold. Sends nothing. The gradient of a replica puts it among zeros, that of an
-/// invariant value (`From`) is an all_gather.
+/// Returns this device's part, along dim `dim`, of data that all devices hold.
+///
+/// **Communication.** None. The gradient of a replica pads the part with zeros. The gradient of an invariant value
+/// (`From`) is an all_gather.
 template <dim_spec Axes, state From = state::replica>
 constexpr value own_part(value x, int dim, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::convert, {From}, detail_::chunk(x, dim), "own_part", at);
 }
-/// An invariant value that devices use each in its way: nothing forward; its gradient, of which each device has a term, is an all_reduce.
-/// Megatron's f.
+/// Returns an invariant value as a replica, so that each device can use it with other data. Megatron's f.
+///
+/// **Communication.** None forward. The gradient is an all_reduce of the devices' partial values.
 template <dim_spec Axes>
 constexpr value to_replica(value x, location at = location::current()) {
   return detail_::change(x, Axes, detail::transition_kind::convert, {state::invariant}, {state::replica}, "to_replica", at);
 }
-/// A replica as a value that varies: what a loop carries. Or what varies (`From`), of which no dim is taken for a part of one of all
-/// devices any more: a sum, a mean or a norm of it is one device's own. Nothing is sent, nor for its gradient.
+/// Returns a replica as a varying value, for example as the carried value of a loop. Converts a varying value (`From`)
+/// so that no dim counts as split over the devices any more. A sum, mean or norm of the result belongs to one device.
+///
+/// **Communication.** None, also in the gradient.
+/// **Example.**
 ///
 ///     auto m = mean(local::to_varying<"data", state::varying>(rows), 0);     // of the rows of this device
 template <dim_spec Axes, state From = state::replica>
@@ -185,8 +214,11 @@ constexpr value to_varying(value x, location at = location::current()) {
                 "gspmd: local::to_varying: from state::replica or state::varying; of an invariant value write to_replica first");
   return detail_::change(x, Axes, detail::transition_kind::reinterpret, {From}, {state::varying}, "to_varying", at);
 }
-/// Returns a partial value whose terms are what the devices hold; of a replica (`From`) the first device has the term, the others zeros.
-/// Nothing is sent, nor for its gradient.
+/// Returns a partial value whose partial values are the devices' varying values. If `From` is replica, the first device
+/// holds the value and the other devices hold zeros.
+///
+/// **Communication.** None, also in the gradient.
+/// **Example.**
 ///
 ///     y = y + local::to_partial<"model", state::replica>(bias);              // y is partial: the bias is counted once
 template <dim_spec Axes, state From = state::varying>
@@ -198,7 +230,7 @@ constexpr value to_partial(value x, location at = location::current()) {
                          detail::partial_by(monoid::add), "to_partial", at);
 }
 
-/// The place of the device along `Axes`, from 0: a scalar, s32, that varies. `like`: any value of the region.
+/// Returns the position of the device along `Axes`, from 0, as a varying s32 scalar. `like` is any value of the region.
 template <dim_spec Axes>
 constexpr value axis_index(value like, location at = location::current()) {
   if (!like.is_valid()) return {};
@@ -213,7 +245,9 @@ constexpr value axis_index(value like, location at = location::current()) {
   detail::state_change{detail::transition_kind::reinterpret, axes, {state::constant}, {state::varying}}.keep(n);
   return {&g, g.add(n)};
 }
-/// Returns what device `root` holds, on all devices. Sends 2(n-1)/n B, as an all_reduce of which the others' terms are zeros.
+/// Returns the value of device `root` on all devices.
+///
+/// **Communication.** 2(n-1)/n B: an all_reduce in which all devices except `root` contribute zeros.
 template <dim_spec Axes, state To = state::invariant>
 constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -228,9 +262,13 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
   return all_reduce<Axes, To>(select({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
 }
 
-/// Returns what the device holds, extended along `dim` by the last `low` indices of the device before it and the first `high` of the one
-/// behind it (halo exchange). Beyond the first and the last device lie zeros, or round the end (`wraps`) what the other one has. Sends
-/// low + high indices, the gradient as many, the other way.
+/// Returns `x` with ghost cells along dim `dim`: the last `low` indices of the previous device and the first `high`
+/// indices of the next device (halo exchange).
+///
+/// Before the first and after the last device the ghost cells are zeros; if `wraps`, they are periodic.
+///
+/// **Communication.** low + high indices. The gradient sends the same number in the opposite direction.
+/// **Example.**
 ///
 ///     auto u = local::halo<"x">(field, 0, 1, 1);                            // [n/4 + 2, m] of [n/4, m]
 template <dim_spec Axes>
@@ -259,7 +297,8 @@ constexpr value halo(value x, int dim, std::int64_t low, std::int64_t high, bool
   return result;
 }
 
-/// A collective that was started: no value, so that no operator takes it. It is finished exactly once, or the program is refused.
+/// A collective that was started. It is not a value, so no operator can read it. A program that does not finish it
+/// exactly once is refused.
 class [[nodiscard]] started {
  public:
   constexpr started(const started&) = delete;
@@ -280,16 +319,21 @@ class [[nodiscard]] started {
   location at_;
   bool is_done_ = false;
 };
-/// Starts a collective, whose value comes out of `finish`: between them the program does what does not need it, and no operator can take it
-/// by mistake. `sent` is what a collective returns. It is under way until the first operator that reads it, with threads and over MPI, and
-/// what is computed for it alone goes first. Its bytes are counted there. A reduction adds in the order of the devices; so does one that is
-/// not started, but where MPI_Allreduce or MPI_Reduce_scatter does it. Errors, at compile time: one that is not finished, or twice.
+/// Starts the collective that returned `sent`; `finish` returns its result. No operator can read the result before.
+///
+/// With threads and MPI, the collective is under way until the first operator that reads its result. Operators that
+/// only the collective needs are computed first. A started reduction adds in the order of the devices. A reduction that
+/// is not started does the same, unless MPI_Allreduce or MPI_Reduce_scatter performs it.
+///
+/// **Communication.** The bytes of the collective. Reports count them where the collective starts.
+/// **Errors.** Compile error if a started collective is not finished, or is finished twice.
+/// **Example.**
 ///
 ///     auto next = local::start(local::rotate<"seq">(k));
 ///     out = out + einsum<"qd,kd->qk">(q, k);
 ///     k = local::finish(std::move(next));
 constexpr started start(value sent, location at = location::current());
-/// The value of a collective that was started.
+/// Returns the value of a started collective.
 constexpr value finish(started&& it, location at = location::current());
 
 constexpr started start(value sent, location at) {

@@ -11,17 +11,17 @@
 #include "gspmd/modes/tensor.hpp"
 #include "gspmd/tree.hpp"
 
-/// The manual mode: a part of a program that says what one device does. See examples/modes.
+/// The manual mode: a part of a program in which you write one device's work. See examples/modes.
 namespace gspmd {
 
-/// Several parts of what devices hold of one argument or result of a manual region: `held<split<_, "model">, replica<"data">>`.
+/// Combines several states for an argument or a result of a manual region: `held<split<_, "model">, replica<"data">>`.
 template <class... Parts>
 struct held {};
-/// How a manual region takes its arguments: for each one `split`, `replica`, `invariant`, `partial`, or several of them as `held`. What is
-/// not named is invariant.
+/// The states of the arguments of a manual region: for each argument `split`, `replica`, `invariant`, `partial`, or
+/// several of them in `held`. All other axes are invariant.
 template <class... Specs>
 struct takes {};
-/// How the results of a manual region leave it, likewise.
+/// The states of the results of a manual region, in the form of `takes`.
 template <class... Specs>
 struct gives {};
 
@@ -39,13 +39,14 @@ struct border_parts<held<Parts...>> {
   }
 };
 
-/// The border of a manual region, while a program is traced.
+/// The boundary of a manual region, while a program is traced.
 struct manual_border {
   graph& g;
   axis_mask axes;
   location at;
 
-  /// Returns the layout of a value at the border, on the axes of the region; `number` is that of the value among the arguments or results.
+  /// Returns the layout of a value at the boundary, on the axes of the region. `number` is the index of the value among
+  /// the arguments or results.
   template <class Spec>
   constexpr sharding spec(value x, int number, const char* what) const {
     const placed_parts parts = border_parts<Spec>::of(*g.mesh, x.rank());
@@ -57,7 +58,7 @@ struct manual_border {
                  << what << ' ' << number << " names `" << axes_text(*g.mesh, others) << "`, which the region leaves as it is");
     return parts.layout;
   }
-  /// Returns the layout of an argument for which nothing is written, as the types of the program have it.
+  /// Returns the layout of an argument without a `takes` entry: the layout of its type, along the axes of the region.
   [[nodiscard]] constexpr sharding as_it_is(value x) const {
     if (g.find_types == nullptr) return {};
     value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
@@ -73,7 +74,7 @@ struct manual_border {
              "invariant");
       return made(-1, x);
     }
-    // An argument that other axes split keeps that: only what the region names is asked for.
+    // An argument keeps its splits along other axes. Only the axes of the region are requested.
     sharding argument = s;
     if (g.find_types != nullptr) {
       const value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
@@ -85,7 +86,7 @@ struct manual_border {
           if (use.dim == d && (axes & axis_bit(use.axis)) == 0) argument.splits.push_back(use);
       }
       if (t.layout.splits.count == argument.splits.count && (t.layout.split_axes() & axes) == s.split_axes()) {
-        bool is_same = true;  // in another order it is for the types to say
+        bool is_same = true;  // in another order the types decide
         for (const auto& use : argument.splits) is_same = is_same && t.on(use.axis) == shard_of(use.dim);
         if (is_same) argument.splits = t.layout.splits;
       }
@@ -194,29 +195,43 @@ struct manual_region {
 
 }  // namespace detail
 
-/// A part of a program in the local view (JAX's shard_map): `body` says what one device does. In it shapes are those of shards along
-/// `Axes`, values are in a state along each of them (examples/modes/README.md), and what is sent is what namespace `local` writes. It is
-/// called with values of the program and returns others.
+/// Returns a callable that runs `body` in the local view, like JAX's shard_map. In `body` you write one device's
+/// work.
 ///
-/// Arguments come as `takes` says; nothing is sent for one that lies so. A dim that `Axes` split must have equal parts. In a program whose
-/// inputs are `tensor`s an argument must have these states, and without `takes` it comes as it is; axes that are not named go on as they
-/// are. In any other program arguments are brought to what `takes` says as by `annotate`, what is not named is invariant, and axes that are
-/// not the region's are the planner's in it as outside of it: completion passes their splits over its border, `reshard` and `annotate` name
-/// them in it, and what is sent along them is found (GSPMD 3.4, manual subgroups). What they split of a dim that the region's axes split
-/// too they split evenly; another split is refused unless the region stands in allow_replication. Results leave as `gives` says, which must
-/// be the states that they have: what varies is part k of the dim that `split` names, a partial sum leaves as `partial`.
+/// In `body`, shapes are those of shards along `Axes`, and values have a state along each of `Axes`
+/// (examples/modes/README.md). Call the result with values of the program; it returns values.
 ///
-/// Gradients go through it, inside and from outside. Errors, at compile time: a collective from another state than the value has, an
-/// operator on states that do not go together (a weight that is invariant with data that varies: its gradient would miss a sum), a result
-/// that varies and names no dim, a collective where devices may go different ways, values of the outside that are used inside.
+/// `takes` lists the states of the arguments. Region axes that an entry does not name are invariant.
+/// Dims that `Axes` split must have equal parts. If the inputs of the program are `tensor`s, the arguments must have
+/// these states. Without `takes` they keep their states. The states along all other axes do not change. In any other
+/// program the arguments are resharded to `takes`, as `annotate` does; without `takes`
+/// they are invariant.
+///
+/// `gives` states the states of the results. A result must have this state already. A varying result
+/// leaves as part k of the dim that `split` names; a partial sum leaves as `partial`.
+///
+/// In a program without `tensor`s, the planner shards values along other axes inside the region as it does outside
+/// (manual subgroups). Completion propagates these splits through the boundary, and `reshard`
+/// and `annotate` can name them. If such an axis splits a dim that `Axes` split too, the split must be even. Another
+/// split is refused, unless the region is in allow_replication.
+///
+/// **Communication.** Inside, only the collectives of namespace `local`, and those of the planner along other axes. An
+/// argument that has its `takes` state already sends nothing. Gradients pass through the region.
+/// **Errors.** Compile errors: a collective from a state that the value does not have; an operator on states that do
+/// not combine (an invariant weight with varying data: its gradient would lack a sum). Also a varying result without a
+/// dim, a collective in a branch that some devices may not take, and outside values in `body`.
+/// **Example.**
 ///
 ///     auto y = manual<"data", "model">(
 ///         [](auto x, auto w1, auto w2) {                                    // x [b/2,d], w1 [d,f/4], w2 [f/4,d]
 ///           auto h = relu(einsum<"bd,df->bf">(x, w1));
 ///           return local::all_reduce<"model">(einsum<"bf,fd->bd">(h, w2));
 ///         },
-///         takes<held<split<"data", _>, replica<"model">>, held<split<_, "model">, replica<"data">>, held<split<"model", _>, replica<"data">>>{},
+///         takes<held<split<"data", _>, replica<"model">>, held<split<_, "model">, replica<"data">>,
+///               held<split<"model", _>, replica<"data">>>{},
 ///         gives<split<"data", _>>{})(x, w1, w2);
+///
+/// **Source.** GSPMD, section 3.4.
 template <dim_spec... Axes, class F, class... Takes, class... Gives>
 constexpr auto manual(F body, takes<Takes...> = {}, gives<Gives...> = {}, location at = location::current()) {
   return detail::manual_region<F, takes<Takes...>, gives<Gives...>, Axes...>{body, at};

@@ -11,23 +11,27 @@
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/ops/traced_body.hpp"
 
-/// The explicit mode: what devices hold of a tensor is a part of its type, and nothing is sent that is not written. See examples/modes.
+/// The explicit mode: the sharding of a tensor is a part of its type, and programs send only the communication that you
+/// write. See examples/modes.
 namespace gspmd {
 
-/// The devices along these axes hold the same, and each has a term of its gradient: a weight of which every device sees other data.
-/// In a `tensor`, and for `reshard`.
+/// The devices along these axes hold equal data, and each device has a partial value of the gradient. Example: a weight
+/// along the axis that splits the batch. Use it in a `tensor` and in `reshard`.
 template <dim_spec Axes>
 struct replica {
   static constexpr std::string_view axes = Axes.view();
 };
-/// The devices along these axes hold the same and do the same with it: its gradient is whole on each. What a tensor's type does not name.
+/// The devices along these axes hold equal data and use it in the same way, so each device has the whole gradient. It
+/// is the default for axes that a type does not name.
 template <dim_spec Axes>
 struct invariant {
   static constexpr std::string_view axes = Axes.view();
 };
 
-/// The layout of a tensor on a mesh: the axes that shard its dims, those along which it is a replica, or partial. Along all others it is
-/// invariant.
+/// The layout of a tensor on a mesh: the axes that split its dims, and the axes along which it is a replica or partial.
+/// Along all other axes it is invariant.
+///
+/// **Example.**
 ///
 ///     place<pod, split<"data", _>, replica<"model">>
 template <class Mesh, class... Parts>
@@ -35,9 +39,15 @@ struct place {
   using mesh = Mesh;
 };
 
-/// A tensor with its place, as an input of a program and as what a program gives. A program with such inputs is in the explicit mode:
-/// the type of every value follows from those of its operands, for the gradient too, and what would have to be sent is an error that says
-/// what to write. It sends what its `reshard`s say and no more.
+/// A tensor with its place, as the type of an input or of a result of a program.
+///
+/// A program with such inputs is in the explicit mode. The type of each value follows from the types of its operands,
+/// also in the gradient.
+///
+/// **Communication.** The program sends only the communication that you write: `reshard`, `out`, `with_exchange`, and
+/// the collectives of manual regions.
+/// **Errors.** If an operator needs communication that is not written, a compile error names the code to write.
+/// **Example.**
 ///
 ///     using x = tensor<float, dims<64, 512>, place<pod, split<"data", _>, replica<"model">>>;
 ///     using w = tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
@@ -48,7 +58,7 @@ struct tensor;
 
 namespace detail {
 
-/// The parts of a place, put together; the first mistake is kept.
+/// Combines the parts of a place into one layout. Keeps the first mistake.
 struct placed_parts {
   sharding layout;
   axis_mask invariant = 0;
@@ -118,7 +128,7 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
   static constexpr int leaves = 1;
   static_assert(detail::is_checked_element<T>() || true);
 
-  /// Adds the input to a program that is traced.
+  /// Adds the input to the program that is being traced.
   static constexpr value trace(detail::graph& g, int number) {
     const int id = detail::add_parameter(g, detail::dtype_of<T>(), Dims::value, location::input(number));
     auto& n = g.nodes[static_cast<std::size_t>(id)];
@@ -144,7 +154,7 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
 
 namespace detail {
 
-/// On a mesh without explicit axes: what is said of a value is an annotation.
+/// Adds `parts` to `x` as an annotation. Used on a mesh without explicit axes, where values have no types.
 constexpr value annotated_only(value x, const placed_parts& parts, const char* who, location at) {
   auto& g = *x.graph();
   sharding s = parts.layout;
@@ -154,7 +164,7 @@ constexpr value annotated_only(value x, const placed_parts& parts, const char* w
   return s.splits.empty() ? x : value{&g, add_reshard(g, x.id(), parts.layout, at)};
 }
 
-/// A value, to be brought to what `Parts` name.
+/// Returns `x` with the state that `Parts` name.
 template <class... Parts>
 constexpr value requested(value x, const char* who, bool is_out, location at) {
   if (!x.is_valid()) return {};
@@ -167,9 +177,13 @@ constexpr value requested(value x, const char* who, bool is_out, location at) {
 
 }  // namespace detail
 
-/// The identity, brought to what `Parts` name: a `split` for the dims, `replica`, `invariant` or `partial` for axes. Axes that shard it
-/// now and that `split` leaves out become invariant, all others stay as they are. It sends, forward and backward, what the way from the one
-/// state to the other takes; an error of a program that sends too much names these.
+/// Returns `x` with the layout that `Parts` name: a `split` for the dims; `replica`, `invariant` or `partial` for axes.
+///
+/// Axes that split `x` now and that the new `split` omits become invariant. All other axes keep their state.
+///
+/// **Communication.** The transitions from the old state to the new state, forward and backward. If the program exceeds
+/// its budget, the error names them.
+/// **Example.**
 ///
 ///     w = reshard<replica<"tp">>(w);                       // invariant before: all_reduce of its gradient, nothing forward
 ///     y = reshard<split<"dp", "tp">>(y);                   // partial over tp before: reduce_scatter
@@ -179,8 +193,11 @@ constexpr value reshard(value x, location at = location::current()) {
   return detail::requested<Parts...>(x, "reshard", false, at);
 }
 
-/// The state that an operator's result is brought to: as `reshard<Parts...>` of it, but that only a partial sum is brought to another state
-/// (all_reduce, reduce_scatter along a dim, or it stays partial) and equal data is cut.
+/// The state of an operator's result: like `reshard<Parts...>` of the result, with fewer transitions. A partial sum may
+/// become another state (all_reduce, or reduce_scatter along a dim) or stay partial. Equal data may be split. Nothing
+/// else changes.
+///
+/// **Example.**
 ///
 ///     auto y = einsum<"bf,fd->bd">(h, w, out<split<"data", "model">>{});   // partial over model before: reduce_scatter
 template <class... Parts>
@@ -217,12 +234,17 @@ constexpr auto exchanging(std::string_view axes, F f, const Arguments&... argume
 
 }  // namespace detail
 
-/// f(arguments...), whose operators may send along `Axes` what their parts need of other ones: a stencil, shift, roll, slice, pad, reverse,
-/// concatenate, or a window, along a dim that these axes split, all of them where several do. Its result is split as its operand is, and
-/// it sends what it would in the automatic mode: a halo is exchanged once for all who read it. So do the gradients of these operators,
-/// wherever they are taken. In a program that is not in the explicit mode it says nothing.
+/// Returns f(arguments...), and permits the operators in `f` to receive elements of other shards along `Axes`.
 ///
-/// Errors, at compile time: an axis that is not there. Parts that need elements over other axes are the error that they are without it.
+/// This applies to a stencil, shift, roll, slice, pad, reverse, concatenate or window along a dim that these axes
+/// split. If several axes split the dim, name all of them. The result has the split of the operand. The gradients of
+/// these operators have the same permission, also if they are taken outside of `f`. In a program that is not in the
+/// explicit mode, the call has no effect.
+///
+/// **Communication.** The same as in the automatic mode. A halo is exchanged once for all its users.
+/// **Errors.** Compile errors: an unknown axis. If shards need elements over other axes, the error is the same as
+/// without `with_exchange`.
+/// **Example.**
 ///
 ///     auto next = with_exchange<"x">([](auto u) { return stencil<1>([](auto u) { return u(-1) + u(1); }, u); }, u);
 template <dim_spec Axes, class F, class... Arguments>
@@ -232,7 +254,7 @@ constexpr auto with_exchange(F f, const Arguments&... arguments) {
 
 namespace detail {
 
-/// The type of output `K` of a program, found without planning it.
+/// The type of output `K` of a program, found without planning the program.
 template <auto Callable, class Mesh, std::size_t K, class... Inputs>
 struct typed_output {
   struct found {
@@ -251,7 +273,7 @@ struct typed_output {
     f.type = g.nodes[i].type;
     f.shape = g.nodes[i].shape;
     f.layout = t.layout;
-    const text names = axes_text(Mesh::info, t.layout.replica);  // Clang 16 wants it destroyed before the constant is done
+    const text names = axes_text(Mesh::info, t.layout.replica);  // Clang 16 requires that it is destroyed in the evaluation
     for (const char c : names.view()) f.replica.push_back(c);
     const text terms = axes_text(Mesh::info, f.layout.partial);
     for (const char c : terms.view()) f.partial.push_back(c);
@@ -287,8 +309,8 @@ struct typed_output {
 
 }  // namespace detail
 
-/// The `tensor` that a program gives for tensors: its only output, or output `K`. A program with a mistake has no error here; `compile`
-/// reports it.
+/// The `tensor` type of a program's only output, or of output `K`, for inputs of these types. If the program has a
+/// mistake, there is no error here; `compile` reports it.
 template <detail::constant_callable Callable, class Mesh, class... Inputs>
 using typed_result = typename detail::typed_output<detail::callable_argument<Callable>(), Mesh, 0, Inputs...>::type;
 template <std::size_t K, detail::constant_callable Callable, class Mesh, class... Inputs>

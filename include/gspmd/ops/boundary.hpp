@@ -7,7 +7,8 @@
 
 namespace gspmd {
 
-/// The continuation of a tensor beyond an end of a dim, for shift and stencil. The names are those of NumPy's pad. Of 1 2 3 4:
+/// The values of a tensor outside of its ends along a dim, for shift and stencil. The names are those of NumPy's pad.
+/// For 1 2 3 4:
 ///
 ///     zero()          0 0 0 | 1 2 3 4 | 0 0 0
 ///     constant(7)     7 7 7 | 1 2 3 4 | 7 7 7
@@ -26,8 +27,9 @@ class boundary {
   static constexpr boundary reflect() { return {detail::continuation::reflect, 0}; }
   static constexpr boundary symmetric() { return {detail::continuation::symmetric, 0}; }
   static constexpr boundary wrap() { return {detail::continuation::round, 0}; }
-  /// A tensor with the extents of the field, but along the dim: there it has one index, which stands for all that lies beyond, or as
-  /// many as the stencil reads beyond the end, in the order in which they lie there.
+  /// Takes a tensor that has the extents of the field except along the dim of the boundary. If its extent there is 1,
+  /// this index is used for all elements outside of the end. Otherwise its extent is the number of indices that the
+  /// stencil reads outside of the end, in increasing order.
   static constexpr boundary values(value given) {
     boundary b = zero();
     b.values_ = given;
@@ -49,9 +51,9 @@ class boundary {
   value values_;
 };
 
-/// The boundaries of a field at both ends of a dim: `{low, high}`, or one boundary for both. Each end stands for itself: a field that goes
-/// round has `wrap` at both, and with `wrap` at one of them it goes on there alone with its elements from the other end, as an inflow is
-/// fed.
+/// The boundaries of a field at both ends of a dim: `{low, high}`, or one boundary for both. The two ends are
+/// independent. A periodic field has `wrap` at both ends. With `wrap` at one end only, the field continues at that end
+/// with the elements of its other end, for example at an inflow.
 struct boundary::sides {
   boundary low, high;
   constexpr sides(boundary both) : low(both), high(both) {}  // NOLINT: implicit on purpose

@@ -15,13 +15,15 @@
 namespace gspmd {
 namespace detail {
 
-/// The predicate of a conditional, with the line that states it.
+/// The predicate of a conditional, with the source line of the call.
 struct condition {
   value pred;
   location at;
   constexpr condition(value v, location where = location::current()) : pred(v), at(where) {}  // NOLINT: implicit on purpose
 };
 
+/// Traces both bodies as the branches of a conditional, and returns one result for each value that they return. For
+/// f(x) = 2 x, g(x) = -x and x = 3: 6 if `pred` holds, otherwise -3.
 template <class OnTrue, class OnFalse, class... Arguments>
 constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_false, const Arguments&... arguments) {
   using result_type = typename call_with<OnTrue&, const Arguments&...>::result;
@@ -45,7 +47,7 @@ constexpr auto branches(const condition& pred, OnTrue& on_true, OnFalse& on_fals
   return result;
 }
 
-/// Body K where the index is at most K, else one of those behind it.
+/// Traces a chain of conditionals: body K runs if the index is at most K, otherwise one of the bodies after K runs.
 template <std::size_t K, class... Bodies, class... Arguments>
 constexpr auto one_of_bodies(value index, std::tuple<Bodies...>& bodies, location at, const Arguments&... arguments) {
   auto& own = std::get<K>(bodies);
@@ -63,12 +65,13 @@ constexpr auto one_of_bodies(value index, std::tuple<Bodies...>& bodies, locatio
 
 }  // namespace detail
 
-/// Computes one of two bodies: on_true(args...) where `pred`, one bool of rank 0, holds, else on_false(args...). Both
-/// return the same types and shapes. Values from outside may be used in the bodies.
+/// Runs one of two bodies: on_true(args...) if `pred` holds, otherwise on_false(args...). Both bodies return the same
+/// types and shapes. A body may use values from outside. The gradient recomputes the branch that was taken.
 ///
-/// Every device has `pred` whole and takes the same branch, so a branch may communicate. The bytes of a program count the
-/// branch that sends more. grad computes the branch that was taken again, and its gradient.
-///
+/// **Communication.** Every device holds the whole `pred` and takes the same branch, so a branch may communicate. The
+/// bytes of a program count the branch that sends more.
+/// **Errors.** `pred` is not a bool of rank 0; the bodies return different types or shapes.
+/// **Example.**
 ///     auto y = cond(sum(x) > 0.0, [](value x) { return x * 2.0; }, [](value x) { return -x; }, x);
 template <class OnTrue, class OnFalse, class... Arguments>
 constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false, const Arguments&... arguments) {
@@ -81,7 +84,7 @@ constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false
     pred.pred.note_refused();
     return pred.pred;
   } else if constexpr (!on_true_call::compiles || !on_false_call::compiles) {
-    pred.pred.note_refused();  // a mistake in a body, which the compiler has reported
+    pred.pred.note_refused();  // the compiler has reported the mistake in a body
     return pred.pred;
   } else if constexpr (!detail::is_values<typename on_true_call::result> ||
                        !std::is_same_v<typename on_true_call::result, typename on_false_call::result>) {
@@ -94,10 +97,12 @@ constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false
   }
 }
 
-/// Computes one of several bodies: that of number `index`, an integer of rank 0; below 0 the first one, beyond the end the last one. As
-/// cond: bodies are called with `arguments`, a tuple, and return the same types and shapes.
+/// Runs body number `index`, an integer of rank 0. An index below 0 runs the first body; an index after the end runs
+/// the last body. Each body gets the elements of the tuple `arguments` and follows the rules of cond.
 ///
-///     auto y = switch_(index, std::tuple{[](value x) { return x; }, [](value x) { return -x; }, [](value x) { return x * x; }}, std::tuple{x});
+/// **Example.**
+///     auto bodies = std::tuple{[](value x) { return x; }, [](value x) { return -x; }, [](value x) { return x * x; }};
+///     auto y = switch_(index, bodies, std::tuple{x});
 template <class Index, class... Bodies, class... Arguments>
   requires std::same_as<Index, value>
 constexpr auto switch_(Index index, std::tuple<Bodies...> bodies, const std::tuple<Arguments...>& arguments,

@@ -12,11 +12,13 @@
 #include "gspmd/ops/reduce.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// Dims that are added, taken away, stretched and cut, and triangles: all of them made of other operators, with their gradients.
+/// Functions that add, remove, stretch and split dims, and triangles of matrices. All are composed of other operators
+/// and have their gradients.
 namespace gspmd {
 
-/// `x` with a dim of extent 1 more, which has number `dim` in the result. No communication.
+/// Returns `x` with one more dim of extent 1. The new dim has number `dim` in the result. No communication.
 ///
+/// **Example.**
 ///     auto column = expand_dims(x, -1);                // [8] -> [8,1]
 constexpr value expand_dims(value x, int dim, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -36,8 +38,10 @@ constexpr value expand_dims(value x, int dim, location at = location::current())
   return broadcast_in_dim(x, shape, integers(dims), at);
 }
 
-/// `x` without dim `dim`, whose extent is 1. No communication, unless mesh axes split the dim: then it is reduced along them.
+/// Returns `x` without dim `dim`, whose extent is 1.
 ///
+/// **Communication.** None, unless mesh axes split the dim. Then the result is reduced along these axes.
+/// **Example.**
 ///     auto row = squeeze(x, 0);                        // [1,8] -> [8]
 constexpr value squeeze(value x, int dim, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -47,12 +51,14 @@ constexpr value squeeze(value x, int dim, location at = location::current()) {
                                         detail::text("dim ") << dim << " of " << detail::shape_text(x.shape())
                                                              << " is no dim of extent 1; dims count from 0"),
                         x);
-  // A sum of one element, which the device has that the dim's split gives it to.
+  // The sum has a single element, which one device along the axes of the dim holds.
   return reduce(x, x.type() == dtype::pred ? monoid::or_ : monoid::add, dim, at);
 }
 
-/// `x` stretched to a shape as NumPy does it: dims are aligned at the right, extents of 1 are repeated. No communication.
+/// Returns `x` stretched to a shape as in NumPy: dims are aligned at the right, extents of 1 are repeated. No
+/// communication.
 ///
+/// **Example.**
 ///     auto y = broadcast_to(x, {4, 8});                // [8] or [1,8] or [4,1] -> [4,8]
 constexpr value broadcast_to(value x, integers shape, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -69,8 +75,9 @@ constexpr value broadcast_to(value x, integers shape, location at = location::cu
       x.type(), to);
 }
 
-/// Tensors of one shape along a new dim `dim` of the result. As concatenate.
+/// Joins tensors of one shape along a new dim `dim` of the result. Communication and errors: see concatenate.
 ///
+/// **Example.**
 ///     auto pair = stack({x, y}, 0);                    // [8], [8] -> [2,8]
 constexpr value stack(detail::span<const value> tensors, int dim, location at = location::current()) {
   detail::vec<value> parts;
@@ -85,8 +92,9 @@ constexpr value stack(std::initializer_list<value> tensors, int dim, location at
   return stack(detail::span<const value>(tensors.begin(), tensors.size()), dim, at);
 }
 
-/// `x` cut along a dim into `Parts` equal parts, as an array of tensors. As slice.
+/// Splits `x` along a dim into `Parts` equal parts and returns them as an array. Communication is that of slice.
 ///
+/// **Example.**
 ///     auto [low, high] = split_into<2>(x, 0);          // [8,4] -> [4,4], [4,4]
 template <std::size_t Parts>
 constexpr std::array<value, Parts> split_into(value x, int dim, location at = location::current()) {
@@ -128,9 +136,10 @@ constexpr value triangle(value x, std::int64_t diagonal, location at, Compare st
 }
 }  // namespace detail
 
-/// The lower triangle of the matrices that the last two dims are, zeros elsewhere: element [i,j] stays where j - i <= diagonal. And the
-/// upper one, where j - i >= diagonal. No communication.
+/// tril returns the lower triangle of each matrix in the last two dims, and zeros elsewhere: it keeps element [i,j] if
+/// j - i <= diagonal. triu returns the upper triangle: it keeps element [i,j] if j - i >= diagonal. No communication.
 ///
+/// **Example.**
 ///     auto mask = tril(constant(x, {8, 8}, 1.0f));
 constexpr value tril(value x, std::int64_t diagonal = 0, location at = location::current()) {
   return detail::triangle(x, diagonal, at, [](operand a, operand b) { return a <= b; });

@@ -40,13 +40,14 @@ struct equation_operands {
   }
 };
 
-/// The result of a call that does not compile: the program goes on without another error.
+/// Returns the result of a call that does not compile, so that tracing continues without another error.
 constexpr value reported(value operand) {
   operand.note_refused();
   return operand;
 }
 
-/// The shape of a refused einsum: each letter's extent where the operands have it.
+/// Returns the shape of a refused einsum: the extent of each letter in the operands, or 1 if no operand has the
+/// letter.
 constexpr extents shape_of_refused(const einsum_equation& e, value first, value second) {
   extents shape;
   for (const char c : e.result) {
@@ -85,33 +86,40 @@ constexpr value einsum_of_values(std::string_view equation, detail::span<const v
 
 }  // namespace detail
 
-/// The Einstein sum of two tensors: `einsum<"bd,df->bf">(x, w)`. A letter names a dim; a letter that the result lacks is
-/// summed over.
+/// Returns the einsum of two tensors. A letter names a dim. Letters that the result lacks are summed.
 ///
-/// Global shapes as the equation says; local shapes likewise, of shards. Communication: none where operands and result use
-/// each mesh axis for the same letter; a summed letter that is split leaves the result partial, and an all_reduce or
-/// reduce_scatter follows when somebody needs the sum. Errors, at compile time: syntax (with column), number of operands,
-/// rank, extents, types. Source: GSPMD 3.2 and 4.4.
-///
+/// **Shapes.** Global shapes follow the equation. Local shapes are those of the shards.
+/// **Communication.** None if operands and result use each mesh axis for the same letter. If a summed letter is split,
+/// the result is partial. An all_reduce or reduce_scatter follows if a user of the result requires the sum.
+/// **Errors.** At compile time: syntax (with column), number of operands, rank, extents, types.
+/// **Example.**
 ///     auto h = einsum<"bd,df->bf">(x, w);
+/// **Source.** GSPMD, sections 3.2 and 4.4.
 ///
-/// A dim of one operand may be an index of two letters, with strides and a number: it is read through a window, and the product is a
-/// convolution. The extent of a letter that stands in an index alone is the largest with which no index lies behind the dim; an index
-/// before its begin, where the number is negative, reads zero. `convolution` has paddings at both ends, groups and layouts.
+/// A dim of one operand may be an index of two letters, with strides and a constant. The einsum then reads the dim
+/// through a window and is a convolution. If a letter occurs only in an index, its extent is the largest for which no
+/// index is after the end of the dim. With a negative constant, an index before the begin of the dim reads zero.
+/// `convolution` has paddings at both ends, groups and layouts.
 ///
-/// The larger letter of an index may be split, and splits the dim with it; then a device gets what its window reads beyond its shard
-/// from the devices next to it by collective_permute (halo exchange, GSPMD 4.3): for an index `(2x+w-1)` over w of 3 at most 1
-/// element to either side. The other letter of an index is whole. The gradients are einsums of the same kind. Further errors, at compile
-/// time: an index of one or of more than two letters, in both operands or in the result, a window that is larger than its dim.
+/// The larger letter of an index may be split. Then the dim is split in the same way. Neighbouring devices send the
+/// elements that a window reads outside of a shard. For an index `(2x+w-1)` over w of 3 this is at most 1 element on
+/// each side, by collective_permute (halo exchange, GSPMD 4.3). The other letter of an index is whole. The gradients
+/// are einsums of the same kind.
 ///
+/// **Errors.** At compile time: an index without exactly two letters; an index in both operands or in the result; a
+/// window that is larger than its dim.
+/// **Example.**
 ///     auto y = einsum<"b(2x+w)i,wio->bxo">(image, kernel);   // [8,65,3], [3,3,16] -> [8,32,16]
-///     auto g = einsum<"b(2x+w)i,bxo->wio">(image, dy);       // what the gradient by the kernel is
+///     auto g = einsum<"b(2x+w)i,bxo->wio">(image, dy);       // the gradient with respect to the kernel
 ///
-/// `...` stands for any number of dims, aligned at the right, of which extents of 1 are repeated; a letter that stands twice in an operand
-/// takes its diagonal: that alone is read where both dims are whole on a device, else what lies beside it is masked. Of more than two
-/// operands two at a time are multiplied, in the order with the least multiplications; what that leaves between is the einsum's own and may
-/// be sharded as others. Further errors: `...` in the operands and not in the result, a diagonal of two extents.
+/// `...` matches any number of dims, which are aligned at the right. Among them, extents of 1 are repeated. A letter
+/// that occurs twice in an operand takes the diagonal of these dims. If both dims are whole on a device, only the
+/// diagonal is read; otherwise the other elements are masked. If there are more than two operands, the einsum
+/// multiplies two at a time, in the order with the fewest multiplications. Its intermediate values may be sharded like
+/// any other value.
 ///
+/// **Errors.** `...` in the operands and not in the result, a diagonal of two different extents.
+/// **Example.**
 ///     auto y = einsum<"...ab,...bc->...ac">(x, w);           // [5,2,3], [3,4] -> [5,2,4]
 template <fixed_string Equation>
 constexpr auto einsum(value a, value b,
@@ -131,13 +139,17 @@ constexpr auto einsum(value a, value b,
   }
 }
 
-/// The Einstein sum of two tensors of a narrow type, with elements of type Result, which is the type that its sums are computed as: float
-/// of bf16 and f16, int32 of int8, uint8 and int16. So they are not rounded, nor is what several devices add up; of these, all_reduce and
-/// reduce_scatter send elements of Result. Of two operands only: of more, give the type at the last step,
-/// einsum_as<float, "ab,bc->ac">(einsum<"ab,bc->ac">(x, y), z), as what lies between is of the operands' type; a convolution or a windowed
-/// einsum has the operands' type, so convert these first.
+/// Returns the einsum of two tensors of a narrow type, with elements of type Result. Result is the type of the sums:
+/// float for bf16 and f16, int32 for int8, uint8 and int16. So neither the sums nor the reductions over devices are
+/// rounded. all_reduce and reduce_scatter send elements of Result.
 ///
+/// einsum_as takes two operands. For more operands, apply it to the last step; the intermediate value has the type of
+/// the operands. Convert the operands of a convolution or of a windowed einsum instead: its result has the type of the
+/// operands.
+///
+/// **Example.**
 ///     auto y = einsum_as<float, "bd,df->bf">(x, w);           // x and w are bf16
+///     auto z = einsum_as<float, "ab,bc->ac">(einsum<"ab,bc->ac">(x, w), v);
 template <class Result, fixed_string Equation>
 constexpr value einsum_as(value a, value b, location at = location::current()) {
   const value made = einsum<Equation>(a, b, at);
@@ -146,7 +158,8 @@ constexpr value einsum_as(value a, value b, location at = location::current()) {
   return made;
 }
 
-/// The Einstein sum of one tensor: transposes, and sums over the letters that the result lacks: `einsum<"abc->ca">(x)`.
+/// Returns the einsum of a single tensor: a transpose, or a sum over the letters that the result lacks, for example
+/// `einsum<"abc->ca">(x)`.
 template <fixed_string Equation>
 constexpr auto einsum(value a, location at = location::current()) {
   constexpr auto parsed = detail::parse_einsum(Equation.view());
@@ -163,8 +176,9 @@ constexpr auto einsum(value a, location at = location::current()) {
   }
 }
 
-/// The Einstein sum of any number of tensors: see above.
+/// Returns the einsum of any number of tensors; see the overload of two tensors.
 ///
+/// **Example.**
 ///     auto y = einsum<"ab,bc,cd->ad">(std::array{x, w, v});
 ///     auto trace = einsum<"ii->">(std::array{x});
 template <fixed_string Equation, std::size_t Count>
@@ -179,8 +193,8 @@ constexpr value einsum(value a, value b, value c, More... more) {
   return einsum<Equation>(std::array{a, b, c, more...});
 }
 
-/// The same with an equation that is known at run time only: einsum("bd,df->bf", x, w). A mistake in it is reported when the
-/// program is compiled.
+/// The same with an equation that is known only at run time: einsum("bd,df->bf", x, w). Compiling the program reports
+/// a mistake in the equation.
 constexpr value einsum(std::string_view equation, value a, value b = {}, location at = location::current()) {
   if (!a.is_valid()) return {};
   if (detail::is_einsum_of_many(equation)) {
@@ -191,7 +205,7 @@ constexpr value einsum(std::string_view equation, value a, value b = {}, locatio
   if (parsed.error != nullptr)
     return detail::made(a.graph()->fail(at, "einsum", detail::mistake::equation, detail::einsum_problem(equation, parsed)), a);
   if ((parsed.operands.count == 2) == (b.graph() != nullptr)) return detail::einsum_of(parsed, a, b, at);
-  // Another number of operands, which is refused.
+  // The number of operands is wrong, so this adds an error.
   const int id = b.graph() != nullptr ? detail::add_any_einsum(*a.graph(), parsed, {a.id(), b.id()}, at)
                                       : detail::add_any_einsum(*a.graph(), parsed, {a.id()}, at);
   return detail::made(id, a);
@@ -204,29 +218,34 @@ constexpr value einsum(std::string_view equation, detail::span<const value> oper
   return detail::einsum_of_values(equation, operands, at);
 }
 
-/// Returns the first mistake in the text of an equation, with its column, counted from 1; empty if there is none. Asks; einsum refuses.
+/// Returns the first mistake in the text of an equation, with its column, counted from 1. Returns an empty text if
+/// there is no mistake. This function only checks the equation; einsum refuses it.
 inline std::string equation_problem(std::string_view equation) {
-  if (detail::is_einsum_of_many(equation)) return {};  // what is wrong with it is found when the program is built
+  if (detail::is_einsum_of_many(equation)) return {};  // its mistakes are found when the program is built
   const auto parsed = detail::parse_einsum(equation);
   if (parsed.error == nullptr) return {};
   return "column " + std::to_string(parsed.column) + ": " + parsed.error;
 }
 
-/// Bounds what the einsum that made `x` may gather: an operand that would take more than `bytes` on a device is not gathered
-/// along mesh axes that the einsum cannot use, but taken in parts. Its shards go round the ring of devices along these axes, each
-/// device multiplies the one it holds and hands it on (GShard 3.3.2, Fig. 4c; Table 4's last rows).
+/// Limits the gathers of the einsum that made `x`. An operand may be split along mesh axes that the einsum cannot use.
+/// If the gathered operand would take more than `bytes` on a device, the einsum takes it in parts instead. The shards
+/// rotate around the ring of devices along these axes: each device multiplies the shard that it holds and passes it
+/// on. The gradient has the same limit.
 ///
-/// The bytes sent are those of the gather, in as many messages of collective_permute; beside its own shard a device holds 2 others
-/// where the gather leaves all n. Where 4 fit into `bytes` (3 of 4 devices), shards travel both ways round the ring, at half the
-/// number of turns. The parts of the other operand and of the result are copied where they do not lie in one piece. Integers and
-/// even sums of floats come out as the gathered einsum's would, but for the order in which a summed letter's parts are added. As
-/// this order is another one on each device, such a ring splits the result too: a value that several devices hold is one number,
-/// which they may decide by.
+/// A device holds its own shard and 2 others; a gather would leave all n. If 4 other shards fit into `bytes` (3 on 4
+/// devices), shards travel both ways around the ring, in half the number of iterations. If the parts of the other
+/// operand or of the result are not contiguous, they are copied.
 ///
-/// Errors, at compile time: `x` is not made by an einsum of two operands, `bytes` is negative, both operands would have to be
-/// gathered beyond the limit, or rounded-up shards do not nest. Its gradient has the same limit.
+/// The results equal those of the gathered einsum, also for floats, except for the order in which the parts of a
+/// summed letter are added. Because this order differs between devices, such a ring also splits the result. So all
+/// devices that hold an element have the same bits, and a program can branch on it.
 ///
+/// **Communication.** The same bytes as the gather, in messages of collective_permute.
+/// **Errors.** At compile time: `x` is not made by an einsum of two operands; `bytes` is negative; both operands would
+/// have to be gathered beyond the limit; rounded-up shards do not nest.
+/// **Example.**
 ///     auto y = limit_gather(einsum<"bd,df->bf">(x, w), 4 * MiB);   // x is ["x", _], w is [_, "x"]
+/// **Source.** GShard, section 3.3.2, Fig. 4c, and the last rows of Table 4.
 constexpr value limit_gather(value x, std::int64_t bytes, location at = location::current()) {
   if (!x.is_valid()) return x;
   auto& made = x.graph()->nodes[static_cast<std::size_t>(x.id())];

@@ -11,16 +11,17 @@
 
 namespace gspmd {
 
-/// Extents, dims or other integers as operators take them: written out, or a vector, array or span of std::int64_t that is known
-/// when the program is built. It is read by the call that gets it and not kept.
+/// Extents, dims or other integers as arguments of operators: a list, or a vector, array or span of std::int64_t. The
+/// called operator reads the integers and does not keep a reference to them.
 ///
+/// **Example.**
 ///     reshape(x, {8, -1})      const std::vector<std::int64_t> shape = ...;  reshape(x, shape)
 struct integers : detail::span<const std::int64_t> {
   using span::span;
   constexpr integers(std::initializer_list<std::int64_t> list)
       : span(list.begin(), list.size()) {}  // NOLINT: implicit on purpose
-  /// A shape is copied: `broadcast_in_dim(2.0 * m, x.shape(), {})` may trace the product after it has asked for the shape, which the
-  /// graph then moves.
+  /// Copies a shape. `broadcast_in_dim(2.0 * m, x.shape(), {})` may evaluate the shape before the product. Adding the
+  /// product can move the graph's nodes, and the shape with them.
   constexpr integers(const detail::extents& shape) : kept_(shape) { refer_to_kept(); }  // NOLINT: likewise
   constexpr integers(const integers& other) : span(other), kept_(other.kept_) { refer_to_kept(); }
   constexpr integers& operator=(const integers& other) {
@@ -38,8 +39,8 @@ struct integers : detail::span<const std::int64_t> {
   detail::extents kept_;
 };
 
-/// A few of them, kept: for options, which a program may name and use several times. There may be as many as a tensor has dims; of more,
-/// only how many there were is known, for whoever refuses them.
+/// A copy of at most 32 integers, for options that a program may name and use several times. A tensor has at most 32
+/// dims. If there are more than 32, size() is still right, so that the user of the option can refuse them.
 class kept_integers {
  public:
   constexpr kept_integers() = default;
@@ -51,7 +52,7 @@ class kept_integers {
     for (std::size_t i = 0; i < count_ && i < capacity; ++i) items_[i] = list[i];
   }
 
-  /// How many there were; [i] is one of the first 32.
+  /// Returns the number of integers in the list. Operator [] reads the first 32 integers only.
   [[nodiscard]] constexpr std::size_t size() const { return count_; }
   [[nodiscard]] constexpr std::int64_t operator[](std::size_t i) const { return items_[i]; }
 

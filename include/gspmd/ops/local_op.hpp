@@ -14,22 +14,24 @@
 
 namespace gspmd {
 
-/// An option of `local_op`: how letters that only operands have are reduced. Without it by add.
+/// An option of `local_op`: the reduction over letters that only operands have. The default is add.
 template <monoid Kind>
 struct reduces {};
-/// An option of `local_op`: the element types, `types<std::int64_t(float)>` for one operand, `types<std::tuple<float,
-/// std::int64_t>(float)>` where there are two results. Without it all tensors have one type, double, float, int64 or int32, as far as the
-/// function takes it.
+/// An option of `local_op`: the element types, `types<std::int64_t(float)>` for one operand and one result. For two
+/// results: `types<std::tuple<float, std::int64_t>(float)>`. By default all tensors have one type: double, float,
+/// int64 or int32, if the function takes it.
 template <class Signature>
 struct types {};
-/// An option of `local_op`: what to count for every combination of the indices of all letters. Without it 1.
+/// An option of `local_op`: the flops for every combination of the indices of all letters. The default is 1.
 template <std::int64_t Count>
 struct flops {};
 
-/// A function of blocks with its gradient, for `local_op`: g(operands..., y, dy) is called with values of the program, y being the
-/// result and dy the gradient by it (of two results: y0, y1, dy0, dy1), and gives the gradients by the operands out of operators, other
-/// local_ops among them: one value, or a tuple with one for each operand (value{} where there is none).
+/// A function of blocks with its gradient, for `local_op`. g(operands..., y, dy) is called with values of the program:
+/// y is the result and dy the gradient with respect to y. For two results the arguments are y0, y1, dy0, dy1. g
+/// composes operators, local_ops among them, and returns the gradients with respect to the operands: one value, or a
+/// tuple with one value for each operand. Return value{} for an operand without a gradient.
 ///
+/// **Example.**
 ///     local_op<"b[t]->b[t]">(with_gradient(running_sum, [](value x, value y, value dy) { return running_sum_from_the_right(dy); }))
 template <class F, class G>
 struct with_gradient : F {
@@ -70,7 +72,7 @@ void object_gradient(const void* object, graph& g, const int* operands, const in
                 std::make_index_sequence<static_cast<std::size_t>(Results)>{});
 }
 
-/// The function that a local_operator holds, for a graph to point at.
+/// The local_function of a local_operator as a constant, so that a graph can store a pointer to it.
 template <class Rule, class List, std::int64_t Flops, class F>
 struct local_holder {
   static constexpr local_function function = make_local_function<List, true>(Rule::value, Flops);
@@ -127,7 +129,8 @@ struct broken_law {
   static constexpr text make() { return text("local_op: ") << law_text(Rule::value, compiled_law<Typed>); }
 };
 
-/// The checks of an operator before it is made: the first thing that is wrong with it, in the order of a person's repairs.
+/// The checks of an operator before it is made. The value is the first fault, in the order in which a user would
+/// repair faults.
 enum class local_fault : std::uint8_t { none, rule, types, function, law };
 
 template <class Signature>
@@ -159,8 +162,8 @@ struct local_facts<Rule, F, Signature> {
 
 }  // namespace detail
 
-/// An operator of the user's own; what local_op gives. Called on as many tensors as its rule has operands; gives a value, or where its
-/// rule has several results an array of them: `auto [quotient, rest] = divide(x, y);`
+/// A custom operator, returned by local_op. Call it with one tensor for each operand of its rule. It returns a value,
+/// or an array of values if its rule has several results: `auto [quotient, rest] = divide(x, y);`
 template <fixed_string Rule, class F, class... Options>
 class local_operator {
   using options = detail::local_options<Options...>;
@@ -200,7 +203,7 @@ class local_operator {
     detail::graph* const g = tensor.graph();
     if (g == nullptr) return {};
     if constexpr (facts::fault != detail::local_fault::none) {
-      tensor.note_refused();  // where the operator is made
+      tensor.note_refused();  // the error is reported in the line that makes the operator
       return all_of(tensor);
     } else if constexpr (count != static_cast<std::size_t>(operand_count)) {
       tensor.note_refused();
@@ -237,7 +240,7 @@ class local_operator {
     all.fill(tensor);
     return all;
   }
-  /// Returns the stand-ins for the results of a refused call: they have the letters' extents where the operands have them.
+  /// Returns placeholders for the results of a refused call, with the extents of the letters in the operands.
   static constexpr results stand_in(detail::graph& g, const operand* operands) {
     detail::extents by_letter(rule::value.letters.count, 1);
     dtype type = dtype::f32;
@@ -271,37 +274,47 @@ class local_operator {
   [[no_unique_address]] F function_;
 };
 
-/// An operator of your own: a rule, and a function of one device's blocks. What it gives is called like any other operator.
+/// Makes a custom operator from a rule and a function of the blocks of one device. Call the operator like any other
+/// operator.
 ///
+/// **Example.**
 ///     constexpr auto running_sum = local_op<"b[t]->b[t]">([](auto x, auto y) {
 ///       for (std::int64_t i = 0; i < x.extent(0); ++i)
 ///         for (std::int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j == 0 ? x(i, j) : y(i, j - 1) + x(i, j);
 ///     });
 ///     auto y = running_sum(x);
 ///
-/// The rule is einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` gives two. A letter of a result may be split: the
-/// function then sees parts of it. A letter that a result does not have may be split too: what the function gives for the parts is then
-/// reduced, by add or as `reduces<...>` says. A letter in brackets is whole on every device: an operand that is split along it is split
-/// along another letter instead, or gathered, which is an error that says so unless the call stands in allow_replication(...). A letter
-/// that only results have is whole, and its extent is stated: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`; stated in an operand, it
-/// is required there: `[k=j][j]` is a square.
+/// The rule is in einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` has two results. A letter
+/// of a result may be split; then the function gets parts of it. A letter that a result does not have may be split,
+/// too. Then the results of the function for the parts are reduced, by add or by the option `reduces<...>`.
 ///
-/// The function gets a local_block for each operand and then one for each result, whose every element it must write. It sees no padding:
-/// extents are those of what the device really holds, and where a device holds nothing of the result, or nothing to reduce (the
-/// library then fills in the identity), it is not called; of a whole letter there may be nothing. Devices call it at the same time.
-/// It is a captureless lambda or, on the run-time path, one with captures, which the program keeps; what it throws reaches the
-/// caller with the operator's line. It is compiled for double, float, int64 and int32, as far as its parameters take them, or for
-/// the `types<R(A...)>` that are stated.
+/// A letter in brackets is whole on every device. An operand that is split along such a letter is split along another
+/// letter instead, or gathered. A gather is an error unless the call is in allow_replication(...). A letter that only
+/// results have is whole, and the rule states its extent: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`. An
+/// extent in an operand is a requirement: `[k=j][j]` is a square.
 ///
-/// The law: f of the parts of a letter, side by side or reduced, is f of the whole, for every letter that may be split. It is
-/// tried on small blocks of whole numbers from -4 to 9 before the operator is accepted, or on the numbers that a member `samples()` of the
-/// function gives, an array of numbers or of tuples with one for each operand; on others nothing is known. Integers must agree exactly, float
-/// to 1e-4 and double to 1e-9 of their size. The compiler tries it where it can run the function, and reports what is broken at this line; else, and for
-/// element types after the first, it is tried when a program is built at run time, or when a device first runs the operator of a
-/// compiled one, and a gspmd::error says the same. Functions with side effects see those calls.
+/// The function gets a local_block for each operand and then one for each result. It must write every element of the
+/// results. Extents are without padding. If a device holds no element of the result, or nothing to reduce, the
+/// function is not called; for a reduction the library fills in the identity. A whole letter may have extent 0. The
+/// function is a captureless lambda. On the run-time path it may have captures, and the program keeps a copy. If it
+/// throws, the caller gets the exception with the source line of the operator. It is compiled for double, float, int64
+/// and int32, if its parameters accept them, or for the types in `types<R(A...)>`.
 ///
-/// Counted as `flops<n>` says, 1 by default, for every combination of local indices of the letters. The gradient needs
-/// `with_gradient`.
+/// The operator must obey a law: for every letter that may be split, f of the parts, side by side or reduced, equals f
+/// of the whole. The law is checked on small blocks before the operator is accepted. The blocks contain whole numbers
+/// from -4 to 9, or the numbers that a member `samples()` of the function returns: an array of numbers, or of tuples
+/// with one number for each operand. Other numbers are not checked. Integers must agree exactly, float to 1e-4 and
+/// double to 1e-9 of their size.
+///
+/// If the compiler can run the function, it checks the law for the first element type. It reports a broken law in the
+/// line that makes the operator. Otherwise, and for the other element types, the check runs later, and a gspmd::error
+/// reports the same text. It runs when a program is built at run time, or when a device first runs the operator of a
+/// compiled program. Functions with side effects observe the calls of the check.
+///
+/// The operator counts n flops of `flops<n>`, by default 1, for every combination of local indices of the letters. The
+/// gradient requires `with_gradient`.
+///
+/// **Threads.** Devices call the function concurrently.
 template <fixed_string Rule, class... Options, class F>
 constexpr auto local_op(F f) {
   using options = detail::local_options<Options...>;

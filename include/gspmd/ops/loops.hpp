@@ -17,7 +17,7 @@
 namespace gspmd {
 namespace detail {
 
-/// How often a loop runs, with the line that says so.
+/// The number of iterations of a loop, with the source line of the call.
 struct trip_count {
   std::int64_t trips;
   location at;
@@ -29,17 +29,22 @@ struct trip_count {
 
 }  // namespace detail
 
-/// Runs `body` a fixed number of times: body(i, carried...) is traced once and returns what the next iteration finds,
-/// one value or struct, a std::vector of values, or a tuple of as many as are carried; types and shapes stay. `i` is one s64, 0 to n - 1.
-/// Values from outside may be used in the body. Returns what is carried after the last iteration; with n = 0 that is `init`.
+/// Runs `body` n times and returns the carried values after the last iteration; if n is 0, returns `init`. body(i,
+/// carried...) is traced once. It returns the carried values of the next iteration: a value, a struct, a std::vector
+/// of values, or a tuple with one element for each argument in `init`. Their types and shapes do not change. `i` is an
+/// s64 scalar from 0 to n - 1. The body may use values from outside.
 ///
-/// A carried value keeps one sharding: completion goes round the loop to a fixed point, and annotations in front of the loop,
-/// in the body and behind it count alike. What the body needs resharded from outside is resharded once, before the loop. A
-/// collective in the body is listed once and counts n times in the bytes. A value that the body only adds to, and that begins as a
-/// constant 0 (zeros_like), stays partial with what is added: gradients of several batches are added up in one all_reduce. grad works
-/// through it: what is carried is stored for every iteration, and the body is computed again on the way back. Errors: a body that returns
-/// other types or shapes.
+/// A carried value keeps one sharding. Completion propagates through the loop until no sharding changes. Annotations
+/// before the loop, in the body and after the loop have equal weight. A carried value is a sum if it starts as the
+/// constant 0 (zeros_like) and the body only adds to it. A sum of partial values stays partial until the loop ends. So
+/// the gradients of several batches are reduced by one all_reduce.
 ///
+/// grad stores the carried values of every iteration and recomputes the body in the backward pass.
+///
+/// **Communication.** If the body requires another sharding of a value from outside, the value is resharded once,
+/// before the loop. A collective in the body is listed once and counts n times in the bytes.
+/// **Errors.** The body returns other types or shapes.
+/// **Example.**
 ///     auto [h, c] = fori_loop(10, [&](value i, value h, value c) { return std::tuple{tanh(h + x), c + h}; }, h0, c0);
 template <class Body, class... Carry>
 constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init) {
@@ -59,7 +64,7 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
                   "value that is carried");
     return detail::unlooped(init...);
   } else if constexpr (!call::compiles) {
-    return detail::unlooped(init...);  // a mistake in the body, which the compiler has reported
+    return detail::unlooped(init...);  // the compiler has reported the mistake in the body
   } else if constexpr (!detail::is_carried<typename call::result, Carry...>) {
     static_assert(detail::written_so<Body>,
                   "gspmd: fori_loop: the body must return what is carried, as a tuple if it is several values");
@@ -84,33 +89,36 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
   }
 }
 
-/// A body of fori_loop of which several sweeps go on one exchange: see ghost.
+/// A body of fori_loop that computes several sweeps per exchange; see ghost.
 template <class Body>
 struct ghost_body {
   Body body;
   std::int64_t sweeps;
 };
 
-/// The body of a fori_loop over a stencil, of which `sweeps` trips go on one exchange, of so many times the radius (ghost zones, wide
-/// halos); or as many as are fastest on the mesh's network, if they are not given. Devices compute in between what their neighbours compute
-/// too.
+/// Makes the body of a fori_loop over a stencil that computes `sweeps` iterations per exchange. The exchanged halo is
+/// `sweeps` times the radius wide (ghost zones, wide halos). Without `sweeps` the planner takes the number that is
+/// fastest on the mesh's network. Between exchanges, devices also compute elements that their neighbours compute.
 ///
+/// **Example.**
 ///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);   // 25 exchanges
 ///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);                                           // by on_network's latency
 ///
-/// Values are those of fori_loop without it, bit for bit. The body consists of stencils, shifts, rolls and elementwise operators; all
-/// fields that it carries have one shape, and one sharding, that of the plain loop; numbers may be carried too. In a manual region trips go
-/// one by one: there local::halo takes as much as is wanted. Trips that are left over go
-/// on an exchange of their own. What is read from outside is exchanged before the loop, once, or twice if trips are left over.
+/// The values equal those of the plain fori_loop, bit for bit. The body consists of stencils, shifts, rolls and
+/// elementwise operators. All carried fields have one shape and one sharding, which is that of the plain loop. The
+/// body may also carry numbers. Remaining iterations, if `sweeps` does not divide n, have an exchange of their own. In
+/// a manual region each iteration has its own exchange; use local::halo there for a wider halo. grad differentiates
+/// the plain loop.
 ///
-/// Communication: for each split dim that is read along, and each field, one collective_permute every `sweeps` trips: two messages of
-/// sweeps * radius * s elements, s elements for an index of the dim in a shard with its margins along the split dims before it; less of a
-/// field that is not read at offsets itself. Margins may be wider than a shard. On the network that counts where none is named a message
-/// costs nothing, and ghost(body) is the plain loop. A round copies each field into blocks, dim by dim, and back. grad goes through the
-/// plain loop.
-///
-/// Errors, at compile time: another operator in the body, a reduction say, or a function of yours (`map`), with its line; complex fields;
-/// fields of several shapes or shardings; a number of trips that is computed.
+/// **Communication.** One collective_permute every `sweeps` iterations for each field and each split dim that is read
+/// at an offset. It has two messages of sweeps * radius * s elements. s is the number of elements per index of the dim
+/// in a shard, including the halos along the split dims before it. A field that is not itself read at offsets sends
+/// less. A halo may be wider than a shard. Values from outside are exchanged once before the loop, or twice if there
+/// are remaining iterations. The default network has no cost per message, so there ghost(body) is the plain loop. Each
+/// exchange copies each field into blocks, dim by dim, and back.
+/// **Errors.** At compile time: another operator in the body, for example a reduction or a function of yours (`map`),
+/// with its line; complex fields; fields with different shapes or shardings; a number of iterations that the program
+/// computes.
 template <int Sweeps, class Body>
   requires(Sweeps >= 1)
 constexpr ghost_body<Body> ghost(Body body) {
@@ -120,7 +128,7 @@ template <class Body>
 constexpr ghost_body<Body> ghost(Body body) {
   return {std::move(body), -1};
 }
-/// The same with a number that is known at run time; one below 1 is 1.
+/// The same with a number of sweeps that is known at run time. A number below 1 counts as 1.
 template <class Body>
 constexpr ghost_body<Body> ghost(std::int64_t sweeps, Body body) {
   return {std::move(body), sweeps < 1 ? 1 : sweeps};
@@ -131,16 +139,20 @@ constexpr auto fori_loop(detail::trip_count n, ghost_body<Body> body, const Carr
   return fori_loop(n, body.body, init...);
 }
 
-/// Runs `body` as long as `condition` holds: condition(carried) gives one bool of rank 0, body(carried) what the next trip finds, of the
-/// same types and shapes. `init`, and so what is carried, is a value, or a tuple or struct of values. Returns what is carried when the
-/// condition does not hold any more; if it never held, that is `init`. Values from outside may be used in both.
+/// Runs `body` while `condition` holds, and returns the carried values for which it does not hold. condition(carried)
+/// returns a bool of rank 0. body(carried) returns the carried values of the next iteration, with the same types and
+/// shapes. `init` is a value, or a tuple or struct of values, and is the result if the condition never holds. Both
+/// functions may use values from outside. while_loop has no gradient.
 ///
-/// Every device has the condition whole and stops after the same trip, so both may communicate. What is carried keeps one sharding, as in
-/// fori_loop. How many trips there are is known at run time only: bytes, messages, flops and times are those of one trip, with one more
-/// evaluation of the condition than there are trips. Errors: a condition that is no bool of rank 0, a body that returns other types or
-/// shapes; it has no gradient.
+/// Carried values keep one sharding, as in fori_loop. The number of iterations is known only at run time. So bytes,
+/// messages, flops and times count one iteration. The condition is evaluated once more than the body.
 ///
-///     auto [x, r] = while_loop([](auto carried) { return sum(std::get<1>(carried) * std::get<1>(carried)) > 1e-6; }, step, std::tuple{x0, r0});
+/// **Communication.** Every device holds the whole condition and stops after the same iteration, so both functions may
+/// communicate.
+/// **Errors.** The condition is not a bool of rank 0; the body returns other types or shapes.
+/// **Example.**
+///     auto goes_on = [](auto carried) { return sum(std::get<1>(carried) * std::get<1>(carried)) > 1e-6; };
+///     auto [x, r] = while_loop(goes_on, step, std::tuple{x0, r0});
 template <class Condition, class Body, class Carry>
 constexpr Carry while_loop(Condition&& condition, Body&& body, const Carry& init, location at = location::current()) {
   using asked = detail::call_with<Condition&, const Carry&>;
@@ -151,7 +163,7 @@ constexpr Carry while_loop(Condition&& condition, Body&& body, const Carry& init
                   "while_loop(condition, body, init)");
     return detail::unlooped(init);
   } else if constexpr (!asked::compiles || !call::compiles) {
-    return detail::unlooped(init);  // a mistake in a function, which the compiler has reported
+    return detail::unlooped(init);  // the compiler has reported the mistake in a function
   } else if constexpr (!std::is_same_v<typename asked::result, value> || !std::is_same_v<typename call::result, Carry>) {
     static_assert(detail::written_so<Body>,
                   "gspmd: while_loop: the condition returns one value, a bool of rank 0, and the body what is carried");
@@ -181,7 +193,7 @@ constexpr Carry while_loop(Condition&& condition, Body&& body, const Carry& init
 }
 
 namespace detail {
-/// A number of trips that is known at run time, with the line that says so.
+/// A number of iterations that the program computes, with the source line of the call.
 struct counted_trips {
   value trips;
   location at;
@@ -189,9 +201,10 @@ struct counted_trips {
 };
 }  // namespace detail
 
-/// The same as fori_loop with a number of trips that the program computes: one integer of rank 0; a negative one is none. As while_loop:
-/// the costs are those of one trip, and it has no gradient.
+/// The same as fori_loop with a number of iterations that the program computes: an integer of rank 0. A negative
+/// number counts as 0. As in while_loop, the costs count one iteration, and there is no gradient.
 ///
+/// **Example.**
 ///     auto x = fori_loop(count, [&](value i, value x) { return x + einsum<"ab,b->a">(a, x); }, x0);   // count is in<std::int64_t, dims<>>
 template <class Body, class... Carry>
   requires(sizeof...(Carry) > 0)
@@ -222,7 +235,7 @@ constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... i
   else return std::apply([](const value&, const auto&... c) { return std::tuple<Carry...>(c...); }, last);
 }
 
-/// How many sweeps are left over must be known: refused.
+/// Refuses a computed number of iterations with ghost, because the number of remaining sweeps must be known.
 template <class Body, class... Carry>
   requires(sizeof...(Carry) > 0)
 constexpr auto fori_loop(detail::counted_trips n, ghost_body<Body> body, const Carry&... init) {

@@ -12,7 +12,7 @@ namespace gspmd {
 
 namespace detail {
 
-/// The derivatives of a function for `map`; nothing where their types say everything.
+/// Stores the derivatives of a function for `map`. Empty if the function and its derivatives have no state.
 template <bool Constant, class... Derivatives>
 struct derivative_tuple {
   constexpr explicit derivative_tuple(Derivatives...) {}
@@ -25,8 +25,10 @@ struct derivative_tuple<false, Derivatives...> {
 
 }  // namespace detail
 
-/// A function with its derivatives, for `map`: one derivative per argument, of the same arguments.
+/// A function with its derivatives, for `map`. There is one derivative per argument, and each derivative takes all
+/// arguments.
 ///
+/// **Example.**
 ///     map(with_derivative([](auto x) { return x * x; }, [](auto x) { return 2 * x; }), x)
 template <class F, class... Derivatives>
 struct with_derivative
@@ -39,16 +41,18 @@ struct with_derivative
         Derivatives... > (std::move(derivatives)...) {}
 };
 
-/// A function for `map` on the run-time path that is called for runs of elements; see by_rows.
+/// A function for `map` on the run-time path that processes several consecutive elements per call; see by_rows.
 template <class T, class F>
 struct row_function {
   F f;
 };
 
-/// A function for `map`, on the run-time path, that computes a run of elements at a time: f(const T* x, ..., T* out,
-/// std::int64_t n), one pointer for each argument. The operands must be of type T (float, double, int32_t, int64_t, uint32_t or uint64_t).
-/// `out` overlaps no argument; how the elements are cut into runs is not said.
+/// Makes a function for `map`, on the run-time path, that processes several consecutive elements per call: f(const T*
+/// x, ..., T* out, std::int64_t n), with one pointer for each argument. The operands must be of type T (float, double,
+/// int32_t, int64_t, uint32_t or uint64_t). `out` overlaps no argument. The number of elements per call is
+/// unspecified.
 ///
+/// **Example.**
 ///     map(by_rows<float>(kernel), x)     // void (*kernel)(const float* x, float* out, std::int64_t n), from dlsym
 template <class T, class F>
 constexpr row_function<T, F> by_rows(F f) {
@@ -58,17 +62,21 @@ constexpr row_function<T, F> by_rows(F f) {
   return {std::move(f)};
 }
 
-/// Applies a callable to every element of one to eight tensors of one type; it must accept that type and give numbers of it, which
-/// only floats may have to round: a double for int64 elements is refused. Fused like any other elementwise operator, no communication. The
-/// gradient needs `with_derivative`.
+/// Applies a callable to every element of 1 to 8 tensors with the same element type. The callable must accept this
+/// type and return numbers that the type holds. Only floats may be rounded: a double for int64 elements is refused.
+/// The planner fuses `map` with other elementwise operators. No communication. The gradient requires
+/// `with_derivative`.
 ///
-/// Elements of a narrow type are given to it as what they are computed as: bf16 and f16 as float, int8, uint8 and int16 as int32.
+/// The callable gets elements of a narrow type in the type of their arithmetic: bf16 and f16 as float; int8, uint8 and
+/// int16 as int32.
 ///
-/// On the run-time path (dynamic.hpp) the function may be one that is known at run time: a lambda with captures, a pointer
-/// to a function, `by_rows`. The program keeps a copy of it. Devices call it at the same time, each for the elements that it
-/// holds: never for the padding of uneven shards. What it throws reaches the caller with the operator's line. `compile` takes
-/// only functions without state.
+/// On the run-time path (dynamic.hpp) the function may have state: a lambda with captures, a pointer to a function, or
+/// `by_rows`. The program keeps a copy of the function. If the function throws, the caller gets the exception with the
+/// source line of the operator. `compile` takes only functions without state.
 ///
+/// **Threads.** Devices call the function concurrently, each for its own elements and never for the padding of uneven
+/// shards.
+/// **Example.**
 ///     map([limit](float x) { return x < limit ? x : limit; }, x)
 template <class F, class... Rest>
   requires(std::is_convertible_v<Rest, operand> && ...)

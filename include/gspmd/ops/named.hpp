@@ -12,7 +12,7 @@
 namespace gspmd {
 namespace detail {
 
-/// A part of a program while it is traced: what is added to it belongs to the part.
+/// A named part of a program. Nodes that are added during its lifetime belong to the part.
 class open_part {
  public:
   constexpr open_part(graph* g, const char* name) : graph_(g) {
@@ -32,19 +32,20 @@ class open_part {
   int before_ = -1;
 };
 
-/// `/` stands between the names of a path, and `[3]` after one for one call of several.
+/// A path has `/` between its names. `[3]` after a name is the number of a call. So names contain neither.
 constexpr bool may_be_name(std::string_view name) { return !name.empty() && name.find_first_of("/[]") == std::string_view::npos; }
 
 }  // namespace detail
 
-/// f(arguments...), which returns what it returns. Every operator that the call adds to the program belongs to a part of this name, as do
-/// those of the gradients of these operators, taken wherever. Names inside of names make a path, `layer/attention`; calls of one name are
-/// counted where there are several, `layer[3]/attention` is that of the fourth layer. `explain`, `summary` and the others of report.hpp
-/// show one part by the end of its path, and outlines, pictures and timelines bear the names. The plan is the same: nothing is
-/// computed or sent for it.
+/// Returns f(arguments...) and puts every operator that the call adds into a part of this name. The gradients of these
+/// operators belong to the same part, even if grad is called elsewhere. Nested names form a path: `layer/attention`.
+/// Several calls with the same name are numbered: `layer[3]/attention` is in the fourth layer. `explain`, `summary`
+/// and the other functions of report.hpp show one part by the end of its path. Outlines, pictures and timelines print
+/// the names. The plan does not change: a name costs no computation and no communication.
 ///
-/// Errors, at compile time: an argument that is no value, no arguments, a name that is empty or has one of `/[]`.
-///
+/// **Errors.** At compile time: no arguments, an argument that is not a value or a group of values, an empty name, a
+/// name with `/`, `[` or `]`.
+/// **Example.**
 ///     auto y = named<"attention">(attention, x, w);
 ///     std::puts(explain<step>({.scope = "layer[3]/attention"}).c_str());
 template <fixed_string Name, class F, class... Arguments>
@@ -57,7 +58,8 @@ constexpr auto named(F f, const Arguments&... arguments) {
   const detail::open_part part(detail::graph_of(arguments...), Name.chars);
   return f(arguments...);
 }
-/// The same with a name that is known at run time, in programs that are built then. Throws gspmd::error: a name that is none.
+/// The same with a name that is known at run time, for programs that are built at run time. Throws gspmd::error if the
+/// name is empty or contains `/`, `[` or `]`.
 template <class F, class... Arguments>
 auto named(const std::string& name, F f, const Arguments&... arguments) {
   static_assert(

@@ -10,14 +10,15 @@ namespace gspmd {
 
 using detail::policy;
 
-/// f(arguments...), with a policy for every operator that the call adds to the program, those of loops, of conditionals and of gradients
-/// taken in it included. Gradients of these operators, taken wherever, have the same policy. What an operator, or a call inside, says
-/// of itself comes first: the nearest limit holds, and what is allowed or forbidden inside stays so.
+/// Returns f(arguments...) and sets a policy for every operator that the call adds to the program. This includes
+/// operators in loops, conditionals and gradients in the call. Gradients of these operators have the same policy, even
+/// if grad is called elsewhere. The policy of an operator itself or of an inner call takes precedence: the innermost
+/// limit holds, and permissions and prohibitions of inner calls remain.
 ///
-/// A reshard that the function writes is what the user asks for, and never forbidden.
+/// A reshard in the function is never forbidden, because the user wrote it.
 ///
-/// Errors: those of the operators under the policy, each at its line.
-///
+/// **Errors.** Those of the operators under the policy, each with its source line.
+/// **Example.**
 ///     auto y = with_policy({.forbid_reshard = true}, layer, x, w);    // nothing moves but what `layer` says with reshard
 template <class F, class... Arguments>
 constexpr auto with_policy(const policy& p, F f, const Arguments&... arguments) {

@@ -19,8 +19,8 @@
 namespace gspmd {
 namespace detail {
 
-/// The dims that an operator works on: one, or those written, `{}` being all; or those that a list of the run names, which may
-/// be none.
+/// The dims that an operator works on: one dim, or a list. `{}` means all dims. An empty list that is known only at
+/// run time means no dim.
 class dim_list {
  public:
   constexpr dim_list() = default;
@@ -50,7 +50,7 @@ class dim_list {
   bool all_ = true;
 };
 
-/// Gives a reduced tensor its dims back, with extent 1.
+/// Restores the reduced dims of a tensor, with extent 1.
 constexpr value keep_dims(value reduced, value original, dim_mask dims, location at) {
   if (!reduced.is_valid() || !original.is_valid()) return {};
   extents shape = original.shape();
@@ -61,9 +61,11 @@ constexpr value keep_dims(value reduced, value original, dim_mask dims, location
 
 }  // namespace detail
 
-/// Reduces the dims in `dims` (default: all) by a monoid; the others keep their order. Padding takes no part.
-/// A split dim leaves the result partial; an all_reduce or reduce_scatter follows when somebody needs it.
+/// Reduces the dims in `dims` (default: all) by a monoid. The other dims keep their order. Padding does not take part.
 ///
+/// **Communication.** If a reduced dim is split, the result is partial. An all_reduce or reduce_scatter follows if a
+/// user of the result requires the whole value.
+/// **Example.**
 ///     reduce(x, monoid::maximum, {0, 1})      reduce(x, monoid::maximum, -1)   // the last dim
 constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -73,23 +75,27 @@ constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, locatio
   detail::extents left;
   for (int d = 0; d < x.rank(); ++d)
     if ((mask & detail::dim_bit(d)) == 0) left.push_back(x.shape()[d]);
-  while (left.count > 0 && left.count > x.rank() - dims.count()) left.pop_back();  // a dim that is not there
+  while (left.count > 0 && left.count > x.rank() - dims.count()) left.pop_back();  // for a dim that does not exist
   return detail::made(*x.graph(), id, x.type(), left);
 }
 
-/// Returns the sum over `dims` (default: all). A sum of bf16 or f16 is added up as float on each device and rounded to its
-/// type there. Use `sum(convert<float>(x))` to round nowhere and to add devices' sums as float. It stores no float copy of x.
+/// Returns the sum over `dims` (default: all). Each device adds up bf16 or f16 as float and rounds its sum to the type
+/// of x. Use `sum(convert<float>(x))` to round nowhere and to add the sums of the devices as float. The conversion
+/// stores no float copy of x.
 constexpr value sum(value x, detail::dim_list dims = {}, location at = location::current()) {
   return reduce(x, monoid::add, dims, at);
 }
 
-/// Returns the mean over `dims` (default: all): the sum divided by the number of elements. The mean over no elements is NaN.
+/// Returns the mean over `dims` (default: all): the sum divided by the number of elements. The mean over no elements
+/// is NaN. Elements are floats or complex numbers. The mean of bf16 and f16 is computed as float and rounded once
+/// (ops/composite.hpp).
 ///
-/// **Element types.** Floats and complex numbers. The mean of bf16 and f16 is computed as float and rounded once (ops/composite.hpp).
-/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16. In the explicit mode the
-/// result is a partial value of the type of x, which you reduce.
-/// **Manual regions.** The mean of the device's own elements. If the device is known to have only a part of a dim in `dims`, the call is
-/// refused; write mean(local::to_varying<Axes, state::varying>(x)) for the mean of the part.
+/// In a manual region this is the mean of the elements of the device. If the type states that the device has only a
+/// part of a dim in `dims`, the call is refused. Write mean(local::to_varying<Axes, state::varying>(x)) for the mean
+/// of the part.
+///
+/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16.
+/// In the explicit mode the result is a partial value of the type of x, which you reduce.
 /// **Errors.** Integers: convert to float first.
 /// **Example.** mean(losses)        mean(x, {0, 1})
 constexpr value mean(value x, detail::dim_list dims = {}, location at = location::current()) {
@@ -106,11 +112,12 @@ constexpr value mean(value x, detail::dim_list dims = {}, location at = location
       at, [&](value wide) { return operand(sum(wide, dims, at), at) / operand(count, at); }, x);
 }
 
-/// Returns the p-norm over `dims` (default: all): the p-th root of the sum of |x|^p, or the largest |x| if p is infinity.
+/// Returns the p-norm over `dims` (default: all): the p-th root of the sum of |x|^p, or the largest |x| if p is
+/// infinity. Elements are floats. Norms of bf16 and f16 are computed as float and rounded once (ops/composite.hpp).
+/// Powers are not scaled: the square of a float above 1.8e19 is infinite.
 ///
-/// **Element types.** Floats. Norms of bf16 and f16 are computed as float and rounded once (ops/composite.hpp). Powers are not scaled: the
-/// square of a float above 1.8e19 is infinite.
-/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter before the root, of floats also for bf16 and f16.
+/// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter before the root, of floats also
+/// for bf16 and f16.
 /// **Errors.** p < 1; elements that are not floats.
 /// **Example.** norm(gradient)        norm(x, {-1}, 1)
 constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location at = location::current()) {
@@ -123,7 +130,7 @@ constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location
                         : detail::text("p is less than 1; norms are those of p from 1 to infinity"));
     return sum(x, dims, at);
   }
-  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);  // which is exact
+  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);  // a maximum is exact
   return detail::rounded_once(
       at,
       [&](value wide) {
@@ -137,7 +144,8 @@ constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location
 
 namespace detail {
 
-/// `of_shifted` for the elements less their maximum along `dim`. It gets a function, too, that sums along `dim` and keeps the dim.
+/// Returns `of_shifted` of x - max(x) along `dim`. of_shifted also gets a function that sums along `dim` and keeps the
+/// dim.
 template <class F>
 constexpr value softmax_by(value x, int dim, location at, F of_shifted) {
   const auto mask = dim_list(dim).mask(x.rank());
@@ -153,9 +161,11 @@ constexpr value softmax_by(value x, int dim, location at, F of_shifted) {
 
 }  // namespace detail
 
-/// Returns exp(x) / sum(exp(x)) along `dim`, computed from x - max(x). The softmax of bf16 and f16 is computed as float and rounded once
-/// (ops/composite.hpp); their gradient is computed as float from the rounded result. If `dim` is split: an all_reduce of the maxima, in the type of
-/// x, and one of the sums, which are floats.
+/// Returns exp(x) / sum(exp(x)) along `dim`, computed from x - max(x). The softmax of bf16 and f16 is computed as
+/// float and rounded once (ops/composite.hpp). Its gradient is computed as float from the rounded result.
+///
+/// **Communication.** If `dim` is split: an all_reduce of the maxima, in the type of x, and an all_reduce of the sums,
+/// which are floats.
 constexpr value softmax(value x, int dim, location at = location::current()) {
   const detail::one_call call(x.graph(), "softmax", {x.id()});
   return detail::softmax_by(x, dim, at, [at](value shifted, auto sum_of) {
@@ -185,8 +195,10 @@ constexpr auto log_softmax(const A& x) {
   return detail::refused_call(x, x);
 }
 
-/// Adds a last dim of extent `n` that is 1 at the index that `labels` (integers) name and 0 elsewhere. A label outside gives zeros.
+/// Adds a last dim of extent `n` that is 1 at the index in `labels` (integers) and 0 elsewhere. A label outside of 0
+/// to n - 1 gives zeros.
 ///
+/// **Example.**
 ///     one_hot<float>(labels, 10)
 template <class T = void>
 constexpr value one_hot(value labels, std::int64_t n, location at = location::current()) {

@@ -12,7 +12,7 @@
 namespace gspmd {
 namespace detail {
 
-/// A tuple of what is carried on and of a row.
+/// True for a tuple or pair of the carried values and a row.
 template <class Result, class Carry>
 inline constexpr bool is_scan_result = false;
 template <class Carry, class Row>
@@ -20,7 +20,8 @@ inline constexpr bool is_scan_result<std::tuple<Carry, Row>, Carry> = is_values<
 template <class Carry, class Row>
 inline constexpr bool is_scan_result<std::pair<Carry, Row>, Carry> = is_values<Row>;
 
-/// A value with an extent in front, as the refused rows of a loop are stacked; without dim 0, as a row is.
+/// stacked_stand_in returns a placeholder for the stacked rows of a refused scan, with the number of rows as dim 0.
+/// row_stand_in returns a placeholder for one row of `x`, without dim 0.
 constexpr value stacked_stand_in(value row, std::int64_t rows) {
   extents shape = row.shape();
   if (shape.count < max_rank) shape.insert(0, rows);
@@ -32,6 +33,8 @@ constexpr value row_stand_in(value x) {
   return x.is_valid() ? value(x.graph(), x.graph()->add_stand_in(x.type(), shape)) : x;
 }
 
+/// Traces the loop of scan and stacks its rows. If the body returns the sum of the carried value and the row twice,
+/// init 0 and xs {1, 2, 3} give 6 and {1, 3, 6}.
 template <class Body, class Carry, class Xs>
 constexpr auto scan_rows(Body& body, const Carry& init, const Xs& xs, location at) {
   using row_type = std::tuple_element_t<1, typename call_with<Body&, const Carry&, const Xs&>::result>;
@@ -90,15 +93,19 @@ constexpr auto scan_rows(Body& body, const Carry& init, const Xs& xs, location a
 
 }  // namespace detail
 
-/// Runs `body` over the rows of `xs`: body(carried, x) returns a tuple of what is carried on and of the row of the result
-/// that this iteration makes. Returns what is carried at the end, and the rows, stacked along a new dim 0. `xs`, and each of
-/// the other two, is a value or a group of values; all values of `xs` have the same extent of dim 0.
+/// Runs `body` over the rows of `xs`. body(carried, x) returns a tuple of the carried values of the next iteration and
+/// of a row of the result. scan returns the last carried values and the rows, stacked along a new dim 0. `xs`, `init`
+/// and the row of the result are each a value or a group of values. All values of `xs` have the same extent of dim 0.
+/// Shardings, costs and gradients are those of fori_loop.
 ///
-/// As fori_loop. All devices go through the rows together. An `xs` that is split along dim 0 is resharded once before the loop, by
-/// all_to_all, so that it is split along another dim, where that sends less; else it stays where it is, and in every iteration the
-/// row of the device that has it is brought to all, by a reduction of one row. It is gathered where a `reshard` before the scan
-/// or allow_replication says so. Stacked rows that are wanted split along dim 0 are written where they are to lie.
-///
+/// **Communication.** All devices process the rows together. If dim 0 of `xs` is split, the planner takes the cheaper
+/// of two methods. The first reshards `xs` once before the loop by all_to_all, so that another dim is split. The
+/// second leaves `xs` as it is. Then each iteration sends the row from its device to all devices, by a reduction of
+/// one row. Write a `reshard` before the scan, or allow_replication, to gather `xs`. If the stacked rows are to be
+/// split along dim 0, each device writes the rows of its shard.
+/// **Errors.** The body does not return a tuple of carried values and a row; the values of `xs` have different extents
+/// of dim 0, or rank 0.
+/// **Example.**
 ///     auto [h, ys] = scan([&](value h, value x) { auto y = tanh(einsum<"bd,de->be">(h, w) + x); return std::tuple{y, y}; }, h0, xs);
 template <class Body, class Carry, class Xs>
 constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = location::current()) {
@@ -112,7 +119,7 @@ constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = 
                   "gspmd: scan: the body is called as body(carried, x): it takes what is carried, then a row of xs");
     return detail::unlooped(init, xs);
   } else if constexpr (!call::compiles) {
-    return detail::unlooped(init, xs);  // a mistake in the body, which the compiler has reported
+    return detail::unlooped(init, xs);  // the compiler has reported the mistake in the body
   } else if constexpr (!detail::is_scan_result<typename call::result, Carry>) {
     static_assert(detail::written_so<Body>,
                   "gspmd: scan: the body must return a tuple of what is carried and of a row of the result");

@@ -41,7 +41,7 @@ constexpr inline_vec<std::int8_t, max_rank> dims_of(integers list, int rank) {
   }
   return dims;
 }
-/// Whether so many dims are not too many; records the mistake if they are.
+/// Returns true if a tensor may have `count` dims. Otherwise records an error.
 constexpr bool has_room_for_dims(graph& g, std::size_t count, std::string_view op, location at) {
   if (count <= static_cast<std::size_t>(max_rank)) return true;
   g.fail(at, op, mistake::rank, text("names ") << static_cast<std::int64_t>(count) << " dims; a tensor has at most 32");
@@ -50,7 +50,7 @@ constexpr bool has_room_for_dims(graph& g, std::size_t count, std::string_view o
 
 }  // namespace detail
 
-/// The tensor stretched to `shape`: dim `d` of `x` becomes dim `dims[d]`, in any order; an extent of 1 is repeated.
+/// Stretches `x` to `shape`: dim `d` of `x` becomes dim `dims[d]`, in any order. Extents of 1 are repeated.
 constexpr value broadcast_in_dim(value x, integers shape, integers dims, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::has_room_for_dims(*x.graph(), shape.size(), "broadcast_in_dim", at) ||
@@ -61,20 +61,24 @@ constexpr value broadcast_in_dim(value x, integers shape, integers dims, locatio
                       to);
 }
 
-/// Dim `d` of the result is dim `permutation[d]` of `x`. No communication.
+/// Permutes the dims: dim `d` of the result is dim `permutation[d]` of `x`. No communication.
 constexpr value transpose(value x, integers permutation, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::has_room_for_dims(*x.graph(), permutation.size(), "transpose", at)) return detail::made(-1, x);
   return detail::made(detail::add_transpose(*x.graph(), x.id(), detail::dims_of(permutation, x.rank()), at), x);
 }
 
-/// The same elements in row-major order under another shape. One extent may be -1: it follows from the others. Nothing is sent where a
-/// split dim is divided or merged and whole parts stay on their devices. Where the parts of both shapes do not begin alike, one
-/// collective_permute over the axes of these dims brings what a device lacks, and nothing else (GSPMD 4.3, Fig. 5c): [3,2] to [6] on 2
-/// devices sends one element. Where no factor of the dim can carry its split the operand is gathered, which allow_replication allows;
-/// a sharding that is written for the result spares that.
+/// Returns the same elements in row-major order with another shape. One extent may be -1; it is computed from the
+/// others.
 ///
+/// **Communication.** None if a split dim is divided or merged and whole parts stay on their devices. If the parts of
+/// both shapes begin at different elements, there is one collective_permute over the axes of these dims. It sends only
+/// the elements that a device lacks. For example, [3,2] to [6] on 2 devices sends one element. If no factor of the dim
+/// can have the split of the dim, the operand is gathered, which requires allow_replication. An annotation of the
+/// result avoids the gather.
+/// **Example.**
 ///     reshape(x, {8, -1})
+/// **Source.** GSPMD, section 4.3, Fig. 5c.
 constexpr value reshape(value x, integers shape, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (!detail::has_room_for_dims(*x.graph(), shape.size(), "reshape", at)) return detail::made(-1, x);
@@ -82,26 +86,31 @@ constexpr value reshape(value x, integers shape, location at = location::current
   return detail::made(*x.graph(), detail::add_reshape(*x.graph(), x.id(), to, at), x.type(), to);
 }
 
-/// Element i of the result along `dim` is element i + `offset` of `x`, and zero (false) where `x` has none: Fortran's
-/// `eoshift(x, offset, dim=)`, StableHLO's `pad` with low = -offset and high = offset. NumPy, SciPy and xarray count the other way.
-/// The shape stays; any offset is right. Stencils and convolutions are sums over shifted tensors.
+/// Shifts `x`: element i of the result along `dim` is element i + `offset` of `x`, or zero (false) if `x` has no such
+/// element. This is Fortran's `eoshift(x, offset, dim=)` and StableHLO's `pad` with low = -offset and high = offset.
+/// NumPy, SciPy and xarray use the opposite sign. The shape does not change. Every offset is valid. Stencils and
+/// convolutions are sums of shifted tensors. The gradient is the shift by -offset.
 ///
-/// Where `dim` is split, a device gets the elements that lie across the ends of its shard from the devices next to it by
-/// collective_permute (halo exchange, GSPMD 4.3): with shards of s indices min(|offset|, s) of them, in one message, or in two
-/// if |offset| is larger than s and no multiple of it. No communication along other dims. Its gradient is the shift by -offset.
-///
+/// **Communication.** If `dim` is split, neighbouring devices send the elements outside of a shard by
+/// collective_permute (halo exchange). With shards of s indices this is min(|offset|, s) indices in one message. It is
+/// two messages if |offset| is larger than s and not a multiple of s. None along other dims.
+/// **Example.**
 ///     auto blurred = shift(x, 0, -1) + x + shift(x, 0, 1);
+/// **Source.** GSPMD, section 4.3.
 constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_shift(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), offset, at), x);
 }
 
-/// The same where `x` goes on beyond its ends as `outside` says, with a number or with elements of its own. The halo is the same;
-/// what lies beyond an end is found where the end is, and round the end (`wrap`) it comes from the device at the other one. Its
-/// gradient adds up, for each element of `x`, what the result is at all places that took it, for an offset of r in r terms.
+/// The same with a boundary: `outside` defines the values outside of the ends of `x`, as a number or as elements of
+/// `x`. The gradient of an element of `x` is the sum of the gradients of all elements that were copied from it: up to
+/// r terms for an offset of r.
 ///
-/// Errors, at compile time: a dim that is not there, a number that the element type does not hold, `values`, which stencil takes.
-///
+/// **Communication.** The halo is that of shift without a boundary. Only the devices at an end compute the values
+/// outside of that end. With `wrap` these values are sent from the device at the other end.
+/// **Errors.** At compile time: a dim that does not exist, a number that the element type does not hold, `values`,
+/// which only stencil takes.
+/// **Example.**
 ///     auto slope = shift(x, 0, 1, boundary::edge()) - x;
 constexpr value shift(value x, int dim, std::int64_t offset, const boundary& outside, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -115,7 +124,7 @@ constexpr value shift(value x, int dim, std::int64_t offset, const boundary& out
 
 namespace detail {
 
-/// The list, or `number` for every dim where it is empty.
+/// Returns the list, or `number` for every dim if the list is empty.
 constexpr vec<std::int64_t> filled(integers list, int rank, std::int64_t number) {
   vec<std::int64_t> result;
   for (const auto n : list) result.push_back(n);
@@ -126,18 +135,20 @@ constexpr vec<std::int64_t> filled(integers list, int rank, std::int64_t number)
 
 }  // namespace detail
 
-/// `x` with `low[d]` elements before and `high[d]` behind its elements along every dim d, and `interior[d]` between any two; all of
-/// them `number`. Negative numbers in low and high take elements away (StableHLO's `pad`). Extent n becomes
-/// low + n + (n-1) * interior + high; without `interior`, nothing comes between.
+/// Adds `low[d]` elements before and `high[d]` elements after `x` along every dim d, and `interior[d]` elements
+/// between any two neighbours. All these elements equal `number`. Negative numbers in low and high remove elements
+/// (StableHLO's `pad`). Extent n becomes low + n + (n-1) * interior + high. The default of `interior` is 0. The
+/// gradient is a slice.
 ///
-/// Where a padded dim is split, its shards are those of the result: devices send each other by collective_permute the elements
-/// that lie in another part of the result than of `x`; a device at most as many as its larger shard has, whole shards only
-/// where the extents differ much. No communication along other dims, and never a gather. Its gradient is a slice. A pad and the slices
-/// of it are one movement where nothing else reads it (GSPMD 4.6): what a slice puts back in its place is not sent.
+/// If all users of a pad are slices, the pad and each slice are one movement (GSPMD 4.6). Elements that the slice
+/// returns to their device are not sent.
 ///
-/// Errors, at compile time: lists that have not one number for each dim, a negative interior, a padding that takes away more than
-/// there is, a number that the element type does not hold.
-///
+/// **Communication.** If a padded dim is split, its shards are those of the result. Devices send the elements that
+/// belong to another part of the result than of `x` by collective_permute. A device sends at most the elements of its
+/// larger shard, and whole shards only if the extents differ much. None along other dims, and never a gather.
+/// **Errors.** At compile time: a list without one number for each dim; a negative interior; a padding that removes
+/// more elements than exist; a number that the element type does not hold.
+/// **Example.**
 ///     auto framed = pad(x, {1, 1}, {1, 1});            // [8,8] -> [10,10]
 ///     auto spread = pad(x, {0, 0}, {0, 0}, 0, {1, 0});  // [8,8] -> [15,8]: a row of zeros between any two
 constexpr value pad(value x, integers low, integers high, detail::written_number number = 0, integers interior = {},
@@ -147,15 +158,16 @@ constexpr value pad(value x, integers low, integers high, detail::written_number
   return detail::made(detail::add_pad(*x.graph(), x.id(), low, high, integers(between.data(), between.size()), number, at), x);
 }
 
-/// The elements of `x` whose index along every dim d is start[d], start[d] + stride[d], ..., below limit[d]: NumPy's
-/// `x[start:limit:stride]`, StableHLO's `slice`. Without `stride` all of them from start to before limit.
+/// Returns the elements of `x` with the indices start[d], start[d] + stride[d], ..., below limit[d], along every dim
+/// d. This is NumPy's `x[start:limit:stride]` and StableHLO's `slice`. The default of `stride` is 1. The gradient is a
+/// padding with zeros.
 ///
-/// Where a sliced dim is split, its shards are those of the result: devices send each other by collective_permute the elements
-/// that lie in another part of the result than of `x`, a device at most as many as its shard has. No communication along
-/// other dims, and never a gather. Its gradient is a padding with zeros.
-///
-/// Errors, at compile time: lists that have not one number for each dim, a stride below 1, a range that is not inside of the dim.
-///
+/// **Communication.** If a sliced dim is split, its shards are those of the result. Devices send the elements that
+/// belong to another part of the result than of `x` by collective_permute. A device sends at most the elements of its
+/// shard. None along other dims, and never a gather.
+/// **Errors.** At compile time: a list without one number for each dim, a stride below 1, a range that is not inside
+/// of the dim.
+/// **Example.**
 ///     auto inner = slice(x, {1, 1}, {7, 7});           // [8,8] -> [6,6]
 ///     auto even = slice(x, {0, 0}, {8, 8}, {2, 1});     // [8,8] -> [4,8]: every other row
 constexpr value slice(value x, integers start, integers limit, integers stride = {}, location at = location::current()) {
@@ -164,13 +176,13 @@ constexpr value slice(value x, integers start, integers limit, integers stride =
   return detail::made(detail::add_slice(*x.graph(), x.id(), start, limit, integers(steps.data(), steps.size()), at), x);
 }
 
-/// `x` with the order of its elements turned round along the dims named: element i of a dim of n is element n - 1 - i of `x`.
+/// Reverses the order of the elements along `dims`: element i of a dim of extent n is element n - 1 - i of `x`. The
+/// gradient is the reverse of the same dims.
 ///
-/// Where such a dim is split, devices trade their shards by collective_permute, the first one with the last one and so on; a shard
-/// that is its own opposite stays. No communication along other dims. Its gradient is the reverse of the same dims.
-///
-/// Errors, at compile time: a dim that is not there, or named twice.
-///
+/// **Communication.** If such a dim is split, devices swap their shards by collective_permute, the first with the last
+/// and so on. The shard in the middle stays. None along other dims.
+/// **Errors.** At compile time: a dim that does not exist or that occurs twice.
+/// **Example.**
 ///     auto backwards = reverse(x, {0});
 constexpr value reverse(value x, integers dims, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -179,30 +191,29 @@ constexpr value reverse(value x, integers dims, location at = location::current(
   return detail::made(detail::add_reverse(*x.graph(), x.id(), detail::span<const int>(counted.data(), counted.size()), at), x);
 }
 
-/// `x` with its elements moved `by` places on along `dim`; what goes over the end comes in at the begin: NumPy's `roll(x, by, dim)`.
-/// Element i of the result is element i - by of `x`, counted round. Any number is right, also a negative one.
+/// Rotates `x` by `by` elements along `dim`: element i of the result is element i - by of `x`, modulo the extent. This
+/// is NumPy's `roll(x, by, dim)`. Every number is valid, also a negative one. The gradient is the roll by -by.
 ///
-/// Where `dim` is split, a device gets what lies across the ends of its shard by collective_permute: with shards of s indices
-/// min(|by|, s) of them, round the end of the tensor too. No communication along other dims. Its gradient is the roll by -by.
-///
-/// Errors, at compile time: a dim that is not there.
-///
+/// **Communication.** If `dim` is split, a device receives the elements outside of its shard by collective_permute,
+/// also around the ends of the tensor. With shards of s indices this is min(|by|, s) indices. None along other dims.
+/// **Errors.** At compile time: a dim that does not exist.
+/// **Example.**
 ///     auto east = roll(x, 1, -1);
 constexpr value roll(value x, std::int64_t by, int dim, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_roll(*x.graph(), x.id(), by, detail::counted_dim(dim, x.rank()), at), x);
 }
 
-/// The tensors one behind the other along `dim`: NumPy's and StableHLO's `concatenate`. Any number of them, of one element type,
-/// with the same extents along the other dims. Up to 8 are one operator; more are joined in groups of 8, and these again, so that
-/// each element is copied once for every level.
+/// Joins any number of tensors along `dim`, as NumPy's and StableHLO's `concatenate`. They have one element type and
+/// the same extents along the other dims. Up to 8 tensors are one operator. More tensors are joined in groups of 8,
+/// and the groups again, so each element is copied once per level. The gradients are slices.
 ///
-/// Where `dim` is split, the shards are those of the result: each tensor is one collective_permute, in which devices send the
-/// elements that lie in another part of the result than of the tensor. No communication along other dims, and never a gather. Its
-/// gradients are slices.
-///
-/// Errors, at compile time: no tensors, a dim that is not there, other extents or element types that differ.
-///
+/// **Communication.** If `dim` is split, the shards are those of the result. Each tensor is one collective_permute:
+/// devices send the elements that belong to another part of the result than of the tensor. None along other dims, and
+/// never a gather.
+/// **Errors.** At compile time: no tensors, a dim that does not exist, different extents along other dims, different
+/// element types.
+/// **Example.**
 ///     auto both = concatenate({x, y}, 0);              // [8,4], [3,4] -> [11,4]
 constexpr value concatenate(detail::span<const value> tensors, int dim, location at = location::current()) {
   value first;
@@ -221,7 +232,8 @@ constexpr value concatenate(std::initializer_list<value> tensors, int dim, locat
   return concatenate(detail::span<const value>(tensors.begin(), tensors.size()), dim, at);
 }
 
-/// A tensor of one number, in the program that `like` belongs to. Its elements are of type T, without T of the number's own.
+/// Returns a tensor with all elements equal to `number`, in the program of `like`. Its elements have type T, by
+/// default the type of the number.
 template <class T = void, class Number>
 constexpr value constant(value like, integers shape, Number number, location at = location::current()) {
   using element = std::conditional_t<std::is_void_v<T>, Number, T>;
@@ -232,16 +244,18 @@ constexpr value constant(value like, integers shape, Number number, location at 
                       detail::dtype_of<element>(), e);
 }
 
-/// A tensor of zeros with the type and shape of `x`, of which nothing else is read. What a loop adds to it is reduced once, after
-/// the loop (see fori_loop); `x * 0.0` is no such zero, because it is not 0 where x is infinite.
+/// Returns zeros with the type and shape of `x`; the result does not depend on the elements of `x`. A loop that only
+/// adds to such zeros reduces the sum once, after the loop (see fori_loop). `x * 0.0` does not have this property,
+/// because it is not 0 if x is infinite.
 ///
+/// **Example.**
 ///     auto gradient = fori_loop(4, [&](value i, value g) { return g + gradient_of(i); }, zeros_like(w));
 constexpr value zeros_like(value x, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_constant(*x.graph(), x.type(), detail::extents(x.shape()), 0, 0, at), x);
 }
 
-/// A tensor whose elements are their global index along `dim`, in the program that `like` belongs to. No communication.
+/// Returns a tensor whose elements are their global index along `dim`, in the program of `like`. No communication.
 template <class T>
 constexpr value iota(value like, integers shape, int dim, location at = location::current()) {
   if (!like.is_valid()) return {};
@@ -262,8 +276,8 @@ constexpr value annotate(value x, const resolved_sharding& r, std::string_view o
 
 }  // namespace detail
 
-/// The identity, sharded as `Sharding` says: `reshard(x, split<"data", _>{})`. What completion does not choose by itself is
-/// written so. Its gradient is a copy of itself (GSPMD 3.6).
+/// Returns `x` with the sharding in the second argument: `reshard(x, split<"data", _>{})`. Use it for shardings that
+/// completion does not choose. The gradient has the same reshard (GSPMD 3.6).
 template <dim_spec... Dims>
 constexpr value reshard(value x, split<Dims...>, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -271,9 +285,10 @@ constexpr value reshard(value x, split<Dims...>, location at = location::current
                           "reshard", at);
 }
 
-/// The same for the other ways to write a sharding: `placements<...>`, `xla_split<...>`, and `on<mesh, ...>`, which names one of
-/// the meshes that the program is compiled for.
+/// The same for the other forms of a sharding: `placements<...>`, `xla_split<...>`, and `on<mesh, ...>`, which selects
+/// one of the meshes of the program.
 ///
+/// **Example.**
 ///     auto inside = reshard(x, on<expert, split<"ep", _>>{});
 template <class Sharding>
   requires requires(const detail::mesh_info& mesh) { Sharding::resolve(mesh, 0); }
@@ -282,17 +297,19 @@ constexpr value reshard(value x, Sharding, location at = location::current()) {
   return detail::annotate(x, Sharding::resolve(*x.graph()->mesh, x.rank()), "reshard", at);
 }
 
-/// The identity on `x`, sharded as `other` is, a tensor of the same shape that `x` need not depend on: what completion finds
-/// for one of them it gives to the other (GSPMD 3.5). The gradient passes through to `x`.
+/// Returns `x` and gives it the sharding of `other`: completion copies a sharding that it finds for either tensor to
+/// the other one (GSPMD 3.5). Both have the same shape; `x` does not have to depend on `other`. The gradient passes
+/// through to `x`.
 ///
+/// **Example.**
 ///     velocity = shard_alike(velocity, w);
 constexpr value shard_alike(value x, value other, location at = location::current()) {
   if (!x.is_valid() || !other.is_valid()) return {};
   return detail::made(detail::add_shard_alike(*x.graph(), x.id(), other.id(), at), x);
 }
 
-/// The identity, sharded by position (GSPMD 3.1): dim `d` is split by mesh axis `dims_mapping[d]`, -1 is not mapped.
-/// With several views of the devices these are the axes of the first.
+/// Returns `x`, sharded by position (GSPMD 3.1): mesh axis `dims_mapping[d]` splits dim `d`, and -1 splits it by no
+/// axis. If the program has several views of the devices, the axes are those of the first view.
 constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, location at = location::current()) {
   if (!x.is_valid()) return {};
   const auto& mesh = *x.graph()->mesh;
@@ -321,11 +338,11 @@ constexpr value mesh_split(value x, std::initializer_list<int> dims_mapping, loc
   return detail::annotate(x, r, "mesh_split", at);
 }
 
-/// The identity, held whole by every device (GShard 3.2).
+/// Returns `x`, replicated on all devices (GShard 3.2).
 constexpr value replicate(value x, location at = location::current()) { return detail::annotate(x, {}, "replicate", at); }
 
-/// The identity, cut as a device assignment of this shape says (GShard 3.2): dim `d` in `parts[d]` parts. Mesh axes are taken in
-/// order; axes that are left over replicate.
+/// Returns `x`, split by a device assignment of this shape (GShard 3.2): dim `d` has `parts[d]` parts. Mesh axes are
+/// used in order, and the remaining axes replicate.
 constexpr value shard(value x, std::initializer_list<int> parts, location at = location::current()) {
   if (!x.is_valid()) return {};
   const auto& mesh = *x.graph()->mesh;
@@ -350,7 +367,7 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
   return detail::annotate(x, r, "shard", at);
 }
 
-/// The identity with one dim cut into `n` parts (GShard 3.2).
+/// Returns `x` with one dim split into `n` parts (GShard 3.2).
 constexpr value split_dim(value x, int dim, int n, location at = location::current()) {
   if (!x.is_valid()) return {};
   dim = detail::counted_dim(dim, x.rank());
@@ -373,38 +390,43 @@ constexpr value split_dim(value x, int dim, int n, location at = location::curre
   return detail::annotate(x, r, "split_dim", at);
 }
 
-/// Allows no communication on the operands of the operator that made `x`: if they would have to be resharded or reduced, the
-/// program is refused with the operand, both shardings and the way out.
+/// Forbids communication of the operands of the operator that made `x`. If an operand would have to be resharded or
+/// reduced, the program is refused. The error shows the operand, both shardings and the remedy.
 constexpr value forbid_reshard(value x) {
   if (x.is_valid()) x.graph()->maker_of(x.id()).forbid_reshard = true;
   return x;
 }
 
-/// `x`, which no operator that reads it may gather: it works on the split that `x` has, or on another one by the same axes. Where an
-/// operator can do neither the program is refused with operand, split and axis. A reshard that you write, and what an output is annotated
-/// with, is not forbidden. Its gradient is kept likewise. No communication by itself.
+/// Returns `x` and forbids its users to gather it. A user works with the split of `x`, or with another split by the
+/// same axes. If an operator can do neither, the program is refused with operand, split and axis. Your own reshards
+/// and the annotations of outputs remain allowed. The gradient of `x` is kept split, too. No communication by itself.
 ///
-///     auto y = einsum<"bd,df->bf">(x, keep_split(w));   // w stays where it is, whatever the sizes of x and w
+/// **Example.**
+///     auto y = einsum<"bd,df->bf">(x, keep_split(w));   // w is not gathered, whatever the sizes of x and w
 constexpr value keep_split(value x) {
   if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].keep_split = true;
   return x;
 }
 
-/// `x`, which is left partial, where its operator leaves it so, until an operator needs the sum: those that are linear in it pass it on,
-/// though the sum may be larger then or be made several times. By itself the planner reduces a value that several operators read, or that
-/// grows, where it is made. Never refused: what needs the sum (an operator that is not linear, an output, a reshard, a loop that reads `x`
-/// from outside) reduces it. Its gradient is kept likewise.
+/// Returns `x` and leaves it partial, if its operator makes it partial, until a user requires the sum. Operators that
+/// are linear in `x` pass it on, even if the sum is larger then or is computed several times. By default the planner
+/// reduces the value before an operator if the result of the operator is larger. It also does so if the sizes are
+/// equal and several operators read the value. keep_partial is never refused. A user that requires the sum reduces it:
+/// an operator that is not linear, an output, a reshard, or a loop that reads `x` from outside. The gradient of `x` is
+/// kept partial, too.
 ///
-///     auto y = keep_partial(einsum<"bd,df->bf">(x, w)) * 0.5;   // d split: one all_reduce, of y or of what is computed with it
+/// **Example.**
+///     auto y = keep_partial(einsum<"bd,df->bf">(x, w)) * 0.5;   // d split: one all_reduce, of y or of a later result
 constexpr value keep_partial(value x) {
   if (x.is_valid()) x.graph()->nodes[static_cast<std::size_t>(x.id())].keep_partial = true;
   return x;
 }
 
-/// Allows the operator that made `x` to gather operands whose split it cannot keep, along the axes that it cannot use; without
-/// it such a program is refused with the operand and both shardings. Its gradient is allowed the same.
+/// Allows the operator that made `x` to gather operands whose split it cannot keep, along the axes that it cannot use.
+/// Without it such a program is refused with the operand and both shardings. The gradient has the same permission.
 ///
-///     auto y = allow_replication(reshape(x, {3, 2}));   // x is [2,3], its rows split: no part of y lies on one device
+/// **Example.**
+///     auto y = allow_replication(reshape(x, {3, 2}));   // x is [2,3] with split rows: no device holds a part of y
 constexpr value allow_replication(value x) {
   if (x.is_valid()) x.graph()->maker_of(x.id()).allow_replication = true;
   return x;

@@ -12,7 +12,7 @@
 
 namespace gspmd::detail {
 
-/// The program that all leaves belong to; null if one of them was refused.
+/// Returns the program of all leaves, or null if a leaf was refused.
 template <class... Trees>
 constexpr graph* graph_of(const Trees&... trees) {
   graph* g = nullptr;
@@ -24,13 +24,13 @@ constexpr graph* graph_of(const Trees&... trees) {
   (for_each_leaf(trees, look), ...);
   return valid ? g : nullptr;
 }
-/// A value, a group of values, or as many as are known at run time.
+/// True for a value, a group of values, a std::vector of values, or a tuple whose elements are values or groups.
 template <class Tree>
 inline constexpr bool is_values = is_tree_of<Tree, value>() || std::is_same_v<Tree, std::vector<value>>;
 template <class... Trees>
 inline constexpr bool is_values<std::tuple<Trees...>> = (is_values<Trees> && ...);
 
-/// Returns the result of a refused loop: values that are carried, as they came, and an invalid value for anything else.
+/// Returns the result of a refused loop: carried values unchanged, and an invalid value for anything else.
 template <class Tree>
 constexpr auto unlooped_part(const Tree& tree) {
   if constexpr (is_values<Tree>) {
@@ -46,7 +46,7 @@ constexpr auto unlooped(const Trees&... trees) {
   if constexpr (sizeof...(Trees) == 1) return std::get<0>(result);
   else return result;
 }
-/// `next` is what a body returns for what is carried.
+/// True if `Next`, the result of a body, has the type of the carried values.
 template <class Next, class... Carry>
 inline constexpr bool is_carried =
     std::is_same_v<Next, std::tuple<Carry...>> || std::is_same_v<std::tuple<Next>, std::tuple<Carry...>>;
@@ -57,7 +57,8 @@ constexpr constant_vector<value> leaves_of(const Tree& tree) {
   return list;
 }
 
-/// Refuses what a body returns where it is not like `wanted`.
+/// Refuses the results of a body if their number, types or shapes differ from `wanted`. Returns true if the program
+/// has no error.
 constexpr bool check_body(graph& g, const char* op, location at, const constant_vector<value>& wanted,
                           const constant_vector<value>& given, const char* what) {
   if (given.size() != wanted.size())
@@ -79,7 +80,7 @@ constexpr bool check_body(graph& g, const char* op, location at, const constant_
   return !g.failed();
 }
 
-/// A loop under construction: one is made, its body is traced, and it is closed.
+/// A loop under construction. Its user opens the loop, traces the body, and closes it.
 struct open_body {
   graph& g;
   int loop;
@@ -91,7 +92,7 @@ struct open_body {
     for_each_leaf(tree, [this](value& v) { v = {&g, add_carry(g, v.id(), at)}; });
     return tree;
   }
-  /// The values after the loop of what was carried, given what the body returns for it.
+  /// Returns the values of the carried values after the loop. `next` is the result of the body.
   template <class Tree>
   constexpr Tree close(const Tree& carried, const Tree& next) const {
     const auto from = leaves_of(carried);

@@ -10,14 +10,14 @@
 
 namespace gspmd::detail {
 
-/// The shape without a dim.
+/// Returns the shape without a dim.
 constexpr extents shape_without(const extents& shape, int dim) {
   extents left;
   for (int d = 0; d < shape.count; ++d)
     if (d != dim) left.push_back(shape[d]);
   return left;
 }
-/// Zeros like a tensor without one of its dims; the others lie as they do there.
+/// Returns zeros in the shape of a tensor without one of its dims. The other dims keep their annotated sharding.
 constexpr value zeros_without(value like, int dim, location at) {
   auto& g = *like.graph();
   const extents shape = shape_without(like.shape(), dim);
@@ -41,24 +41,28 @@ constexpr value zeros_without(value like, int dim, location at) {
 
 namespace gspmd::optimizer {
 
-/// The second moments of Adafactor. Of a tensor of two dims or more: the means over the last dim and over the last but one. Of one of fewer
-/// dims the second moments themselves are `rows`, and `columns` is one 0 that nobody reads.
+/// The second moments of Adafactor. If a tensor has two dims or more, `rows` and `cols` are the means over the last dim
+/// and over the last but one. If it has fewer dims, `rows` is the second moments themselves, and `cols` is a single
+/// unused 0.
 template <class Params, class Count = value>
 struct adafactor_state {
   BOOST_HANA_DEFINE_STRUCT(adafactor_state, (Params, rows), (Params, cols), (Count, step));
 };
 
-/// Adafactor (Shazeer and Stern 2018, Algorithm 4, and 5 for tensors of fewer than two dims): second moments of a matrix by its rows and
-/// columns, steps whose root mean square is at most `clip`, and relative to that of the parameter; no first moment. At update t, from 1, the
-/// step is min(rate, 1 / sqrt(t)), and the moments decay by 1 - t^-decay. Of more than two dims the last two are the matrix. The means are
-/// those of whole tensors. See optimizer.hpp.
+/// Adafactor: keeps second moments of a matrix by its rows and columns, and no first moment. See optimizer.hpp.
+///
+/// The step is scaled by the root mean square of the parameter, and its own root mean square is at most `clip`. At
+/// update t, which starts at 1, the rate is min(rate, 1 / sqrt(t)). The moments decay by 1 - t^-decay. If a tensor has
+/// more than two dims, the last two are the matrix. Means are over whole tensors, not over shards.
+///
+/// **Source.** Shazeer and Stern 2018, Algorithm 4; Algorithm 5 for tensors of fewer than two dims.
 struct adafactor {
   schedule rate = 1e-2;
   double decay = 0.8;
   double clip = 1;
   double epsilon = 1e-30;                       // added to squares of gradients
-  double least_scale = 1e-3;                    // the root mean square that a parameter is taken to have at least
-  static constexpr int dims_reduced_apart = 2;  // rows and columns: what `reformatted` must not combine
+  double least_scale = 1e-3;                    // the lower bound of a parameter's root mean square in the scale
+  static constexpr int dims_reduced_apart = 2;  // rows and columns: `reformatted` must not combine them
 
   template <class Params>
   constexpr adafactor_state<Params> init(const Params& params, location at = location::current()) const {

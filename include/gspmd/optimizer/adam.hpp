@@ -8,7 +8,7 @@
 
 namespace gspmd::optimizer {
 
-/// The moments of Adam, AdamW and LAMB: groups like the parameters, and the counter of updates.
+/// The state of Adam, AdamW and LAMB: the two moments, in groups like the parameters, and the counter of updates.
 template <class Params, class Count = value>
 struct adam_state {
   BOOST_HANA_DEFINE_STRUCT(adam_state, (Params, first), (Params, second), (Count, step));
@@ -18,8 +18,8 @@ struct adam_state {
 
 namespace gspmd::detail {
 
-/// The moments after an update, and what they say of how to move, corrected for their beginning at 0 (Kingma and Ba 2015, Algorithm 1). The
-/// corrections are numbers of the counter alone and are computed in double.
+/// The moments after an update, and the direction of the step (Kingma and Ba 2015, Algorithm 1). The bias is corrected,
+/// because the moments start at 0. The corrections depend on the counter alone and are computed in double.
 struct adam_moments {
   double beta1, beta2, epsilon;
   quantity first_correction, second_correction;
@@ -30,7 +30,7 @@ struct adam_moments {
   struct result {
     quantity first, second, denominator;
 
-    /// The moments' direction, Algorithm 1's m / (sqrt(v) + epsilon), times a number of the counter.
+    /// Returns the direction m / (sqrt(v) + epsilon) of Algorithm 1, times a scalar of the counter.
     [[nodiscard]] constexpr quantity direction_times(const quantity& factor) const {
       return factor.as(first.tensor().type()) * first / denominator;
     }
@@ -51,7 +51,9 @@ struct adam_moments {
 
 namespace gspmd::optimizer {
 
-/// Adam (Kingma and Ba 2015, Algorithm 1), as torch.optim.Adam has it: weight decay is added to the gradient. See optimizer.hpp.
+/// Adam, as in torch.optim.Adam: weight decay is added to the gradient. See optimizer.hpp.
+///
+/// **Source.** Kingma and Ba 2015, Algorithm 1.
 struct adam {
   schedule rate = 1e-3;
   double beta1 = 0.9;
@@ -86,8 +88,10 @@ struct adam {
   }
 };
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2019, Algorithm 2), as torch.optim.AdamW has it: p - rate * weight_decay * p -
-/// rate * direction. See optimizer.hpp.
+/// Adam with decoupled weight decay, as in torch.optim.AdamW: p - rate * weight_decay * p - rate * direction. See
+/// optimizer.hpp.
+///
+/// **Source.** Loshchilov and Hutter 2019, Algorithm 2.
 struct adamw {
   schedule rate = 1e-3;
   double beta1 = 0.9;

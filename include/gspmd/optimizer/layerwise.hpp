@@ -9,7 +9,8 @@
 
 namespace gspmd::detail {
 
-/// |p| / |step|, by which a layer's step is made as long as its weights are; 1 where one of them is 0, so that zeros can be left.
+/// Returns trust * |p| / |step|, the factor that scales a layer's step to its weights. Returns 1 if one of the norms is
+/// 0, so that weights can leave 0.
 constexpr quantity trust_ratio(const quantity& p, const quantity& weights, const quantity& step, double trust) {
   const quantity ratio = select(step > 0.0, trust * weights / step, 1.0);
   return select(weights > 0.0, ratio, 1.0).as(p.tensor().type());
@@ -19,8 +20,10 @@ constexpr quantity trust_ratio(const quantity& p, const quantity& weights, const
 
 namespace gspmd::optimizer {
 
-/// LARS (You, Gitman and Ginsburg 2017, Algorithm 1): momentum whose rate is, for each tensor, rate * trust * |p| / (|gradient| +
-/// weight_decay * |p|). The norms are those of whole tensors. See optimizer.hpp.
+/// LARS: momentum with the rate rate * trust * |p| / (|gradient| + weight_decay * |p|) for each tensor. Norms are over
+/// whole tensors, not over shards. See optimizer.hpp.
+///
+/// **Source.** You, Gitman and Ginsburg 2017, Algorithm 1.
 struct lars {
   schedule rate = 1e-3;
   double decay = 0.9;
@@ -56,8 +59,10 @@ struct lars {
   }
 };
 
-/// LAMB (You et al. 2020, Algorithm 2, where phi is the identity): Adam's direction plus weight_decay * p, made as long as p. The norms are
-/// those of whole tensors. See optimizer.hpp.
+/// LAMB: Adam's direction plus weight_decay * p, scaled to the norm of p. Norms are over whole tensors, not over
+/// shards. See optimizer.hpp.
+///
+/// **Source.** You et al. 2020, Algorithm 2, with the identity as phi.
 struct lamb {
   schedule rate = 1e-3;
   double beta1 = 0.9;

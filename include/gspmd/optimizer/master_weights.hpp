@@ -9,7 +9,7 @@
 namespace gspmd {
 namespace optimizer {
 
-/// The parameters as floats, and the state of the optimizer that moves these.
+/// The parameters as floats, and the state of the optimizer that updates the floats.
 template <class Params, class State>
 struct master_state {
   BOOST_HANA_DEFINE_STRUCT(master_state, (Params, master), (State, state));
@@ -19,7 +19,8 @@ struct master_state {
 
 namespace detail {
 
-/// A group of floats, those of narrow types (bf16, f16) as f32. `Beside`: where they lie, as state does.
+/// Returns a group of floats. Tensors of narrow types (bf16, f16) become f32. If `Beside` is true, the results have the
+/// shardings of the tensors, as state does.
 template <bool Beside, class Tree>
 constexpr Tree as_wide_floats(Tree tree, location at) {
   for_each_leaf(tree, [at](value& v) {
@@ -35,16 +36,23 @@ constexpr Tree as_wide_floats(Tree tree, location at) {
 
 namespace optimizer {
 
-/// An optimizer of bf16 or f16 parameters that keeps them as floats, too, beside its moments: what it moves are these, from gradients that are
-/// made wide, and the parameters are what they round to (Micikevicius et al. 2018, "Mixed Precision Training", 3.1). So small updates are not lost.
+/// An optimizer for bf16 or f16 parameters that keeps master weights: float copies of the parameters, next to its
+/// moments.
+///
+/// The optimizer updates the floats, from gradients that are converted to float. The new parameters are the rounded
+/// floats. So small updates are not lost. init(params) starts with the parameters as they are. Parameters that are
+/// already wide floats are updated as they are, and the state has a copy too. A mask of weight decay gets the names of
+/// the parameters.
+///
+/// **Communication.** In a step that shards its weight updates (weight_update.hpp), the floats and the moments stay in
+/// parts. The gathered parameters are narrow: half the bytes of floats (Xu et al. 2020, 4.2).
+/// **Errors.** The errors of the optimizer; state that does not match the parameters.
+/// **Example.**
 ///
 ///     constexpr optimizer::with_master_weights<optimizer::adamw> adamw{{.rate = 1e-3}};
 ///     const auto next = adamw.update(w, grad(loss, w), state);   // state.master is the group of floats
 ///
-/// init(params) begins with the parameters as they are. Floats that are wide already are moved as they are, and are in the state twice.
-///
-/// A mask of weight decay is asked about the parameters, by their names. In a step that shards its weight updates (weight_update.hpp) the floats and the moments stay in parts, and what is gathered is narrow: half
-/// the bytes of floats (Xu et al. 2020, 4.2). Errors: those of the optimizer.
+/// **Source.** Micikevicius et al. 2018, "Mixed Precision Training", 3.1.
 template <class Optimizer>
 struct with_master_weights {
   static_assert(

@@ -7,8 +7,8 @@
 namespace gspmd {
 namespace detail {
 
-/// The sum of squares of all elements, and the root of their mean, computed as float for bf16 and f16. If x is split, one number per device
-/// is reduced.
+/// Returns the sum of squares of all elements; bf16 and f16 are computed as float. If `x` is split, each device
+/// contributes one number to the reduction. norm_of and rms_of return the root of the sum and of the mean.
 constexpr quantity squares_of(const quantity& x) {
   const quantity wide = x.wide();
   return {sum((wide * wide).tensor(), {}, x.at()), x.at()};
@@ -23,9 +23,12 @@ constexpr quantity rms_of(const quantity& x) {
 
 namespace optimizer {
 
-/// Returns the root of the sum of the squares of all elements of a group of floats. The result has rank 0. It has the type of the group, float
-/// for bf16 and f16, and double if the types differ. Communication: the sums of tensors with equal splits are added before they are reduced.
-/// Errors: an element type that is not a float.
+/// Returns the root of the sum of the squares of all elements of a group of floats.
+///
+/// **Shapes.** The result has rank 0. It has the type of the group, float for bf16 and f16, and double if the types
+/// differ.
+/// **Communication.** The sums of tensors with equal splits are added before they are reduced.
+/// **Errors.** An element type that is not a float.
 template <class Tree>
 constexpr value global_norm(const Tree& tree, location at = location::current()) {
   using gspmd::detail::quantity;
@@ -48,11 +51,15 @@ constexpr value global_norm(const Tree& tree, location at = location::current())
   return sqrt(total).tensor();
 }
 
-/// Gradients whose global norm is at most `limit`: all times limit / norm where it is more (Pascanu, Mikolov and Bengio 2013, Algorithm 1).
+/// Returns the gradients, scaled by limit / norm if their global norm is above `limit`.
+///
+/// **Communication.** The same as global_norm.
+/// **Errors.** A limit that is not above 0; an element type that is not a float.
+/// **Example.**
 ///
 ///     const auto g = optimizer::clip_by_global_norm(grad(loss, w), 1.0);
 ///
-/// Communication: that of global_norm. Errors: a limit that is not above 0, an element type that is no float.
+/// **Source.** Pascanu, Mikolov and Bengio 2013, Algorithm 1.
 template <class Grads>
 constexpr Grads clip_by_global_norm(Grads grads, double limit, location at = location::current()) {
   using gspmd::detail::quantity;

@@ -8,10 +8,11 @@
 #include "gspmd/ops/composite.hpp"
 #include "gspmd/program.hpp"
 
-/// The arithmetic that optimizers are written in: that of values, where every operator names the line of the user's call.
+/// The arithmetic of optimizers: that of values, except that each operator reports the line of the user's call.
 namespace gspmd::detail {
 
-/// A tensor and the line that asks for it, or a number, which stands for a tensor of it. What two numbers give is a number.
+/// A tensor with the line of the user's call, or a number, which is used as a constant tensor. Two numbers result in a
+/// number.
 class quantity {
  public:
   constexpr quantity(double number = 0) : number_(number) {}  // NOLINT: implicit on purpose
@@ -45,7 +46,7 @@ class quantity {
     const location at = line_of(a, b);
     return {a.as_operand(at) / b.as_operand(at), at};
   }
-  // Of the operands of those below one is a tensor.
+  // In the functions below, at least one operand is a tensor.
   friend constexpr quantity maximum(const quantity& a, const quantity& b) {
     const location at = line_of(a, b);
     return {gspmd::maximum(a.as_operand(at), b.as_operand(at)), at};
@@ -71,12 +72,12 @@ class quantity {
   friend constexpr quantity cosine(const quantity& a) { return {gspmd::cosine(a.value_, a.at_), a.at_}; }
   friend constexpr quantity floor(const quantity& a) { return {gspmd::floor(a.value_, a.at_), a.at_}; }
 
-  /// The same in another element type; a number is of any.
+  /// Returns the quantity in another element type. A number fits every type.
   [[nodiscard]] constexpr quantity as(dtype type) const {
     if (is_number_ || !value_.is_valid() || value_.type() == type) return *this;
     return {converted(value_, type, at_), at_};
   }
-  /// The same in the type that a composite computes in.
+  /// Returns the quantity in the type that a composite computes in.
   [[nodiscard]] constexpr quantity wide() const { return as(composite_type(value_.type())); }
 
  private:

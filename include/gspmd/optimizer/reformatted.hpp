@@ -8,16 +8,17 @@
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/optimizer/update.hpp"
 
-/// Shapes that many devices cut with little padding, for parameters of which no dim is a multiple of their number (Xu et al. 2020, 4.1).
+/// Shapes that many devices split with little padding, for parameters without a dim that is a multiple of the number of
+/// devices (Xu et al. 2020, 4.1).
 namespace gspmd {
 namespace detail {
 
-/// Adjacent dims that become one, from `first` to before `last`; none: the shape stays.
+/// Adjacent dims that become one dim, from `first` to `last` - 1. If there are fewer than two, the shape stays.
 struct combined_dims {
   int first = 0, last = 0;
 
   [[nodiscard]] constexpr bool is_any() const { return last - first > 1; }
-  /// The dim that a dim becomes.
+  /// Returns the dim of the combined shape that contains dim `d`.
   [[nodiscard]] constexpr int dim_of(int d) const {
     if (!is_any() || d < first) return d;
     return d < last ? first : d - (last - first - 1);
@@ -32,7 +33,8 @@ struct combined_dims {
   }
 };
 
-/// The elements of the largest part, of those cuts along one dim that `devices` devices have, that is the smallest one.
+/// Returns the smallest number of elements that a part can have if `devices` devices split one dim of `shape`. The
+/// largest part counts.
 constexpr std::int64_t smallest_part(const extents& shape, std::int64_t devices) {
   std::int64_t best = elements(shape);
   for (int d = 0; d < shape.count; ++d)
@@ -41,11 +43,12 @@ constexpr std::int64_t smallest_part(const extents& shape, std::int64_t devices)
   return best;
 }
 
-/// The adjacent dims to combine for the smallest parts; of several the fewest, the first of these. `apart`: dims that must stay.
+/// Returns the adjacent dims to combine so that the parts are smallest. Among equal results it takes the fewest dims,
+/// then the first dims. Dims in `apart` are not combined.
 ///
-///   [3,3,256,256] over 10                   [3,196608]: parts of 3 x 19661 elements in the place of 3 x 3 x 26 x 256
-///   [3,3,256,256] over 10, last two apart   stays: [9,256,256] has parts of 9 x 26 x 256 too
-///   [3,3,2,2] over 8, last two apart        [9,2,2]: 2 x 2 x 2 in the place of 1 x 3 x 2 x 2
+///     [3,3,256,256] over 10                   [3,196608]: parts of 3 x 19661 elements instead of 3 x 3 x 26 x 256
+///     [3,3,256,256] over 10, last two apart   stays: [9,256,256] has parts of 9 x 26 x 256 too
+///     [3,3,2,2] over 8, last two apart        [9,2,2]: 2 x 2 x 2 instead of 1 x 3 x 2 x 2
 constexpr combined_dims least_padding(const extents& shape, std::int64_t devices, dim_mask apart) {
   combined_dims best;
   std::int64_t least = smallest_part(shape, devices);
@@ -61,7 +64,8 @@ constexpr combined_dims least_padding(const extents& shape, std::int64_t devices
   return best;
 }
 
-/// How many of the last dims an optimizer reduces apart from others, so that none of them may become a part of another one.
+/// Returns the number of last dims that an optimizer reduces separately, so that they must not be combined with other
+/// dims.
 template <class Optimizer>
 constexpr int dims_reduced_apart() {
   if constexpr (requires { Optimizer::dims_reduced_apart; }) return Optimizer::dims_reduced_apart;
@@ -69,7 +73,7 @@ constexpr int dims_reduced_apart() {
   else return 0;
 }
 
-/// The reshape of a parameter, its gradient or its state, which the user did not write: a mistake names the optimizer.
+/// The reshape of a parameter, its gradient or its state. The user did not write it, so its errors name the optimizer.
 struct reformat_op : reshape_op {
   static constexpr replication_words replication{
       "reformatted", "it combines dims of a parameter",
@@ -81,7 +85,8 @@ constexpr value reformat(value v, const extents& shape, location at) {
   return made(*v.graph(), id, v.type(), shape);
 }
 
-/// The parameter in the other shape, which lies as it does: dims that its user split are not combined.
+/// Returns the tensor in the combined shape of its parameter. Dims that the user split are not combined, so the
+/// sharding stays.
 template <int ReducedApart, bool IsGradient>
 constexpr value reformat(value v, const value& like, std::int64_t devices, location at) {
   if (!v.is_valid() || !like.is_valid() || v.shape() != like.shape()) return v;
@@ -92,7 +97,7 @@ constexpr value reformat(value v, const value& like, std::int64_t devices, locat
   const combined_dims dims = least_padding(v.shape(), devices, apart);
   if (!dims.is_any()) return v;
   const extents shape = dims.shape_of(v.shape());
-  if constexpr (IsGradient) keep_partial(v);  // the sum of its terms waits for the shape in which it is scattered
+  if constexpr (IsGradient) keep_partial(v);  // the sum of its partial values waits for the shape that is scattered
   return reformat(v, shape, at);
 }
 
@@ -100,16 +105,24 @@ constexpr value reformat(value v, const value& like, std::int64_t devices, locat
 
 namespace optimizer {
 
-/// An optimizer that moves parameters in shapes that `Devices` devices cut with least padding: adjacent dims of a parameter are combined, which
-/// moves no element, if that makes the parts smaller that shard_weight_update gives each of them. Its state has these shapes.
+/// An optimizer that updates parameters in shapes that `Devices` devices split with the least padding.
 ///
-///     using even = optimizer::reformatted<optimizer::adam, 8>;      // moments of [3,3,5,7] are [315]: a device has 40 elements, 45 without
+/// Adjacent dims of a parameter are combined if that makes the parts smaller that shard_weight_update assigns to each
+/// device. Combining moves no elements. The state of the optimizer has the combined shapes.
+///
+/// The results are those of the optimizer: elementwise updates do not depend on the shape, and norms are over the whole
+/// tensor. These dims are not combined: dims that the optimizer reduces separately (the last two in Adafactor), and
+/// dims that the user split. If completion splits a parameter, annotate it. Masks of weight decay get the original
+/// parameters.
+///
+/// **Communication.** None in addition to the optimizer.
+/// **Errors.** The errors of the optimizer; state with other shapes; a parameter without annotation if completion
+/// splits a combined dim.
+/// **Example.**
+///
+///     // Moments of [3,3,5,7] become [315]: a device has 40 elements instead of 45.
+///     using even = optimizer::reformatted<optimizer::adam, 8>;
 ///     using step = compile<shard_weight_update<"data">(train), pod, w_in, optimizer::state_of<even, w_in>, x_in>;
-///
-/// Numbers are the optimizer's: what it does element by element is that of any shape, and norms are over the whole tensor. Dims that it reduces
-/// apart from others, the last two of Adafactor's, are not combined, nor those that the user has split: annotate parameters that completion splits.
-/// Masks of weight decay are asked about the parameters as they are. Communication: none of its own. Errors: those of the optimizer; state of other
-/// shapes; a parameter that is not annotated, and of which completion splits a dim that is combined.
 template <class Optimizer, std::int64_t Devices>
 struct reformatted {
   static_assert(Devices > 0, "gspmd: reformatted: name the number of devices that a parameter is cut for, 1 or more");

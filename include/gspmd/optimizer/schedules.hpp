@@ -7,8 +7,14 @@
 
 namespace gspmd::optimizer {
 
-/// How a learning rate changes from update to update: what optimizers take as their `rate`. A number is a rate that stays; the functions
-/// below give the others. A program computes it from the counter in the optimizer's state, as one double on every device; nothing is sent.
+/// A learning rate that changes from update to update, for the member `rate` of optimizers. A number is a constant
+/// rate. The functions below return other schedules.
+///
+/// The program computes the rate from the counter in the optimizer's state, as one double on each device.
+///
+/// **Communication.** None.
+/// **Errors.** A number of updates below 1.
+/// **Example.**
 ///
 ///     optimizer::adam{.rate = optimizer::warm_up(100, optimizer::cosine_decay(3e-4, 10'000))}
 struct schedule {
@@ -16,14 +22,14 @@ struct schedule {
 
   double peak = 0;
   decay falls = decay::none;
-  std::int64_t over = 1;  // updates: until the end of a cosine, for one factor of the others
-  double last = 0;        // the rate at the end of a cosine; the factor of the others
+  std::int64_t over = 1;  // updates: the length of a cosine, or the updates for one factor
+  double last = 0;        // the rate at the end of a cosine, or the factor
   std::int64_t warm = 1;  // updates until `peak` is reached
 
   constexpr schedule(double rate) : peak(rate) {}  // NOLINT: implicit on purpose
   constexpr schedule(double rate, decay by, std::int64_t updates, double to) : peak(rate), falls(by), over(updates), last(to) {}
 
-  /// The rate of the update that `updates` others came before: of rank 0, a double.
+  /// Returns the rate after `updates` updates: a double of rank 0.
   [[nodiscard]] constexpr gspmd::detail::quantity of(const gspmd::detail::quantity& updates) const {
     using gspmd::detail::quantity;
     if (over < 1 || warm < 1) {
@@ -33,7 +39,7 @@ struct schedule {
       return peak;
     }
     const auto length = static_cast<double>(over);
-    const bool is_warmed = warm > 1 && falls != decay::none;  // then its decay begins behind the warm-up
+    const bool is_warmed = warm > 1 && falls != decay::none;  // then the decay begins after the warm-up
     const quantity n = is_warmed ? maximum(updates - static_cast<double>(warm), 0.0) : updates;
     quantity rate = peak;
     if (falls == decay::cosine) {
@@ -48,19 +54,23 @@ struct schedule {
   }
 };
 
-/// From `rate` to `last` along half a cosine in so many updates, and `last` from there on (Loshchilov and Hutter 2017, without restarts).
+/// Returns a schedule that falls from `rate` to `last` along half a cosine in `updates` updates, and then stays at
+/// `last`.
+///
+/// **Source.** Loshchilov and Hutter 2017, without restarts.
 constexpr schedule cosine_decay(double rate, std::int64_t updates, double last = 0) {
   return {rate, schedule::decay::cosine, updates, last};
 }
-/// rate * factor^(n / updates) at update n, counted from 0.
+/// Returns the schedule rate * factor^(n / updates) at update n, counted from 0.
 constexpr schedule exponential_decay(double rate, std::int64_t updates, double factor) {
   return {rate, schedule::decay::exponential, updates, factor};
 }
-/// rate * factor^floor(n / updates): a step down after every so many updates.
+/// Returns the schedule rate * factor^floor(n / updates): one step down after each `updates` updates.
 constexpr schedule step_decay(double rate, std::int64_t updates, double factor) {
   return {rate, schedule::decay::steps, updates, factor};
 }
-/// `then`, but rising to its first rate in so many updates: (n + 1) / updates of it at update n. What decays begins to behind them.
+/// Returns `then` with a linear warm-up: the rate at update n is (n + 1) / updates of the first rate. The decay of
+/// `then` begins after the warm-up.
 constexpr schedule warm_up(std::int64_t updates, schedule then) {
   then.warm = updates;
   return then;

@@ -46,9 +46,12 @@ struct momentum_state {
   BOOST_HANA_DEFINE_STRUCT(momentum_state, (Params, velocity), (Count, step));
 };
 
-/// Gradient descent with momentum, as torch.optim.SGD has it: the velocity is momentum * velocity + gradient (Sutskever et al. 2013, but
-/// that the rate is not in it), and p moves by rate * velocity, or, Nesterov's way, by rate * (gradient + momentum * velocity). Weight decay
-/// is added to the gradient. See optimizer.hpp.
+/// Gradient descent with momentum, as in torch.optim.SGD. The velocity becomes decay * velocity + gradient, and p
+/// decreases by rate * velocity. See optimizer.hpp.
+///
+/// With `nesterov`, p decreases by rate * (gradient + decay * velocity). Weight decay is added to the gradient.
+///
+/// **Source.** Sutskever et al. 2013, except that the velocity does not contain the rate.
 struct momentum {
   schedule rate = 1e-3;
   double decay = 0.9;

@@ -13,7 +13,8 @@
 namespace gspmd {
 namespace detail {
 
-/// Adds an input for each tensor of a state that `init` made in another program: of its type and shape, and lying where it lies there.
+/// Adds an input for each tensor of a state that `init` made in another program. The input has the type, shape and
+/// annotation of the tensor.
 template <class State>
 constexpr State add_state_inputs(graph& g, State made_there, int number) {
   for_each_leaf(made_there, [&](value& leaf) {
@@ -32,8 +33,10 @@ constexpr State add_state_inputs(graph& g, State made_there, int number) {
 
 namespace optimizer {
 
-/// The input of a program that is the state of an optimizer for parameters that are the input `Params`: an `in`, a `record` or an `array_of`.
-/// Its tensors lie as their parameters do.
+/// The input of a program that is the state of an optimizer. `Params` is the input of the parameters: an `in`, a
+/// `record` or an `array_of`. The tensors of the state have the shardings of their parameters.
+///
+/// **Example.**
 ///
 ///     compile<train, pod, weights_in, optimizer::state_of<optimizer::adam, weights_in>, batch_in>
 template <class Optimizer, class Params>
@@ -49,8 +52,10 @@ struct state_of {
   }
 };
 
-/// The same in a program that is built at run time: inputs for the state of an optimizer for these parameters, which are inputs themselves,
-/// or annotated values. `builder` is a dynamic::builder.
+/// Adds inputs for the state of an optimizer to a program that is built at run time. `builder` is a dynamic::builder.
+/// The parameters are inputs or annotated values.
+///
+/// **Example.**
 ///
 ///     const auto state = optimizer::state_inputs(b, adam, w);
 template <class Builder, class Optimizer, class Params>

@@ -19,7 +19,9 @@
 namespace gspmd {
 namespace optimizer {
 
-/// Parameters and state after an update, a group of two groups, which a program may return as it is.
+/// The parameters and the state after an update: a group of two groups, so a program can return it.
+///
+/// **Example.**
 ///
 ///     auto [w, state] = adam.update(w, grad(loss, w), state);
 template <class Params, class State>
@@ -27,21 +29,24 @@ struct updated {
   BOOST_HANA_DEFINE_STRUCT(updated, (Params, params), (State, state));
 };
 
-/// A parameter that an optimizer asks about.
+/// A parameter, as described to a decay_mask.
 struct parameter {
   std::size_t number;     // in the order of the group
-  std::string_view name;  // of the member of its record or, at run time, of the input; empty: it has none
+  std::string_view name;  // the member of its record or, at run time, the input; can be empty
   int rank;
 };
-/// Whether weight decay is for a parameter. A function, or a lambda that captures nothing: a member `decays` of the optimizers that have
-/// weight_decay. Without one it is for all.
+/// Selects the parameters that weight decay applies to: a function, or a lambda without captures. Optimizers with a
+/// member `weight_decay` have a mask as the member `decays`. Without a mask, weight decay applies to all parameters.
+///
+/// **Example.**
 ///
 ///     optimizer::adamw{.weight_decay = 0.1, .decays = optimizer::matrices}
 ///     optimizer::adamw{.weight_decay = 0.1, .decays = [](const optimizer::parameter& p) { return p.name != "bias"; }}
 struct decay_mask {
   using function = bool (*)(const parameter&);
   function decays = nullptr;
-  /// The parameters, by their numbers, where others are moved in their stead (with_master_weights, reformatted).
+  /// The original parameters by number, if the optimizer updates other tensors in their place (with_master_weights,
+  /// reformatted).
   const gspmd::detail::constant_vector<parameter>* stood_for = nullptr;
 
   constexpr decay_mask() = default;
@@ -54,7 +59,7 @@ struct decay_mask {
   }
 };
 
-/// Tensors of two dims and more: biases and scales of norms do not decay.
+/// Returns true for tensors of two dims and more, so that biases and scales of norms do not decay.
 constexpr bool matrices(const parameter& p) { return p.rank >= 2; }
 
 }  // namespace optimizer
@@ -74,7 +79,7 @@ constexpr graph* graph_in(Tree tree) {
   return g;
 }
 
-/// The parameters as an optimizer asks about them.
+/// Returns the parameters as a decay_mask sees them.
 template <class Tree>
 constexpr constant_vector<optimizer::parameter> parameters_of(Tree tree) {
   constant_vector<optimizer::parameter> all;
@@ -82,7 +87,8 @@ constexpr constant_vector<optimizer::parameter> parameters_of(Tree tree) {
     all.push_back({all.size(), p->is_valid() ? std::string_view(p->node().at.name()) : std::string_view(), p->rank()});
   return all;
 }
-/// Lets the mask of an optimizer, or of the one that it moves others by, be asked about these; one that stands outside was told before.
+/// Makes `parameters` the original parameters of an optimizer's mask, or of the mask of the optimizer that it wraps. An
+/// outer wrapper that set them first wins.
 template <class Optimizer>
 constexpr void ask_about(Optimizer& o, const constant_vector<optimizer::parameter>& parameters) {
   if constexpr (requires { o.decays.stood_for; }) {
@@ -92,12 +98,12 @@ constexpr void ask_about(Optimizer& o, const constant_vector<optimizer::paramete
   }
 }
 
-/// `next` where `before` lies, if the user said where.
+/// Returns `next` with the sharding of `before`, if `before` is annotated.
 constexpr value lie_beside(value next, value before, location at) {
   if (!next.is_valid() || !before.is_valid() || !before.node().annotated) return next;
   return made(add_reshard(*next.graph(), next.id(), before.node().annotation, at), next);
 }
-/// The next value of `before`, which lies where it lies: state that goes round steps finds every step as the one before did.
+/// Returns the next value of `before`, with the same sharding. So each step finds the state as the previous step did.
 constexpr value keep_place(value next, value before, location at) {
   if (!next.is_valid() || !before.is_valid()) return next;
   graph& g = *next.graph();
@@ -105,7 +111,7 @@ constexpr value keep_place(value next, value before, location at) {
   return is_typed || input_number(g, before.id()) < 0 ? lie_beside(next, before, at) : mark_next_value(before, next, at);
 }
 
-/// Zeros like a tensor, which lie as it does.
+/// Returns zeros with the type, shape and sharding of a tensor.
 constexpr value zeros_beside(value like, location at) {
   if (!like.is_valid()) return like;
   const value zeros = gspmd::zeros_like(like, at);
@@ -116,7 +122,7 @@ constexpr Tree all_zeros_beside(Tree tree, location at) {
   for_each_leaf(tree, [at](value& v) { v = zeros_beside(v, at); });
   return tree;
 }
-/// The counter of updates in a state, before the first one.
+/// Returns the counter of updates of a new state: 0.
 template <class Tree>
 constexpr value no_updates(const Tree& tree, location at) {
   graph* const g = graph_in(tree);
@@ -124,7 +130,7 @@ constexpr value no_updates(const Tree& tree, location at) {
   return made(*g, add_constant(*g, dtype::s32, {}, 0, 0, at), dtype::s32, {});
 }
 
-/// Whether the groups that an optimizer is given have the form of the parameters; if not, it is reported.
+/// Returns true if the gradients and the state have the form of the parameters. Otherwise reports a compile error.
 template <class Params, class Grads, class State, class Wanted>
 constexpr bool is_update() {
   if constexpr (!std::is_same_v<Params, Grads>) {
@@ -140,7 +146,7 @@ constexpr bool is_update() {
   }
 }
 
-/// One update of all parameters by an optimizer. Its operators are a part of the program that has the optimizer's name.
+/// One update of all parameters by an optimizer. Its operators are in a scope with the name of the optimizer.
 class parameter_update {
  public:
   constexpr parameter_update(graph* g, const char* name, location at) : g_(g), name_(name), at_(at), part_(g, name) {}
@@ -152,7 +158,7 @@ class parameter_update {
     return false;
   }
 
-  /// The number of updates before this one, as a double. The counter goes on by one.
+  /// Returns the number of updates before this one, as a double, and adds 1 to the counter.
   [[nodiscard]] constexpr quantity count(value& step) const {
     const value before = step;
     if (!before.is_valid()) return 0;
@@ -164,7 +170,7 @@ class parameter_update {
     return of(before).as(dtype::f64);
   }
 
-  /// The rate: of the schedule, or one that the program computes or is given.
+  /// Returns the rate: `given` if the program passes a rate, or else the rate of the schedule.
   [[nodiscard]] constexpr quantity rate(const quantity& scheduled, value given) const {
     if (given.graph() == nullptr) return scheduled;
     if (given.is_valid() && (!is_floating(given.type()) || given.rank() != 0))
@@ -173,8 +179,9 @@ class parameter_update {
     return of(given).as(dtype::f64);
   }
 
-  /// Replaces each parameter p and its tensors in the groups of the state by the results of f(p, gradient, {states...}). A new tensor has the
-  /// sharding and the type of the old tensor. f gets bf16 and f16 as float (ops/composite.hpp), and its results are rounded.
+  /// Replaces each parameter p and its tensors in the groups of the state by the results of f(p, gradient,
+  /// {states...}). A new tensor has the sharding and the type of the old tensor. f gets bf16 and f16 as float
+  /// (ops/composite.hpp), and its results are rounded.
   template <class F, class Params, class... States>
   constexpr void each(F f, Params& params, Params grads, States&... states) {
     constexpr std::size_t count = sizeof...(States);
@@ -206,11 +213,11 @@ class parameter_update {
       for (std::size_t i = 0; i < count; ++i) replace(*lists[i + 2][k], after[i + 1]);
     }
   }
-  /// The weight decay of the parameter that `each` is at.
+  /// Returns the weight decay of the parameter that `each` processes.
   [[nodiscard]] constexpr double decay(double of_all, const optimizer::decay_mask& decays) const {
     return decays(now_) ? of_all : 0;
   }
-  /// Whether these are floats; the mistake is recorded if not.
+  /// Returns true if the tensor has a float type. Otherwise records an error.
   [[nodiscard]] constexpr bool is_float(value p, std::size_t k = 0) const {
     return is_floating(p.type()) ||
            fail(mistake::type, text("tensor ")
@@ -244,7 +251,7 @@ class parameter_update {
   location at_;
   open_part part_;
   optimizer::parameter now_{};
-  dtype type_ = dtype::f32;  // of the parameter that `each` is at
+  dtype type_ = dtype::f32;  // the parameter that `each` processes
 };
 
 }  // namespace detail

@@ -9,7 +9,7 @@
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/pipeline/vectorized.hpp"
 
-/// Stages of several layers, also where the stages do not divide their number.
+/// Stages that consist of several layers. The number of stages does not have to divide the number of layers.
 namespace gspmd {
 namespace detail {
 
@@ -54,22 +54,35 @@ struct several_layers {
 
 }  // namespace detail
 
-/// A stage of as many layers as its weights have rows, one after the other: what `pipeline` calls, of layer(weights, x) -> x. With `layers`,
-/// how many there are in all stages, those after the last one are the identity (they are computed, and their result is not taken; their
-/// weights get gradients of 0): for numbers that the stages do not divide.
+/// Returns a stage for `pipeline` that applies `layer(weights, x) -> x` once for each row of its weights, in order.
 ///
-///     auto y = pipeline<"stage">(stage_of(layer, 6), gpipe{4, 8})(stage_weights(w, gpipe{4, 8}), xs);   // two layers on three of four
+/// If `layers` is passed, it is the number of layers in all stages. Layers after the last one are computed, but their
+/// result is discarded and their weights get gradients of 0. So the stages do not have to divide the number of layers.
 ///
-/// Sends nothing itself. Errors: weights without a dim of layers, or with several numbers of them.
+/// **Shapes.** Weights of a stage [layers of the stage, ...], x and the result [...].
+/// **Communication.** None.
+/// **Errors.** A weight without a dim of layers, or weights with different numbers of layers.
+/// **Example.** Six layers on four stages: two layers on each of the first three stages.
+///
+///     auto y = pipeline<"stage">(stage_of(layer, 6), gpipe{4, 8})(stage_weights(w, gpipe{4, 8}), xs);
 template <class Layer>
 constexpr auto stage_of(Layer layer, std::int64_t layers = -1, location at = location::current()) {
   return detail::several_layers<Layer>{std::move(layer), layers, at};
 }
 
-/// The weights of `layers` layers, [layers, ...], as a schedule's stages take them: [stages, k, ...], or [stages, rounds, k, ...] where
-/// there are rounds, k layers at a time. Those that are missing in the last ones are the first layer's once more, to be left out by stage_of.
-/// Without rounds, and where the stages divide the layers, a split of the layers is one of the stages, and nothing is sent. With rounds, a
-/// device's layers are no neighbours: where weights are kept from step to step keep them as this returns them.
+/// Returns the weights of all layers in the shape that the stages of `schedule` take.
+///
+/// If stages * rounds does not divide the number of layers, copies of the first layer's weights fill the last rows.
+/// `stage_of(layer, layers)` discards the results for the filled rows.
+///
+/// **Shapes.** [layers, ...] -> [stages, k, ...], or [stages, rounds, k, ...] if the schedule has rounds; k is the
+/// number of layers at a time.
+/// **Communication.** None if the schedule has no rounds and the stages divide the layers: a split of the layers is
+/// then a split of the stages. With rounds, the layers of a device are not adjacent in the input. If you keep the
+/// weights from step to step, keep this result.
+/// **Errors.** A schedule that does not fit; a weight without layers.
+/// **Example.** stage_weights(w, gpipe{4, 8}) of six layers is [4, 2, ...]. Rows 6 and 7 of the eight are copies of
+/// layer 0.
 template <class Tree, class Schedule>
 constexpr Tree stage_weights(const Tree& weights, const Schedule& schedule, location at = location::current()) {
   return transform_leaves(

@@ -7,11 +7,16 @@
 
 namespace gspmd {
 
-/// A batch as `count` microbatches: [B, ...] as [count, B/count, ...], of which microbatch m has the rows m, m + count and so on. So a batch
-/// that is split over devices is one whose microbatches are split over them, and nothing is sent (GSPMD 3.3: data parallelism inside of
-/// microbatches). Errors: a dim 0 that is no multiple of `count`.
+/// Returns a batch as `count` microbatches. Microbatch m has the rows m, m + count, m + 2 count and so on.
+///
+/// **Shapes.** [B, ...] -> [count, B/count, ...]
+/// **Communication.** None. If the batch is split over devices, each microbatch is split over the same devices.
+/// **Errors.** Dim 0 is not a multiple of `count`.
+/// **Example.**
 ///
 ///     auto xs = microbatches(x, 8);                            // [64,512] -> [8,8,512]
+///
+/// **Source.** GSPMD 3.3 (data parallelism within microbatches).
 constexpr value microbatches(value x, std::int64_t count, location at = location::current()) {
   if (!x.is_valid()) return {};
   if (x.rank() == 0 || count < 1 || x.shape()[0] % count != 0)
@@ -28,7 +33,12 @@ constexpr value microbatches(value x, std::int64_t count, location at = location
   return transpose(reshape(x, list(shape), at), list(order), at);
 }
 
-/// The batch of which these are the microbatches: [count, b, ...] as [count * b, ...]. Nothing is sent.
+/// Returns the batch that `microbatches` cut into `xs`. It is the inverse of `microbatches`.
+///
+/// **Shapes.** [count, b, ...] -> [count * b, ...]
+/// **Communication.** None.
+/// **Errors.** Fewer than two dims.
+/// **Example.**
 ///
 ///     auto y = whole_batch(pipeline<"stage">(layer, gpipe{4, 8})(weights, microbatches(x, 8)));
 constexpr value whole_batch(value xs, location at = location::current()) {

@@ -7,14 +7,15 @@
 
 #include "gspmd/detail/support/text.hpp"
 
-/// Schedules of pipelines as data: what each stage does, in which order. All of them can be asked for their facts (timetable.hpp);
-/// `pipeline` runs those that say so by `runs_vectorized`, pipeline_step all of them.
+/// Schedules of pipelines as data: the passes of each stage, in order. `timetable` (timetable.hpp) computes the
+/// properties of each schedule. `pipeline` runs the schedules with `runs_vectorized`; `pipeline_step` runs all
+/// schedules.
 namespace gspmd {
 
 enum class pipeline_pass : std::uint8_t { forward, backward };
 
-/// The forward or backward pass of one microbatch through what a stage has of one round. Stage s has in round r the part r * stages + s of
-/// all layers, of stages * rounds parts.
+/// The forward or backward pass of one microbatch through the layers that a stage has in a round. All layers are
+/// divided into stages * rounds parts. In round r, stage s has part r * stages + s.
 struct pipeline_work {
   pipeline_pass pass = pipeline_pass::forward;
   std::int64_t microbatch = 0, round = 0;
@@ -31,8 +32,11 @@ constexpr text misfit_of(const char* name, std::int64_t stages, std::int64_t mic
   return what;
 }
 
-/// The order in which a stage gets at the microbatches of all rounds, as many at a time as there are stages: so many enter in a row, and
-/// when the last of them has entered the first comes back from the last stage.
+/// Returns the order of the passes of a stage over the microbatches of all rounds. Groups of `stages` microbatches
+/// enter one after the other. When the last microbatch of a group has entered, the first one returns from the last
+/// stage. Backward passes take the rounds in reverse order.
+///
+///     forward, 2 stages, 4 microbatches, 2 rounds (a, b) -> 0a 1a 0b 1b 2a 3a 2b 3b
 constexpr detail::constant_vector<pipeline_work> in_turns(pipeline_pass pass, std::int64_t stages, std::int64_t microbatches,
                                                           std::int64_t rounds) {
   detail::constant_vector<pipeline_work> works;
@@ -43,7 +47,7 @@ constexpr detail::constant_vector<pipeline_work> in_turns(pipeline_pass pass, st
   return works;
 }
 
-/// All forward passes, then all backward passes, the last one first.
+/// Returns all forward passes, then all backward passes in reverse order.
 constexpr detail::constant_vector<pipeline_work> there_and_back(std::int64_t stages, std::int64_t microbatches,
                                                                 std::int64_t rounds) {
   detail::constant_vector<pipeline_work> works = in_turns(pipeline_pass::forward, stages, microbatches, rounds);
@@ -51,7 +55,9 @@ constexpr detail::constant_vector<pipeline_work> there_and_back(std::int64_t sta
   return works;
 }
 
-/// `ahead` forward passes, then a forward and a backward pass in turn, then the backward passes that are left.
+/// Returns `ahead` forward passes, then forward and backward passes alternately, then the remaining backward passes.
+///
+///     1 stage, 3 microbatches, 1 round, ahead = 1 -> 0 1 -0 2 -1 -2      (-0: the backward pass of microbatch 0)
 constexpr detail::constant_vector<pipeline_work> alternating(std::int64_t stages, std::int64_t microbatches, std::int64_t rounds,
                                                              std::int64_t ahead) {
   const auto there = in_turns(pipeline_pass::forward, stages, microbatches, rounds);
@@ -68,8 +74,10 @@ constexpr detail::constant_vector<pipeline_work> alternating(std::int64_t stages
 
 }  // namespace detail
 
-/// All microbatches forward, then all backward (Huang et al., GPipe, 2019; GSPMD 3.3). A stage is idle (S-1)/(M+S-1) of the time and holds
-/// M microbatches between its passes.
+/// GPipe: all microbatches forward, then all backward. A stage is idle (S-1)/(M+S-1) of the time and holds M
+/// microbatches between the passes.
+///
+/// **Source.** Huang et al., GPipe, 2019; GSPMD 3.3.
 struct gpipe {
   std::int64_t stages = 1, microbatches = 1;
 
@@ -82,8 +90,12 @@ struct gpipe {
   }
 };
 
-/// The same with R rounds: microbatches go round the stages R times, each time through an R-th of a stage's layers (GSPMD 3.3, 5.3). Idle
-/// (S-1)/(RM+S-1) of the time where M is a multiple of S, more where not; a stage holds RM microbatches of R-ths of its layers.
+/// GPipe with R rounds: each microbatch passes through all stages R times, each time through 1/R of a stage's layers.
+///
+/// A stage is idle (S-1)/(RM+S-1) of the time if M is a multiple of S, and longer otherwise. It holds RM microbatches,
+/// each for 1/R of its layers.
+///
+/// **Source.** GSPMD 3.3 and 5.3.
 struct circular {
   std::int64_t stages = 1, microbatches = 1, rounds = 1;
 
@@ -95,8 +107,10 @@ struct circular {
   }
 };
 
-/// 1F1B: a stage goes backward as soon as it can (Narayanan et al., PipeDream, 2019; Fan et al., DAPPLE, 2021). Idle as long as gpipe, and
-/// stage s holds min(M, S - s) microbatches between their passes.
+/// 1F1B: each stage starts a backward pass as soon as possible. It is idle as long as with `gpipe`. Stage s holds
+/// min(M, S - s) microbatches between their passes.
+///
+/// **Source.** Narayanan et al., PipeDream, 2019; Fan et al., DAPPLE, 2021.
 struct one_forward_one_backward {
   std::int64_t stages = 1, microbatches = 1;
 
@@ -109,9 +123,13 @@ struct one_forward_one_backward {
   }
 };
 
-/// 1F1B that goes forward as early as it can (Zhuang et al., On optimizing the communication of model parallelism, 2022): when the last
-/// stage is at work each stage has a forward and a backward pass in turn, so that stages which take turns together do one of each in a
-/// tick. Stage s holds min(M, 2(S-1-s) + 1) microbatches.
+/// 1F1B with early forward passes: each stage also starts a forward pass as early as possible. Stage s holds min(M,
+/// 2(S-1-s) + 1) microbatches.
+///
+/// When the last stage works, each stage alternates forward and backward passes. So stages that are computed together
+/// do one forward and one backward pass in each tick.
+///
+/// **Source.** Zhuang et al., On optimizing the communication of model parallelism, 2022.
 struct eager_one_forward_one_backward {
   std::int64_t stages = 1, microbatches = 1;
 
@@ -124,7 +142,9 @@ struct eager_one_forward_one_backward {
   }
 };
 
-/// 1F1B over R rounds (Narayanan et al., Megatron-LM, 2021, 2.2): idle (S-1)/(RM+S-1) of the time. M is a multiple of S.
+/// 1F1B over R rounds: idle (S-1)/(RM+S-1) of the time. M must be a multiple of S.
+///
+/// **Source.** Narayanan et al., Megatron-LM, 2021, section 2.2.
 struct interleaved {
   std::int64_t stages = 1, microbatches = 1, rounds = 1;
 

@@ -13,10 +13,12 @@
 #include "gspmd/pipeline/stages.hpp"
 #include "gspmd/pipeline/ticks.hpp"
 
-/// A timetable as numbers that a program looks up while it runs.
+/// A timetable as tables of numbers that a program reads at run time.
 namespace gspmd::detail {
 
-/// Rows of numbers up to `limits` in words of 62 bits: a table that a program looks up.
+/// A table of rows of numbers. Field k is between 0 and `limits[k]`. Rows are packed into words of 62 bits.
+///
+///     limits {2, 7, 0} -> 5 bits for each row, 12 rows in a word
 class packed_table {
  public:
   constexpr explicit packed_table(detail::constant_vector<std::int64_t> limits) {
@@ -30,13 +32,13 @@ class packed_table {
     for (std::size_t k = 0; k < row.size(); ++k) packed = (packed << widths_[k]) | row[k];
     words_.back() |= packed << (width_ * ((count_ - 1) % rows_of_word_));
   }
-  /// The words as a value of the program.
+  /// Returns the words as a value of the program.
   [[nodiscard]] constexpr value words(graph& g, location at) const {
     detail::constant_vector<value> parts;
     for (const auto w : words_) parts.push_back(made(g, add_constant(g, dtype::s64, {1}, 0, w, at), dtype::s64, {1}));
     return parts.size() == 1 ? parts[0] : concatenate(span<const value>(parts.data(), parts.size()), 0, at);
   }
-  /// The fields of row `row`, s64 of rank 0, of such a value.
+  /// Returns the fields of row `row` of the words, each an s64 of rank 0.
   [[nodiscard]] constexpr detail::constant_vector<value> look_up(value all, value row, location at) const {
     const auto here = [at](auto x) { return operand(x, at); };
     graph& g = *all.graph();
@@ -44,9 +46,9 @@ class packed_table {
     if (width_ == 0) return fields;
     value left = row_of(all, here(row) / here(rows_of_word_), at);
     const value place = remainder(here(row), here(rows_of_word_));
-    left = shift_right(here(left), here(here(place) * here(std::int64_t{width_})));  // what is above is cut off by the fields
+    left = shift_right(here(left), here(here(place) * here(std::int64_t{width_})));  // the fields cut off the bits above
     for (std::size_t k = widths_.size(); k-- > 0;) {
-      if (widths_[k] == 0) continue;  // of one number, 0
+      if (widths_[k] == 0) continue;  // the only number is 0
       const std::int64_t size = std::int64_t{1} << widths_[k];
       fields[k] = remainder(here(left), here(size));
       if (k > 0) left = here(left) / here(size);
@@ -61,8 +63,9 @@ class packed_table {
   detail::constant_vector<std::int64_t> words_;
 };
 
-/// The numbers that the loops of a pipeline look up, by tick and stage: what is done, and where what is read and kept lies; and by tick the microbatch
-/// whose first part goes backward in it, or else in the next tick in which one does.
+/// The tables that the loops of a pipeline read. `works` and `slots` have a row for each tick and stage: the pass, and
+/// the slots of its inputs and of received messages. `leaving` has a row for each tick: the microbatch whose backward
+/// pass through the first part is in this tick, or else in the next tick that has one.
 struct tick_rows {
   packed_table works, slots, leaving;
 

@@ -10,28 +10,30 @@
 #include "gspmd/pipeline/timetable.hpp"
 #include "gspmd/pipeline/turns.hpp"
 
-/// A timetable whose passes take a tick each, as a loop needs it: what each stage does in a tick, where in its memory lies what it reads, and
-/// where it puts what its neighbours send at the end of the tick.
+/// A timetable for the loops of a pipeline. Each pass takes one tick. For each stage and tick the timetable has the
+/// pass and the memory slots that the pass reads. It also has the slots for the messages that arrive at the end of the
+/// tick.
 namespace gspmd::detail {
 
-/// Of a stage in a tick. `up` is the place for what arrives from the stage before, or in the one message of a tick; `down` for what arrives from
-/// the next stage. Where nothing arrives that is read, it is a place that is free.
+/// The work of a stage in a tick. `up` is the slot for the message from the previous stage, or for the only message of
+/// the tick. `down` is the slot for the message from the next stage. If no used message arrives, the slot is a free
+/// one.
 struct stage_tick {
   enum kind : std::uint8_t { idle, forward, backward };
   kind does = idle;
   std::int64_t microbatch = 0, round = 0;
-  std::int64_t x = 0, dy = 0;  // where what the pass reads lies
+  std::int64_t x = 0, dy = 0;  // the slots that the pass reads
   std::int64_t up = 0, down = 0;
 };
 
-/// A number of ticks in a row, of which every `period`-th has the same messages: in such a phase the stages of `up` send to the next one, and those of `down` to
-/// the one before.
+/// Consecutive ticks whose messages repeat with a period. In a phase, the stages in `up` send to the next stage, and
+/// the stages in `down` send to the previous stage.
 struct tick_segment {
   using stage_set =
-      constant_vector<std::int64_t>;  // 0 or 1 by stage; Clang makes no constants of libstdc++'s vectors of bool and char
+      constant_vector<std::int64_t>;  // 0 or 1 by stage; Clang rejects libstdc++'s vectors of bool and char in constants
   struct phase {
     stage_set up, down;
-    bool is_one = false;  // no stage sends two or gets two: they are one message
+    bool is_one = false;  // no stage sends or receives twice: all sends form one message
   };
   std::int64_t begin = 0, end = 0;
   bool goes_forward = false, goes_backward = false;
@@ -43,7 +45,7 @@ template <class Schedule>
 class tick_table {
  public:
   explicit constexpr tick_table(const Schedule& by) : stages_(by.stages), rounds_(by.rounds), times_(timetable(by, {1, 1})) {
-    // From the first tick on, if they all can; or else when the first stage goes backward.
+    // Interleaves from tick 0 if all ticks allow it. Otherwise interleaves from the first tick with a backward pass.
     fill(beginnings_in_turns(times_, by, 0));
     if (first_back_ <= last_there_ && !take_turns(0, ticks() / 2 * 2)) fill(beginnings_in_turns(times_, by, first_back_));
     cut();
@@ -54,10 +56,10 @@ class tick_table {
   [[nodiscard]] constexpr const stage_tick& at(std::int64_t t, std::int64_t s) const {
     return ticks_[static_cast<std::size_t>(s)][static_cast<std::size_t>(t)];
   }
-  /// How many activations and gradients a stage has room for.
+  /// Returns the number of activations and gradients that a stage has slots for.
   [[nodiscard]] constexpr std::int64_t depth() const { return depth_; }
   [[nodiscard]] constexpr const constant_vector<tick_segment>& segments() const { return segments_; }
-  /// How many messages a device sends, those that nobody reads too.
+  /// Returns the number of messages that a device sends, including messages that are not read.
   [[nodiscard]] constexpr std::int64_t messages() const {
     std::int64_t sum = 0;
     for (const auto& g : segments_)
@@ -80,13 +82,15 @@ class tick_table {
   }
   [[nodiscard]] constexpr std::int64_t before(std::int64_t s) const { return (s + stages_ - 1) % stages_; }
   [[nodiscard]] constexpr std::int64_t next(std::int64_t s) const { return (s + 1) % stages_; }
-  /// Whether the pass sends something to another stage: the last part goes forward, and the first one backward, to nobody.
+  /// Returns true if the pass sends its result to another stage. The forward pass of the last part and the backward
+  /// pass of the first part send nothing.
   [[nodiscard]] constexpr bool sends(const stage_tick& w, std::int64_t s, stage_tick::kind way) const {
     if (w.does != way) return false;
     return way == stage_tick::forward ? w.round * stages_ + s + 1 < stages_ * rounds_ : w.round * stages_ + s > 0;
   }
 
-  /// Gives what a stage keeps its places, each until the backward pass that reads it.
+  /// Assigns a slot to each activation and gradient that a stage receives. A slot is free again after the backward pass
+  /// that reads it.
   constexpr void place(std::int64_t s, std::int64_t microbatches) {
     struct held {
       std::int64_t microbatch, round, slot;
@@ -163,8 +167,9 @@ class tick_table {
       }
     segments_.push_back(g);
   }
-  /// The ticks in which neighbours take turns, so that what goes up and what goes down is one message in every other tick: as many in a row
-  /// as there are; those before and after, by whether any stage goes forward or backward.
+  /// Divides the ticks into segments. The longest run of ticks with alternating neighbours is one segment of period 2,
+  /// with one message for each tick. The ticks before and after the run are divided by whether any stage runs forward
+  /// or backward passes.
   constexpr void cut() {
     const std::int64_t both = last_there_ + 1;
     std::int64_t begin = 0, end = first_back_ < both ? ticks() / 2 * 2 : 0;

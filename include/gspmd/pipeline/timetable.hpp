@@ -10,21 +10,22 @@
 #include "gspmd/error.hpp"
 #include "gspmd/pipeline/schedule.hpp"
 
-/// When each stage of a pipeline does what: bubbles and memory of a schedule, and a drawing of it.
+/// The time of each pass of a pipeline: the bubbles and memory of a schedule, and a drawing.
 namespace gspmd {
 
-/// How long a pass through a stage's part of a round takes, in ticks. `backward` is 3 where it computes the forward pass again.
+/// The ticks that a pass through a stage's layers of a round takes. Set `backward` to 3 if it recomputes the forward
+/// pass.
 struct pipeline_ticks {
   std::int64_t forward = 1, backward = 2;
 };
 
-/// A work and the tick in which it begins.
+/// A pass and its first tick.
 struct timed_work {
   pipeline_work work;
   std::int64_t begin = 0;
 };
 
-/// The times of all works of a schedule. That a message is under way takes no time.
+/// The times of all passes of a schedule. Messages take no time in this model.
 class pipeline_timetable {
  public:
   constexpr pipeline_timetable(std::int64_t microbatches, std::int64_t rounds, pipeline_ticks each,
@@ -53,7 +54,8 @@ class pipeline_timetable {
           goes_on = true;
         }
     }
-    // Passes that are done are some of the schedule's, each once: as many are all.
+    // Each pass that ran belongs to the schedule and ran once. So the schedule is complete if the number of passes is
+    // right.
     for (std::size_t s = 0; s < orders.size(); ++s)
       if (next[s] < orders[s].size() || 2 * parts() != next[s] * orders.size()) refuse(orders);
   }
@@ -63,7 +65,7 @@ class pipeline_timetable {
     return stages_[static_cast<std::size_t>(s)];
   }
 
-  /// The part of all stages' time in which they are idle.
+  /// Returns the idle fraction of all stages' time.
   [[nodiscard]] constexpr double bubble_ratio() const {
     std::int64_t busy = 0;
     for (const auto& works : stages_)
@@ -71,8 +73,8 @@ class pipeline_timetable {
     const auto all = total_ * static_cast<std::int64_t>(stages_.size());
     return all == 0 ? 0 : static_cast<double>(all - busy) / static_cast<double>(all);
   }
-  /// The most microbatches whose activations stage `s` holds at a time, from the forward to the end of the backward pass, each of a round's
-  /// part of its layers.
+  /// Returns the most microbatches whose activations stage `s` holds at one time, each for the layers of a round. A
+  /// stage holds activations from the forward pass to the end of the backward pass.
   [[nodiscard]] constexpr std::int64_t activations(std::int64_t s) const {
     std::int64_t held = 0, most = 0;
     for (const auto& w : stage(s)) {
@@ -81,14 +83,18 @@ class pipeline_timetable {
     }
     return most;
   }
-  /// How many activations, and gradients of them, go from one stage to another one.
+  /// Returns the number of activations and gradients that are sent between stages.
   [[nodiscard]] constexpr std::int64_t messages() const {
     const auto parts_of_all = static_cast<std::int64_t>(stages_.size()) * rounds_;
     return stages_.size() < 2 ? 0 : 2 * microbatches_ * (parts_of_all - 1);
   }
 
-  /// A line for each stage, in which a tick is a column as wide as the widest name: the forward pass of microbatch 3 is 3, in a schedule of
-  /// rounds 3a, 3b and so on; its backward pass -3; an idle tick a dot, a pass that goes on an underscore.
+  /// Returns a drawing with one line for each stage. A tick is a column, as wide as the widest name. `3` is the forward
+  /// pass of microbatch 3, and `-3` its backward pass. With rounds, the names are `3a`, `3b` and so on. A dot is an
+  /// idle tick. An underscore continues a pass.
+  ///
+  ///     gpipe{2, 2} -> stage 0  0  1  .  .  . -1  _ -0  _
+  ///                    stage 1  .  0  1 -1  _ -0  _  .  .
   [[nodiscard]] std::string drawing() const {
     const auto name = [&](const pipeline_work& w) {
       return (w.pass == pipeline_pass::backward ? "-" : "") + std::to_string(w.microbatch) +
@@ -115,11 +121,12 @@ class pipeline_timetable {
 
  private:
   [[nodiscard]] constexpr std::size_t parts() const { return static_cast<std::size_t>(microbatches_ * rounds_) * stages_.size(); }
-  /// Whether the schedule has such a microbatch and such a round.
+  /// Returns true if the schedule has this microbatch and this round.
   [[nodiscard]] constexpr bool is_one(const pipeline_work& w) const {
     return w.microbatch >= 0 && w.microbatch < microbatches_ && w.round >= 0 && w.round < rounds_;
   }
-  /// Throws what is wrong with an order: a pass that is none of the schedule's, is there twice or not at all, or comes before one it needs.
+  /// Throws the error of an order: a pass that the schedule does not have, that occurs twice or never, or that precedes
+  /// a pass it depends on.
   [[noreturn]] void refuse(const detail::constant_vector<detail::constant_vector<pipeline_work>>& orders) const {
     const auto stage = [](std::size_t s) { return "timetable: stage " + std::to_string(s); };
     const auto passes = [&](std::size_t s, const pipeline_work& w, const char* often) {
@@ -157,7 +164,7 @@ class pipeline_timetable {
   [[nodiscard]] constexpr std::int64_t length(const pipeline_work& w) const {
     return w.pass == pipeline_pass::forward ? each_.forward : each_.backward;
   }
-  /// When what a work needs is done; -1: not yet.
+  /// Returns the first tick with all inputs of a pass ready, or -1 if they are not ready yet.
   [[nodiscard]] constexpr std::int64_t ready_at(const pipeline_work& w, std::size_t s) const {
     const std::int64_t part = part_of(w, s), last = static_cast<std::int64_t>(stages_.size()) * rounds_ - 1;
     const auto end = [&](pipeline_pass pass, std::int64_t of) { return ends_[place(pass, w.microbatch, of)]; };
@@ -175,10 +182,13 @@ class pipeline_timetable {
   std::int64_t total_ = 0;
 };
 
-/// Returns when each stage does what, by `schedule` (gpipe, circular, one_forward_one_backward, interleaved, or a struct of yours like them):
-/// each stage does its works in their order, each as soon as what it needs is there. Throws gspmd::error, and does not compile as a
-/// constant: a schedule without stages, microbatches or rounds, a stage that has not each pass of each microbatch and round once, an order in
-/// which stages wait for each other.
+/// Returns the time of each pass of `schedule`: gpipe, circular, one_forward_one_backward, interleaved, or your own
+/// struct with the same members. Each stage runs its passes in their order, each as soon as its inputs are ready.
+///
+/// **Errors.** Throws gspmd::error, or fails to compile in a constant: a schedule without stages, microbatches or
+/// rounds; a stage that does not have each pass of each microbatch and round once; an order that makes stages wait for
+/// each other.
+/// **Example.**
 ///
 ///     static_assert(timetable(one_forward_one_backward{.stages = 4, .microbatches = 16}).activations(0) == 4);
 ///     std::puts(timetable(circular{.stages = 4, .microbatches = 4, .rounds = 2}).drawing().c_str());

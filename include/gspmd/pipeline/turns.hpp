@@ -10,9 +10,12 @@
 
 namespace gspmd::detail {
 
-/// When each stage begins its works, in ticks, by stage: in as many as `times` takes, in which stages that are neighbours take turns
-/// from tick `from` on, where the time that works have to spare allows it. So while one goes forward the other one goes backward, and each tick has one message:
-///     stage 0  0  1  2  . -0        0  .  1  . -0        while stage 1 is at -0, stage 0 is at 1
+/// Returns the first tick of each pass, by stage. The total number of ticks is that of `times`. After the start of tick
+/// `from`, neighbouring stages alternate if the slack of the passes allows it: one runs forward while the other runs
+/// backward. Then each tick has one message. Input and output for two stages, two microbatches and `from` = 0 (in the
+/// output, stage 0 runs 1 while stage 1 runs -0):
+///
+///     stage 0  0  1  2  . -0        0  .  1  . -0
 ///     stage 1  .  0  1 -0  .        .  0 -0  1  .
 template <class Schedule>
 constexpr constant_vector<constant_vector<std::int64_t>> beginnings_in_turns(const pipeline_timetable& times, const Schedule& by,
@@ -32,7 +35,8 @@ constexpr constant_vector<constant_vector<std::int64_t>> beginnings_in_turns(con
     }
   if (last_there < first_back) return begins;
 
-  // The last tick for each pass: the one before that of what the stage does next, and of what reads what the pass makes.
+  // The latest tick of each pass: one tick before the latest tick of the stage's next pass, and of the passes that read
+  // its result.
   constant_vector<std::int64_t> latest(static_cast<std::size_t>(2 * all), times.ticks() - 1);
   constant_vector<std::size_t> left(static_cast<std::size_t>(stages), 0);
   for (std::int64_t s = 0; s < stages; ++s) left[static_cast<std::size_t>(s)] = times.stage(s).size();
@@ -53,7 +57,7 @@ constexpr constant_vector<constant_vector<std::int64_t>> beginnings_in_turns(con
       if (w.pass == pipeline_pass::backward && part > 0) is_before(w, part - 1);
     }
 
-  // As soon as what a pass needs is there and it is its turn; or it can wait no longer.
+  // A pass begins when its inputs are ready and the tick has its parity, or when it cannot wait any longer.
   constant_vector<std::int64_t> done(static_cast<std::size_t>(2 * all), -1);
   constant_vector<std::size_t> next(static_cast<std::size_t>(stages), 0);
   for (std::int64_t t = 0; t < times.ticks(); ++t)

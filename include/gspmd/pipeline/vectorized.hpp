@@ -13,11 +13,11 @@
 namespace gspmd {
 namespace detail {
 
-/// Whether `pipeline` runs a schedule.
+/// True if `pipeline` runs the schedule.
 template <class Schedule>
 inline constexpr bool runs_as_loop = Schedule::runs_vectorized;
 
-/// How many ticks the first stage takes for all forward passes of a schedule.
+/// Returns the number of ticks until the first stage has run all forward passes of a schedule.
 template <class Schedule>
 constexpr std::int64_t forward_ticks(const Schedule& s) {
   const std::int64_t last = s.microbatches - 1;
@@ -37,7 +37,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
   }
 
  private:
-  /// The microbatch that stage 0 is at in a tick; any number where it is at none.
+  /// Returns the microbatch that stage 0 processes in a tick. Returns an arbitrary number if stage 0 is idle.
   constexpr value microbatch_at(value tick) const {
     const std::int64_t stages = this->schedule.stages, rounds = this->schedule.rounds;
     if (rounds == 1) return tick;
@@ -45,7 +45,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
     return this->here(this->here(turn) * this->here(stages)) + this->here(place);
   }
 
-  /// The weights of round `r` of all stages.
+  /// Returns the weights of round `r` of all stages.
   template <class Weights>
   constexpr Weights weights_of(const Weights& weights, std::int64_t r) const {
     if (this->schedule.rounds == 1) return weights;
@@ -60,8 +60,8 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
         },
         weights);
   }
-  /// Those of the round that each stage is in. They are chosen and not looked up: so their gradients are added up where they are made, and
-  /// reduced after the loop.
+  /// Returns the weights of the round that each stage is in. Factors of 0 and 1 select them instead of an index. So the
+  /// gradients are added up on the device that computes them, and are reduced after the loop.
   template <class Weights>
   constexpr Weights weights_now(const std::vector<Weights>& by_round, value round) const {
     if (by_round.size() == 1) return by_round[0];
@@ -89,7 +89,8 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
     std::vector<Weights> by_round;
     for (std::int64_t r = 0; r < rounds; ++r) by_round.push_back(weights_of(weights, r));
     const auto body = [&](value tick, const Data& arrived, const Data& results) {
-      // Stage s is where stage 0 was s ticks before; before its first microbatch, in the turn before.
+      // Stage s now processes the microbatch that stage 0 processed s ticks ago. The offset of stages * rounds keeps
+      // `since` positive.
       const value since = here(here(tick) + here(stages * rounds)) - here(place);
       const value round = remainder(here(here(since) / here(stages)), here(rounds));
       const value part = here(here(round) * here(stages)) + here(place);
@@ -98,7 +99,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
       const Data out = this->stages_of(weights_now(by_round, round), in, part);
       const Data next =
           transform_leaves([&](value v) { return this->placed(rounds > 1 ? roll(v, 1, 0, line) : shift(v, 0, -1, line)); }, out);
-      // A result that the last stage makes too early is written over later, by the microbatch whose place it is.
+      // A result that the last stage writes too early is overwritten later by the microbatch that the row belongs to.
       const value leaving = microbatch_at(here(tick) - here(stages - 1));
       const Data kept =
           transform_leaves([&](value all, value row) { return this->with_row(g, all, row, leaving); }, results, out);
@@ -112,25 +113,35 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
 
 }  // namespace detail
 
-/// Brings microbatches through all stages: a function of (weights, xs), where every weight is [stages, ...], or
-/// [stages, rounds, ...] where the schedule has rounds, and xs [microbatches, ...]; groups of values too. `stage(w, x)` is one stage, on
-/// weights without these dims and one microbatch; it returns the next stage's x, of the same type and shape. stage(w, x, part) gets the
-/// number of its part of the layers besides, round * stages + stage, an s64. Part by part the result is that of a loop over the stages.
+/// Returns a function of (weights, xs) that passes microbatches through all stages of a pipeline.
+///
+/// `stage(w, x)` is one stage. It takes the weights of a stage and a microbatch, and returns the x of the next stage,
+/// of the same type and shape. A stage can also be `stage(w, x, part)`: `part` is an s64, round * stages + stage. The
+/// result equals that of a loop over all parts. Schedules: gpipe and circular. Other schedules start backward passes
+/// before all forward passes are done; use pipeline_step for them.
+///
+/// vmap computes the stages together, with their dim split over `Axis`. Completion decides about the other dims, so the
+/// batch and features can be split within a stage over other axes. A loop runs over the ticks: microbatches + stages -
+/// 1 with gpipe. In an idle tick a stage computes on old data and its result is not used. The gradient of that result
+/// is multiplied by 0. So each stage and its gradient must be finite on each microbatch that enters, and on the results
+/// of other stages for it. With rounds, all weights must be finite, because factors of 0 and 1 select the weights of a
+/// round. `grad` differentiates it: the backward pass is the reversed loop, which recomputes each stage from its x. So
+/// a stage keeps only the x of each microbatch.
+///
+/// **Shapes.** Weights [stages, ...], or [stages, rounds, ...] if the schedule has rounds; xs and the result
+/// [microbatches, ...]. Groups of values work too.
+/// **Communication.** In each tick one collective_permute of a microbatch to the next stage, and the same in the
+/// gradient. With rounds, the last stage sends to the first. In addition, once: a reduction over `Axis` of the result
+/// (from the last stage) into the required sharding, and the same for the gradient by xs. Each device adds up its
+/// gradients by the weights over the ticks. They are reduced once, after the loop. The sum has the type of the weights,
+/// as in every loop. If the weights are bf16 or f16, pass them as float and convert them in the stage.
+/// **Errors.** At compile time: stages, microbatches or rounds that do not fit the schedule; a stage that returns
+/// another type or shape.
+/// **Example.**
 ///
 ///     auto y = pipeline<"stage">([](auto w, auto x) { return tanh(einsum<"bd,df->bf">(x, w)); }, gpipe{4, 8})(w, xs);
 ///
-/// The stages are computed together, by vmap, with their dim split over `Axis`; other dims lie as completion finds, so that batch and
-/// features may be split within a stage over other axes. A loop goes over the ticks, of gpipe microbatches + stages - 1; in a tick with
-/// nothing to do a stage computes on what is there, and nobody reads what it makes; what it adds to a gradient is 0 times the gradient of
-/// that. So every stage must be a number, with its gradient, on any microbatch that enters and on what other stages make of it. With rounds
-/// all weights must be finite: those of a round are chosen by factors 0 and 1. Schedules: gpipe and circular; the others are refused, since they go backward before all of forward is done (pipeline_step). grad goes through it: the backward pass is the loop backwards, which computes each stage again from its x, so that of
-/// each microbatch a stage keeps its x alone.
-///
-/// Communication: in each tick one collective_permute from stage to stage (round the end where there are rounds), of a microbatch, and as
-/// much in the gradient. Besides, once: the result, which the last stage has, by a reduction over `Axis` into the sharding that it is needed
-/// in; likewise the gradient by xs. Gradients of weights are added up over the ticks where they are made, and reduced once.
-/// Errors, at compile time: stages, microbatches and rounds that do not fit the schedule, a stage that returns another type or shape.
-/// Source: GSPMD 3.3 (shifting buffer, circular schedule); Huang et al., GPipe, 2019.
+/// **Source.** GSPMD 3.3 (shifting buffer, circular schedule); Huang et al., GPipe, 2019.
 template <dim_spec Axis, class Stage, class Schedule>
 constexpr auto pipeline(Stage stage, Schedule schedule, location at = location::current()) {
   static_assert(

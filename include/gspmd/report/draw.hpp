@@ -15,11 +15,11 @@
 #include "gspmd/mesh.hpp"
 #include "gspmd/sharding.hpp"
 
-/// Tensors of any rank as text: a matrix of matrices, and so on. The last dim runs to the right, the one before it downwards,
-/// the one before that to the right again in blocks, and so on, which keeps every dim in sight (ezyang's blog, "Draw high
+/// Tensors of any rank as text: a matrix of matrices. The last dim runs to the right, the dim before it downwards, the
+/// dim before that to the right again in blocks, and so on. So every dim is visible (ezyang's blog, "Draw high
 /// dimensional tensors as a matrix of matrices").
 ///
-///      0  1    4  5        [2,2,2,2]: dim 3 goes 0 1, dim 2 goes 0 2, dim 1 goes 0 4, dim 0 goes 0 8
+///      0  1    4  5        [2,2,2,2]: dim 3 is 0 1, dim 2 is 0 2, dim 1 is 0 4, dim 0 is 0 8
 ///      2  3    6  7
 ///
 ///      8  9   12 13
@@ -27,16 +27,16 @@
 namespace gspmd {
 namespace detail {
 
-/// The dims that run in one direction, minor first, and the gaps between neighbours in that direction.
+/// The dims that run in one direction, minor first, and the gaps between neighbouring cells in that direction.
 struct drawn_direction {
   struct gap {
-    int level = 0;  // of the dim that steps there: 0 the last in this direction
+    int level = 0;  // of the dim whose index changes there: 0 for the last dim in this direction
     bool is_cut = false;
   };
-  std::vector<gap> gaps;  // one less than the cells
+  std::vector<gap> gaps;  // the number of cells minus 1
   std::int64_t cells = 1;
 
-  /// `cut_every[d]`: a line after so many indices of dim d; 0: none.
+  /// `cut_every[d]`: draws a line after this number of indices of dim d; 0: no line.
   drawn_direction(const extents& shape, const std::vector<std::int64_t>& cut_every, int last_dim) {
     std::vector<int> dims;
     for (int d = last_dim; d >= 0; d -= 2) {
@@ -71,7 +71,7 @@ inline std::string without_margin(const std::vector<std::string>& text_lines, bo
   return result;
 }
 
-/// `cells` in row-major order of the shape.
+/// `cells` are in row-major order of the shape.
 inline std::string draw_cells(const extents& shape, const std::vector<std::string>& cells,
                               const std::vector<std::int64_t>& cut_every) {
   if (cells.empty()) return "";
@@ -82,7 +82,7 @@ inline std::string draw_cells(const extents& shape, const std::vector<std::strin
   std::size_t width = 2;
   for (const auto& c : cells) width = std::max(width, c.size());
 
-  std::vector<std::size_t> begin{any_cut ? std::size_t{1} : 0};  // of each column; lines reach one further to the left
+  std::vector<std::size_t> begin{any_cut ? std::size_t{1} : 0};  // of each column; lines extend further to the left by 1
   for (const auto& g : across.gaps) {
     const auto level = static_cast<std::size_t>(g.level);
     begin.push_back(begin.back() + width + (level == 0 ? (g.is_cut ? 3 : 1) : 2 * level + 1));
@@ -110,7 +110,7 @@ inline std::string draw_cells(const extents& shape, const std::vector<std::strin
     if (row + 1 == down.cells) break;
     const auto gap = down.gaps[static_cast<std::size_t>(row)];
     if (gap.level == 0 && !gap.is_cut) continue;
-    // a line of one level runs through the gaps of its own level and those below
+    // a line of one level runs through the gaps of its own level and of lower levels
     std::string between(full, ' ');
     const char dash = gap.is_cut ? '-' : gap.level > 1 ? '.' : ' ';
     for (std::size_t first = 0; first < begin.size();) {
@@ -153,7 +153,9 @@ std::vector<std::string> cells_of(const array<T>& x) {
 
 }  // namespace detail
 
-/// The whole tensor as text, lines that end in a line feed; nothing for a tensor without elements.
+/// Returns the whole tensor as lines of text; an empty text for a tensor without elements.
+///
+/// **Example.**
 ///
 ///     std::fputs(draw(x).c_str(), stdout);
 template <class T>
@@ -161,8 +163,9 @@ std::string draw(const array<T>& x) {
   return detail::draw_cells(x.shape(), detail::cells_of(x), std::vector<std::int64_t>(detail::max_rank, 0));
 }
 
-/// The tensor with the lines that split dim `dim` into pieces of `size` (torch.split). Throws gspmd::error: a dim that is not
-/// there, a size below 1.
+/// Returns the tensor with lines that split dim `dim` into pieces of `size`, as torch.split does.
+///
+/// **Errors.** gspmd::error if the dim does not exist or the size is below 1.
 template <class T>
 std::string draw_split(const array<T>& x, int dim, std::int64_t size = 1) {
   if (dim < 0 || dim >= x.shape().count)
@@ -219,7 +222,10 @@ sharding drawn_sharding(int rank) {
 
 }  // namespace detail
 
-/// The tensor with the lines between its shards. Throws gspmd::error: a sharding that does not fit.
+/// Returns the tensor with lines between its shards.
+///
+/// **Errors.** gspmd::error if the sharding does not fit.
+/// **Example.**
 ///
 ///     draw_split(x, pod{}, split<"data", _>{})
 template <class T, class Mesh, dim_spec... Dims>
@@ -227,8 +233,13 @@ std::string draw_split(const array<T>& x, Mesh, split<Dims...>) {
   return detail::draw_split(x, Mesh::info.shape, detail::drawn_sharding<Mesh, split<Dims...>>(x.shape().count));
 }
 
-/// Which device holds what: a cell for each tile of the tensor with the devices that hold it, several where it is
-/// replicated. `*` marks a tile that is partly padding, `(...)` one that is nothing else. Throws gspmd::error as draw_split does.
+/// Returns a cell for each tile of the tensor, with the devices that hold the tile; several devices if the tile is
+/// replicated.
+///
+/// `*` marks a tile with some padding, and `(...)` a tile that is all padding.
+///
+/// **Errors.** gspmd::error as for draw_split.
+/// **Example.**
 ///
 ///     draw_devices(mesh<axis<"x", 2>, axis<"y", 2>>{}, dims<5>{}, split<"x">{})        0,1 | 2,3*
 template <class Mesh, std::int64_t... Extents, dim_spec... Dims>

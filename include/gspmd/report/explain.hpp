@@ -10,15 +10,18 @@ namespace gspmd {
 
 using detail::explained_part;
 
-/// Returns as text how a program was planned: for every operator its line, global and local shape and sharding, and under it the
-/// communication it causes with the bytes that one device sends; which operators became one loop; what had to be gathered because an
-/// operator cannot work on a split; then totals and memory. Nothing is run.
+/// Returns the plan of a program as text.
+///
+/// The text has for every operator its line, its global and local shape, and its sharding. Below the operator are its
+/// collectives, with the bytes that a device sends. It also lists fused loops, forced gathers, totals and memory.
+///
+/// `part` selects a part of the program: the operators of some lines, for example of a function, or of a loop that
+/// begins there. Its totals then count all iterations. `collectives_only` omits the operators without communication.
+///
+/// **Communication.** None. The program does not run.
+/// **Example.**
 ///
 ///     std::puts(explain<step>().c_str());
-///
-/// Of a part of it: the operators of some lines, a function say, or of a loop that begins there, with what they send and compute in all
-/// trips; and `collectives_only` leaves out the operators for which nothing is sent.
-///
 ///     std::puts(explain<step>({.file = "model.hpp", .first_line = 40, .last_line = 58, .collectives_only = true}).c_str());
 template <class Step>
 std::string explain(const explained_part& part = {}) {

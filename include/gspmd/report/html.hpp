@@ -10,12 +10,19 @@
 
 namespace gspmd {
 
-/// Returns a plan as one HTML page that needs nothing else: totals, the timeline, the dearest collectives, and the program folded by the
-/// scopes that `named` gave, layers that are alike once with their number. Of each operator it says how its value is sharded, and when it
-/// is pointed at its line, local shape and flops; of each collective the axes, the bytes that one device sends and the seconds, estimated on
-/// the network. Takes a step that was compiled, as a template argument, or a program that was compiled at run time; with a `scope` it tells
-/// of that part only. `dearest` is what stands there of the dearest collectives: dearest_collectives, or what_would_avoid if it is given.
-/// Nothing is run. Throws gspmd::error as the other reports do (report.hpp).
+/// Returns a plan as a single self-contained HTML page.
+///
+/// The page has totals, the timeline, the most expensive collectives, and the program, folded by the scopes of `named`.
+/// Equal layers appear once, with their number. An operator shows its sharding; pointing at it shows its line, local
+/// shape and flops. A collective shows its axes, the bytes that a device sends, and the estimated seconds on the
+/// network.
+///
+/// Pass a compiled step as a template argument, or a program that was compiled at run time. With a `scope` the page
+/// shows only that part. `dearest` is the text about the most expensive collectives: by default dearest_collectives, or
+/// pass the text of what_would_avoid. The program does not run.
+///
+/// **Errors.** gspmd::error as for the other reports (report.hpp).
+/// **Example.**
 ///
 ///     std::ofstream("step.html") << report_html<step>(pod);
 template <class Step>

@@ -20,38 +20,38 @@
 #include "gspmd/dynamic/placed_tensor.hpp"
 #include "gspmd/dynamic/program.hpp"
 
-/// The result of each stage of the planner for a program, for tools that show it: the sharding of every value and where it came from, and
-/// the program that every device runs. It speaks of values by the labels that builder::label gave them.
+/// The result of each stage of the planner, for tools that display it: the sharding of every value with its origin, and
+/// the program that every device runs. Values are identified by the labels of builder::label.
 namespace gspmd::dynamic {
 
-/// A value of the program that every device runs: what a label's operator computed, under one sharding.
+/// A value of the program that every device runs: the result of a labelled operator, with one sharding.
 struct device_value {
-  int label = -1;  // -1: made by the library, or without a label
+  int label = -1;  // -1: made by the library, or no label
   placed_tensor tensor;
 };
 
-/// One line of the program that every device runs.
+/// An instruction of the program that every device runs.
 struct instruction {
-  std::string kind;  // the operator, the collective, `all_slice` (a device keeps a part of what it holds), `copy`, or `end`
-                     // of the body that the operator of the label began
-  int label = -1;    // of the value that is computed or moved
-  int sake = -1;     // of the value for whose sake it is moved; of itself where it is computed
-  std::vector<int> operands;  // device values
-  int result = -1;            // a device value
-  bool moves = false;         // from the sharding of its operand to that of its result
+  std::string kind;           // operator, collective, `all_slice` (keeps a part of the data), `copy`, or `end`
+                              // of the body that the labelled operator began
+  int label = -1;             // of the value that is computed or moved
+  int sake = -1;              // of the value that needs the movement; of the value itself if it is computed
+  std::vector<int> operands;  // indices of device values
+  int result = -1;            // index of a device value
+  bool moves = false;         // changes the sharding from that of the operand to that of the result
   bool communicates = false;
-  bool is_halo = false;    // sends for the instruction after it, which has the result: what lies across the boundaries of shards,
-  bool is_inside = false;  // or what that operator made of its parts
-  bool forced = false;     // a gather that the operator needs because it cannot work on the split
-  bool joined = false;     // goes in the message of the collective before it
-  std::string axes{};      // over which it communicates: "data,model"
-  int dim = -1;            // that is gathered or scattered, where it is one
-  std::int64_t bytes = 0;  // that one device sends
-  int loop = 0;            // operators with the same number are one loop; 0: none
+  bool is_halo = false;                // sends for the next instruction, which has the result: elements across shard boundaries,
+  bool is_inside = false;              // or intermediate values inside that operator
+  bool forced = false;                 // a gather that the operator needs because it cannot work on the split
+  bool joined = false;                 // is sent in the message of the previous collective
+  std::string axes{};                  // of the communication: "data,model"
+  int dim = -1;                        // the gathered or scattered dim, if it is a single one
+  std::int64_t bytes = 0;              // sent by each device
+  int loop = 0;                        // operators with the same number are one fused loop; 0: no loop
   std::vector<int> further_results{};  // device values, of an operator with several results (sort, eigh)
 };
 
-/// How a split came to a value: from an annotation, through operators.
+/// The origin of a split: an annotation, and the operators through which it was propagated.
 struct split_way {
   struct hop {
     enum class direction : std::uint8_t { forward, back, across };  // to the result, to an operand, from one operand to another
@@ -59,11 +59,13 @@ struct split_way {
     std::string op;
     int label;  // of the operator's result
   };
-  int annotated = -1;     // the label where it was written
-  std::vector<hop> hops;  // from there to the value
+  int annotated = -1;     // label of the annotated value
+  std::vector<hop> hops;  // from the annotation to the value
 };
 
 /// The shardings that completion finds for the values of a program that is still being built.
+///
+/// **Example.**
 ///
 ///     const auto s = completion_of(b).of(x);
 class completion_of {
@@ -77,7 +79,7 @@ class completion_of {
     for (const auto& also : graph_.also_tagged) canonical_of_[static_cast<std::size_t>(also.tag)] = also.node;
     completed_ = detail::result_at_run_time<detail::complete_pass>(graph_, mesh_.info().shape, mesh_.info().request).of;
   }
-  /// Returns the sharding of a value; nothing for a value that no output needs.
+  /// Returns the sharding of a value, or nothing if no output needs it.
   [[nodiscard]] std::optional<placed_tensor> of(value x) const {
     const int i = canonical_of_[static_cast<std::size_t>(x.id())];
     if (i < 0) return {};
@@ -88,35 +90,37 @@ class completion_of {
  private:
   dynamic::mesh mesh_;
   detail::graph graph_;
-  std::vector<int> canonical_of_;  // by the builder's node
+  std::vector<int> canonical_of_;  // by node of the builder
   detail::vec<detail::sharding> completed_;
 };
 
-/// A program, compiled, with what the planner did on the way to it. A value of its own.
+/// A compiled program with the results of all passes. The object is independent of the builder.
+///
+/// **Example.**
 ///
 ///     b.label(7);  ...  const inspection p(b);  p.find(7)->text()   p.instructions()   p.program().traffic().bytes
 class inspection {
  public:
-  /// Compiles what the builder has. Throws gspmd::error, as builder::compile does.
+  /// Compiles the program of the builder. Throws gspmd::error as builder::compile does.
   explicit inspection(const builder& b) : inspection(b.mesh(), b.canonical_graph(), b.functions()) { written_ = b.graph(); }
 
   [[nodiscard]] const dynamic::program& program() const { return program_; }
-  /// Returns the mesh, with the axes cut that reshapes cut.
+  /// Returns the mesh of the plan, with axes cut if reshapes needed it.
   [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
   [[nodiscard]] const std::vector<instruction>& instructions() const { return instructions_; }
-  /// The values that instructions name, and which of them are the inputs and outputs.
+  /// Return the device values to which instructions refer, and the indices of the inputs and of the outputs among them.
   [[nodiscard]] const std::vector<device_value>& values() const { return values_; }
   [[nodiscard]] std::vector<int> inputs() const { return {local_.inputs.begin(), local_.inputs.end()}; }
   [[nodiscard]] std::vector<int> outputs() const { return {local_.outputs.begin(), local_.outputs.end()}; }
 
-  /// All passes, in the order in which programs of all modes go through them, with what each made of this one.
+  /// Returns all passes, in the order of execution for programs of all modes, with their results for this program.
   [[nodiscard]] std::vector<pass_made> passes() const {
     return detail::list_of_passes(written_, graph_, mesh_.info().shape, request());
   }
 
-  /// How a value lies on the devices: an input as it is given, an output as it is left in the end, another one as its operator
-  /// leaves it, or would leave it if it were not one movement with its readers. Axes of size 1, which split nothing, stand where the
-  /// annotation has them. Nothing for a value that no output needs.
+  /// Returns the sharding of a value: for an input at the start, for an output at the end, and for another value as its
+  /// operator computes it. If the operator and its users are one movement, it is the sharding that the operator would
+  /// compute. Axes of size 1 are listed as in the annotation. Returns nothing if no output needs the value.
   [[nodiscard]] std::optional<placed_tensor> find(int label) const {
     if (const int i = node_of(label); i >= 0)
       return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape, sharding_of(i));
@@ -125,34 +129,35 @@ class inspection {
     const auto& c = graph_.composed[at(it->second.composed)];
     return placed_tensor(mesh_.shared_info(), c.type, c.shape, sharding_of(it->second.reader));
   }
-  /// Returns the label of a reader of a value that is not made, because its operator and those that read it are one movement; -1: the
-  /// value is made.
+  /// Returns the label of a user of a value that is not materialised, because its operator and its users are one
+  /// movement. Returns -1 if the value is materialised.
   [[nodiscard]] int moved_with(int label) const {
     const auto it = unmade_.find(label);
     return it == unmade_.end() ? -1 : node(it->second.reader).tag;
   }
-  /// The sharding that completion gave it, and the planner need not have kept.
+  /// Returns the sharding from completion, which the planner may have replaced.
   [[nodiscard]] std::optional<placed_tensor> completed(int label) const {
     const int i = node_of(label);
     if (i < 0) return {};
     return placed_tensor(mesh_.shared_info(), node(i).type, node(i).shape,
                          program_.view().completed[static_cast<std::size_t>(i)]);
   }
-  /// Whether it is annotated and no dim is open.
+  /// Returns true if the value is annotated and no dim is open.
   [[nodiscard]] bool is_fixed(int label) const {
     const int i = node_of(label);
     return i >= 0 && node(i).annotated && node(i).annotation.open == 0;
   }
-  /// The name of its operator; an annotation on a result is a `reshard` after it. Throws gspmd::error: no output needs it.
+  /// Returns the name of its operator. An annotation on a result is a `reshard` after it. Throws gspmd::error if no
+  /// output needs the value.
   [[nodiscard]] std::string operator_of(int label) const {
     if (node_of(label) < 0) throw error("no output needs the value with the label " + std::to_string(label));
     return detail::name_of(node(node_of(label)).op);
   }
-  /// Returns by label, for values whose operator belongs to a scope, the path of that scope: `layer[3]/attention`, see `named`.
+  /// Returns the path of the scope for each label whose operator has a scope: `layer[3]/attention`, see `named`.
   [[nodiscard]] std::map<int, std::string> scopes() const { return scope_texts(&detail::scope_names::path); }
-  /// Of the same values what the calls of their scope have in common: `layer/attention`.
+  /// Returns for the same labels the common name of all calls of the scope: `layer/attention`.
   [[nodiscard]] std::map<int, std::string> common_scopes() const { return scope_texts(&detail::scope_names::name); }
-  /// The labels of the values in the scopes whose path ends so. Throws gspmd::error: there is none.
+  /// Returns the labels of the values in scopes whose path ends with `scope`. Throws gspmd::error if no scope matches.
   [[nodiscard]] std::vector<int> labels_in(std::string_view scope) const {
     const detail::scope_names names(program_.view(), scope);
     std::vector<int> found;
@@ -160,12 +165,12 @@ class inspection {
       if (names.is_shown(i)) found.push_back(label);
     return found;
   }
-  /// Which of values() its operator leaves; -1: none, it is not computed.
+  /// Returns the index in values() of its operator's result, or -1 if it is not computed.
   [[nodiscard]] int result_of(int label) const {
     const int i = node_of(label);
     return i < 0 ? -1 : local_.results[static_cast<std::size_t>(i)];
   }
-  /// How completion came by the split of a value along one of mesh().axes().
+  /// Returns the origin of the split of a value along an axis of mesh().axes().
   [[nodiscard]] split_way way(int label, std::string_view axis) const {
     split_way result;
     int at = node_of(label);
@@ -175,7 +180,7 @@ class inspection {
          it = std::find_if(origins_.begin(), origins_.end(), leads_to)) {
       using direction = split_way::hop::direction;
       const auto to = it->from == it->via ? direction::back : it->node == it->via ? direction::forward : direction::across;
-      if (node(it->from).tag != node(at).tag)  // an annotation on an operator's result is an identity after it
+      if (node(it->from).tag != node(at).tag)  // an annotation on an operator's result is an identity node after it
         result.hops.insert(result.hops.begin(), {to, detail::name_of(node(it->via).op), node(it->via).tag});
       at = it->from;
     }
@@ -183,11 +188,11 @@ class inspection {
     return result;
   }
 
-  /// The program as it was planned, and where a label stands in it; -1: nowhere.
+  /// The program as it was planned. node_of returns the node of a label in it, or -1.
   [[nodiscard]] const detail::graph& graph() const { return graph_; }
   /// The program as it was written.
   [[nodiscard]] const detail::graph& written() const { return written_; }
-  /// Returns what the planner was told, with the level of saving by which the plan fits into the memory of a device.
+  /// Returns the requests to the planner, with the level of saving at which the plan fits into the memory of a device.
   [[nodiscard]] detail::plan_request request() const {
     auto asked = mesh_.info().request;
     asked.saving = program_.view().saving;
@@ -218,7 +223,8 @@ class inspection {
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
     list_instructions();
   }
-  /// Finds for each value that is not made the node that reads its operand instead. The reader of a value may be such a value itself.
+  /// Finds, for each value that is not materialised, the node that reads its operand instead. The user of such a value
+  /// may itself not be materialised.
   void list_unmade() {
     std::map<int, int> composed;  // by label
     for (int k = 0; k < static_cast<int>(graph_.composed.size()); ++k)
@@ -255,14 +261,14 @@ class inspection {
   }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   [[nodiscard]] const detail::node& node(int i) const { return graph_.nodes[at(i)]; }
-  /// Returns the label of a value; -1 for none, the result of the end of a body.
+  /// Returns the label of a value, or -1 for no value, as at the end of a body.
   [[nodiscard]] int label_of(int v) const { return v < 0 ? -1 : values_[at(v)].label; }
 
   // ---- instructions ----
 
-  /// Lists the instructions in the order of the plan's steps. Operators of one loop stand one after the other; what takes no step of its
-  /// own (constants, iotas, broadcasts, reshapes) stands before the first that reads it. A program with bodies is listed as it was written,
-  /// because what a body carries goes round.
+  /// Lists the instructions in the order of the plan's steps. Operators of one loop follow each other. An operator
+  /// without a step (constant, iota, broadcast, reshape) precedes its first user. A program with bodies is listed as it
+  /// was written, because its carried values form a cycle.
   void list_instructions() {
     tiles_.find(graph_, mesh_.info().shape, local_);
     const auto& view = program_.view();
@@ -299,11 +305,11 @@ class inspection {
     for (const int v : local_.outputs) list(l, v);
   }
   struct listing {
-    std::vector<int> maker;  // by value: the operator; -1: an input
+    std::vector<int> maker;  // by value: its operator; -1: an input
     std::vector<bool> done;  // by value
     int loop = 0;
   };
-  /// Lists the operator that computes a value, after the operators that compute its operands.
+  /// Lists the operator that computes a value, after the operators of its operands.
   void list(listing& l, int target) {
     std::vector<std::pair<int, int>> path{{target, 0}};  // no recursion: a chain of operators may be as long as the program
     while (!path.empty()) {
@@ -340,10 +346,10 @@ class inspection {
       i.loop = loop;
       for (int k = 0; op.what == instruction_kind::compute && k < op.operands.count; ++k) add_tile(op, k);
       if (op.what == instruction_kind::compute) add_exchanges(op);
-      if (op.result >= 0 && program_.view().values[at(op.result)].step < 0) {  // the first shift sends what others read too
+      if (op.result >= 0 && program_.view().values[at(op.result)].step < 0) {  // the first shift sends for several users
         i.bytes = 0;
         add_margins(op);
-      } else if (op.axes != 0) {  // it gets what other devices have before it does the rest by itself
+      } else if (op.axes != 0) {  // elements of other devices arrive first
         instruction halo{detail::name_of(op.collective), label_of(op.operands[0]), i.sake, {op.operands[0]}};
         halo.moves = halo.communicates = halo.is_halo = true;
         halo.axes = axes;
@@ -362,11 +368,11 @@ class inspection {
     }
     instructions_.push_back(std::move(i));
   }
-  /// Adds the movement that fills the tile which an operator reads of operand k, unless an operator before it reads the same tile.
+  /// Adds the movement that fills the tile of operand k, unless an earlier operator reads the same tile.
   void add_tile(const detail::instruction& op, int k) {
     detail::shared_tile* const tile = tiles_.read_of(op.result, k);
     if (tile == nullptr || tile->value >= 0) return;
-    tile->value = op.operands[k];  // listed
+    tile->value = op.operands[k];  // marks the tile as listed
     const auto& from = local_.value(op.operands[k]);
     const auto traffic = detail::traffic_of_tiles(mesh_.info().shape, from.global, from.layout, tile->map);
     if (traffic.axes == 0) return;
@@ -379,14 +385,14 @@ class inspection {
     halo.bytes = traffic.elems() * detail::bytes_of(from.type);
     instructions_.push_back(std::move(halo));
   }
-  /// Adds the halo exchange of a movement that loops read at an offset: the margins that are brought for it, and not for another movement
-  /// before it.
+  /// Adds the halo exchange of a movement that loops read at an offset. Counts only halo buffers that no earlier
+  /// movement has filled.
   void add_margins(const detail::instruction& op) {
     const auto& plan = program_.view();
     for (const auto& s : plan.steps) {
       if (s.node != op.node || !detail::is_mapped(s) || !communicates(s)) continue;
       instruction halo{detail::name_of(s.collective), label_of(op.operands[0]), node(op.node).tag, {}};
-      for (int k = 0; k < s.operands.count; ++k) {  // of several values for one loop; not the margins at whose corners others lie
+      for (int k = 0; k < s.operands.count; ++k) {  // several for one loop; no corner halo buffers
         const int v = plan.slots[at(s.operands.begin + k)];
         if (at(v) < values_.size() && std::find(halo.operands.begin(), halo.operands.end(), v) == halo.operands.end())
           halo.operands.push_back(v);
@@ -397,11 +403,11 @@ class inspection {
       instructions_.push_back(std::move(halo));
     }
   }
-  /// Adds the collectives that an operator makes of intermediate values of its own. A movement that transposes on the way reads the operand
-  /// in another order, which is no such value: the movement is listed already.
+  /// Adds the collectives of an operator on its own intermediate values. A transposing movement reads its operand in
+  /// another order. This operand is not an intermediate value: the movement is listed already.
   void add_exchanges(const detail::instruction& op) {
     const auto& facts = facts_of(node(op.node).op);
-    if (facts.tiles(node(op.node)) > 0 || facts.movements(node(op.node)) > 0) return;  // margins: add_tile, halo
+    if (facts.tiles(node(op.node)) > 0 || facts.movements(node(op.node)) > 0) return;  // halo buffers: add_tile, halo
     const auto& plan = program_.view();
     if (exchanges_.empty()) {
       exchanges_.resize(graph_.nodes.size());
@@ -418,7 +424,7 @@ class inspection {
       instructions_.push_back(std::move(sent));
     }
   }
-  /// The only dim that is split otherwise before than after; -1 if there are several.
+  /// Returns the only dim whose split changes, or -1 if several change.
   static int changed_dim(const detail::local_value& from, const detail::sharding& to) {
     int dim = -1;
     for (int d = 0; d < from.global.count; ++d) {
@@ -431,15 +437,15 @@ class inspection {
 
   detail::graph written_;
   std::shared_ptr<const detail::plan> plan_;
-  dynamic::mesh mesh_;   // of the plan, with the axes that it cuts
+  dynamic::mesh mesh_;   // of the plan, with the axes that the plan cuts
   detail::graph graph_;  // canonical
   dynamic::program program_;
   std::map<int, int> nodes_;           // by label
-  std::map<int, std::size_t> output_;  // by label: its number
+  std::map<int, std::size_t> output_;  // output number by label
   struct unmade_value {
-    int composed, reader;  // its number in graph_.composed; the node that reads its operand
+    int composed, reader;  // index in graph_.composed; the node that reads its operand
   };
-  std::map<int, unmade_value> unmade_;  // by label: values that are no longer made, see compose_movements
+  std::map<int, unmade_value> unmade_;  // by label: values that are not materialised, see compose_movements
   std::vector<detail::split_origin> origins_;
   detail::local_program local_;
   std::vector<device_value> values_;

@@ -13,11 +13,11 @@
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
 
-/// The price of a limit of memory.
+/// Reports the cost of a memory limit.
 namespace gspmd {
 namespace detail {
 
-/// `1.5 ms`, `0.35 ns`.
+/// Returns a short time text: `1.5 ms`, `0.35 ns`.
 [[gnu::cold]] inline std::string short_time(double seconds) {
   constexpr const char* units[] = {"s", "ms", "us", "ns", "ps"};
   std::size_t unit = 0;
@@ -26,7 +26,7 @@ namespace detail {
   std::snprintf(digits, sizeof digits, "%.3g %s", seconds, units[unit]);
   return digits;
 }
-/// `49152 bytes for 1.31 us, 26.7 ps a byte`.
+/// Returns the price of saved bytes: `49152 bytes for 1.31 us, 26.7 ps a byte`.
 [[gnu::cold]] inline std::string price_of_bytes(std::int64_t bytes, double seconds) {
   const std::string time = seconds <= 0 ? "no time" : short_time(seconds);
   if (bytes == 0) return "no bytes by itself, for " + time;
@@ -35,8 +35,8 @@ namespace detail {
          (seconds <= 0 ? "" : ", " + short_time(seconds / static_cast<double>(bytes)) + " a byte");
 }
 
-/// Lists the things that a plan gives up, one after the other: the program is planned with each, and the difference to the one before it is what
-/// that one saved and cost.
+/// Lists the memory-saving measures of a plan, one after the other. Plans the program with each further measure. The
+/// difference from the previous plan is the bytes that the measure saves and the time that it costs.
 class given_up_words {
  public:
   given_up_words(const graph& g, const mesh_info& mesh, const plan_request& request, const network& net)
@@ -69,7 +69,7 @@ class given_up_words {
     double seconds = 0;
   };
 
-  /// Of a level that is refused: what the one before it holds.
+  /// Returns the peak and time with this level of saving. If the level is refused, returns those of the previous level.
   [[nodiscard, gnu::cold]] held held_at(int saving) const {
     plan_request asked = request_;
     asked.saving = saving;
@@ -98,7 +98,7 @@ class given_up_words {
       if (is_rest) return;
     }
   }
-  /// `input 2 (w), a state: its next value is output 0`.
+  /// Returns the name of an input: `input 2 (w), a state: its next value is output 0`.
   [[nodiscard, gnu::cold]] std::string name_of_input(int i) const {
     std::string name(graph::input_text(g_.nodes[static_cast<std::size_t>(i)].at).view());
     for (std::size_t o = 0; o < g_.outputs.size(); ++o) {
@@ -117,7 +117,7 @@ class given_up_words {
   std::string text_;
 };
 
-/// The values that are computed again, or gathered again, and what that saves each.
+/// Returns the values that are recomputed or gathered again, and the bytes that each saves.
 [[gnu::cold]] inline std::string words_of_values_again(const graph& g) {
   constexpr int most_lines = 8;
   std::string text;
@@ -135,10 +135,17 @@ class given_up_words {
 
 }  // namespace detail
 
-/// Tells what a program that is planned within a device's memory (`dynamic::mesh::within`) gives up for it, and what each byte costs: what the plan
-/// without a limit holds and how long it takes, what this one does, and a line for each input that gives way and each value that is computed or
-/// gathered again, with the bytes that it saves and its time. Inputs with next values, weights and moments, are called states. Of more than nine
-/// inputs the last ones share a line. The program is planned again for each line of inputs, 15 times at most.
+/// Returns a report of the measures by which a program fits into the memory limit of a device
+/// (`dynamic::mesh::within`), and the price of each byte.
+///
+/// The report contains the peak and the time without a limit and with it. It has a line for each input that the
+/// measures affect, and for each value that is recomputed or gathered again. A line states the bytes saved and the
+/// time. Inputs with next values (weights and moments) are called states. If there are more than nine inputs, the last
+/// ones share a line. The program is planned again for each line of inputs, at most 15 times.
+///
+/// **Communication.** None: it only plans.
+/// **Errors.** None. Without a limit the text says so.
+/// **Example.**
 ///
 ///     std::puts(explain_memory(dynamic::inspection(b)).c_str());
 ///
@@ -147,8 +154,6 @@ class given_up_words {
 ///       input 7, a state: its next value is output 6: 15360 bytes for no time
 ///       ...
 ///       10 others: 49856 bytes for 459 ns, 9.21 ps a byte
-///
-/// Communication: none; it plans. Errors: none; without a limit it says so.
 [[gnu::cold]] inline std::string explain_memory(const dynamic::inspection& plan, const network& net = default_network) {
   detail::plan_request asked = plan.request();
   const auto most = asked.most_memory;

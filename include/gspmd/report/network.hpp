@@ -14,31 +14,33 @@
 #include "gspmd/error.hpp"
 #include "gspmd/on_network.hpp"
 
-/// A plan as seconds on a network that need not be there (on_network.hpp), by the times that plans are chosen by
-/// (detail/ir/collective_time.hpp). Computed from the plan's tables only, in a constant expression or at run time, for any number of
-/// devices alike.
+/// Estimates the time of a plan on a network, which need not exist (on_network.hpp). The times are those that the
+/// planner uses (detail/ir/collective_time.hpp). They are computed from the plan's tables only, in a constant
+/// expression or at run time, for any number of devices.
 namespace gspmd {
 
 /// Seconds by mesh axis, in the order of the mesh.
 using axis_seconds = detail::inline_vec<double, detail::max_axes>;
 
-/// The estimated time of one run of a program: operators and collectives follow each other. An operator takes what its arithmetic takes, or
-/// its memory if that is longer (detail/passes/choose/operator_work.hpp: as plans are chosen, but that operators which state their own flops count
-/// for plans by their factors). Loops take as often as they run; of the bodies
-/// of a conditional, the one that communicates longer counts for the communication, and the one that computes longer for the computation.
+/// The estimated time of one run of a program. Operators and collectives follow each other without overlap.
+///
+/// The time of an operator is the time of its flops or of its memory traffic, whichever is longer
+/// (detail/passes/choose/operator_work.hpp). The planner uses the same times, except for operators that state their own
+/// flops: the planner counts those by factors. A loop counts once per iteration. Of a conditional, the body with the
+/// longer communication counts for the communication. The body with the longer computation counts for the computation.
 struct time_estimate {
-  axis_seconds over;         // by mesh axis; their sum is `communication`
+  axis_seconds over;         // by mesh axis; the sum is `communication`
   double communication = 0;  // seconds
   double computation = 0;
   [[nodiscard]] constexpr double total() const { return communication + computation; }
 };
 
-/// One collective of a program: what it is, for whose sake, and how long it takes.
+/// A collective of a program with its time.
 struct timed_collective {
   collective what;
   detail::location at;     // the user's line
-  double seconds = 0;      // each time
-  std::int64_t times = 1;  // the trips of the loops around it
+  double seconds = 0;      // of one execution
+  std::int64_t times = 1;  // iterations of the loops around it
 };
 
 namespace detail {
@@ -50,7 +52,7 @@ constexpr axis_seconds seconds_of(const axis_times& times) {
   return seconds;
 }
 
-/// Throws gspmd::error: nothing is known of an axis.
+/// Throws gspmd::error if the network does not describe an axis.
 constexpr network_rates rates_on(const network& net, const mesh_info& mesh) {
   const auto found = net.rates_on(mesh);
   if (!found.problem.empty()) throw error("network: " + std::string(found.problem.view()));
@@ -105,11 +107,18 @@ constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, 
 
 }  // namespace detail
 
-/// The links between every device and the next one along a mesh axis, round the ring, all together: of two orders of the devices
-/// (GShard Fig. 10) the one with fewer links suits collectives over the axis better. `distance(a, b)` is the number of links
-/// between the devices with these ids. Takes as many steps as there are devices. Throws gspmd::error: no such axis.
+/// Returns the number of links between each device and the next device along a mesh axis, around the ring, summed over
+/// all devices.
+///
+/// `distance(a, b)` is the number of links between the devices with these ids. Of two device orders, the order with
+/// fewer links suits collectives over the axis better. The function takes one step per device.
+///
+/// **Errors.** gspmd::error if the axis does not exist.
+/// **Example.**
 ///
 ///     links_along(pod::info, "y", [](int a, int b) { return std::abs(a / 4 - b / 4) + std::abs(a % 4 - b % 4); })
+///
+/// **Source.** GShard, Fig. 10.
 template <class Distance>
 constexpr std::int64_t links_along(const detail::mesh_info& mesh, std::string_view axis, Distance distance) {
   const int along = mesh.find(axis);
@@ -123,7 +132,10 @@ constexpr std::int64_t links_along(const detail::mesh_info& mesh, std::string_vi
   return links;
 }
 
-/// The time of a compiled program on a network, by axis and in total, from the bytes that its plan sends and its flops.
+/// Returns the time of a compiled program on a network, by axis and in total. It is computed from the bytes that the
+/// plan sends and from its flops.
+///
+/// **Example.**
 ///
 ///     constexpr auto t = estimate<step>(pod);      t.over[0]   t.communication   t.computation   t.total()
 template <class Step>
@@ -136,8 +148,8 @@ time_estimate estimate(const Program& program, const network& net) {
   return detail::estimate_plan(program.view(), program.mesh_info(), net);
 }
 
-/// The time of each collective, in the order in which they stand in the program: once in a loop, and in both bodies of a
-/// conditional.
+/// Returns the time of each collective, in program order. A collective in a loop is listed once, and both bodies of a
+/// conditional are listed.
 template <class Step>
 constexpr auto collective_times(const network& net) {
   std::array<timed_collective, Step::collectives.count> result{};

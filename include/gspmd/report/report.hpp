@@ -11,15 +11,22 @@
 #include "gspmd/detail/report/plan_graph.hpp"
 #include "gspmd/report/network.hpp"
 
-/// Reports of a plan's cost on a network, as text, for programs that `explain` would fill many screens with. Each function takes a step
-/// that was compiled, as a template argument, or a program that was compiled at run time. Without a network it is the one that counts where
-/// none is named. With a `scope`, the end of a path of names that `named` gave, they tell of that part of the program only. Nothing is run.
-/// All throw gspmd::error if the network says nothing of an axis of the mesh, or no scope is called so.
+/// Reports of a plan's cost on a network, as text. Use them for programs that are too long for `explain`.
+///
+/// Each function takes a compiled step as a template argument, or a program that was compiled at run time. Without a
+/// network argument, default_network is used. `scope` is the end of a path of names from `named`; the report then
+/// covers only that part of the program. The program does not run.
+///
+/// All functions throw gspmd::error if the network does not describe an axis of the mesh, or if no scope has this name.
 namespace gspmd {
 
-/// The collectives that take longest, dearest first, at most `most` of them: seconds in one run of the program, what it is, over which
-/// axes, the bytes that one device sends, how often, the operator and the line for whose sake. Equal ones (the layers of a network) are
-/// one row with their number.
+/// Returns a table of at most `most` collectives, the slowest first.
+///
+/// Each row has the seconds in one run, the collective with its axes, and the bytes that a device sends. It also has
+/// the number of executions, and the operator and line that need the collective. Equal collectives, for example of the
+/// layers of a network, are one row with their number.
+///
+/// **Example.**
 ///
 ///     std::puts(dearest_collectives<step>(pod).c_str());
 template <class Step>
@@ -32,9 +39,12 @@ std::string dearest_collectives(const Program& program, const network& net = def
   return detail::cost_report(program.view(), program.mesh_info(), net, scope).dearest(most);
 }
 
-/// A screen's worth of a program of any length, 40 lines at most: operators by kind with their flops, collectives by kind and axes with
-/// bytes and seconds, scopes, of each those that cost most, and the totals: seconds of computing and of communication, and the bytes that
-/// a device holds.
+/// Returns a summary of at most 40 lines for a program of any length.
+///
+/// It lists the most expensive operators by kind with flops, collectives by kind and axes with bytes and seconds, and
+/// scopes. It ends with totals: seconds of computation and of communication, and the bytes that a device holds.
+///
+/// **Example.**
 ///
 ///     std::puts(summary<step>(pod).c_str());
 template <class Step>
@@ -46,9 +56,14 @@ std::string summary(const Program& program, const network& net = default_network
   return detail::cost_report(program.view(), program.mesh_info(), net, scope).summary();
 }
 
-/// The estimated step as a trace that chrome://tracing and ui.perfetto.dev draw (Trace Event Format, JSON): one track for computing and
-/// one for the links along each mesh axis, an event per step of the plan with its operator, line and bytes. Nothing overlaps, as in
-/// `estimate`, but what is started (overlapped.hpp, local::start, margins). What a loop repeats is one event as long as all its trips, and both bodies of a conditional are drawn.
+/// Returns the estimated step as a trace for chrome://tracing and ui.perfetto.dev (Trace Event Format, JSON).
+///
+/// One track is the computation, and each mesh axis has a track for its links. Each step of the plan is an event with
+/// its operator, line and bytes. Only started collectives overlap (overlapped.hpp, local::start, halo exchanges);
+/// otherwise events follow each other, as in `estimate`. A step in a loop is one event with the duration of all
+/// iterations. Both bodies of a conditional are drawn.
+///
+/// **Example.**
 ///
 ///     std::ofstream("step.json") << timeline<step>(pod);
 template <class Step>
@@ -60,7 +75,8 @@ std::string timeline(const Program& program, const network& net = default_networ
   return detail::cost_report(program.view(), program.mesh_info(), net, scope).timeline();
 }
 
-/// The same as an SVG picture: a row for computing and one for each mesh axis, time to the right; pointing at a box names it.
+/// Returns the timeline as an SVG picture: a row for the computation and a row for each mesh axis. Time runs to the
+/// right; pointing at a box shows its name.
 template <class Step>
 std::string timeline_svg(const network& net = default_network, std::string_view scope = {}) {
   return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).timeline_svg();
@@ -70,9 +86,12 @@ std::string timeline_svg(const Program& program, const network& net = default_ne
   return detail::cost_report(program.view(), program.mesh_info(), net, scope).timeline_svg();
 }
 
-/// The program as a list that stays short: what is computed between two collectives is one row with its operators, flops and seconds; a
-/// collective is one with its axes, bytes and seconds; and rows that come again and again, the layers of a network, stand there once with
-/// their number.
+/// Returns the program as a short list.
+///
+/// All operators between two collectives are one row with flops and seconds. A collective is a row with axes, bytes and
+/// seconds. Repeated rows, for example the layers of a network, appear once with their number.
+///
+/// **Example.**
 ///
 ///     std::puts(outline<step>(pod).c_str());
 template <class Step>
@@ -83,7 +102,7 @@ template <class Program>
 std::string outline(const Program& program, const network& net = default_network, std::string_view scope = {}) {
   return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope)).text();
 }
-/// The same as an SVG picture, with a bar for the part of the time that each row takes.
+/// Returns the outline as an SVG picture, with a bar for the share of each row in the time.
 template <class Step>
 std::string outline_svg(const network& net = default_network, std::string_view scope = {}) {
   return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net, scope)).svg();
@@ -93,8 +112,10 @@ std::string outline_svg(const Program& program, const network& net = default_net
   return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope)).svg();
 }
 
-/// Returns the program of one device as a graph for Graphviz: a box for each step with its operators, collectives coloured by kind, and the
-/// values between them with local shape and sharding.
+/// Returns the program of one device as a graph for Graphviz. A box is a step with its operators; collectives are
+/// coloured by kind. Edges are values with local shape and sharding.
+///
+/// **Example.**
 ///
 ///     std::ofstream("step.dot") << plan_dot<step>();
 template <class Step>
@@ -105,8 +126,8 @@ template <class Program>
 std::string plan_dot(const Program& program) {
   return detail::plan_graph(program.view(), program.mesh_info()).dot();
 }
-/// The plan as JSON: values with shapes and shardings, inputs by name, steps in order with what they read and make and the bytes that
-/// collectives send, and the totals of `explain`.
+/// Returns the plan as JSON: values with shapes and shardings; inputs by name; steps in order with operands, results
+/// and the bytes of collectives; and the totals of `explain`.
 template <class Step>
 std::string plan_json() {
   return detail::plan_graph(Step::view, Step::mesh_type::info).json();
@@ -116,8 +137,13 @@ std::string plan_json(const Program& program) {
   return detail::plan_graph(program.view(), program.mesh_info()).json();
 }
 
-/// Two plans side by side: collectives by kind and axes with their number, bytes and seconds, and the totals of `summary`, what is equal in
-/// both marked `=`; then the operators whose values lie otherwise or for which something else is sent, by name and line.
+/// Returns a comparison of two plans.
+///
+/// It lists collectives by kind and axes with their number, bytes and seconds, and the totals of `summary`; `=` marks
+/// equal numbers. Then it lists, by name and line, the operators whose results have different shardings or that need
+/// different communication.
+///
+/// **Example.**
 ///
 ///     std::puts(compare<step_a, step_b>(pod).c_str());
 template <class A, class B>

@@ -15,23 +15,24 @@
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/report/inspect.hpp"
 
-/// Why operators were split as they were: what else was looked at, and what it would have taken.
+/// Reports why operators were split as they were: the alternatives that the planner compared, and their times.
 namespace gspmd {
 namespace detail {
 
 class why_text {
  public:
-  /// `request`: what the planner was told.
+  /// `request`: the requests to the planner.
   why_text(const graph& g, const mesh_info& mesh, const plan_request& request)
       : graph_(g), mesh_(mesh), reasons_(g, mesh.shape, request) {}
 
-  /// Returns the lines about the value of node `i`, called `name`; empty if nothing was compared for it.
+  /// Returns the lines about the value of node `i`, called `name`. Returns an empty text if the planner compared
+  /// nothing for it.
   [[nodiscard, gnu::cold]] std::string of(int i, const std::string& name) {
     i = operator_of(i);
     return ways(i, name) + others(i, name);
   }
-  /// The cheapest ways to run the operator that node `i` is the result of, and the one that was taken, a line each; nothing if they
-  /// were reported before.
+  /// Returns a line for each of the cheapest ways to run the operator whose result is node `i`, and for the way that
+  /// was chosen. Returns nothing if they were reported before.
   [[nodiscard, gnu::cold]] std::vector<std::string> cheapest(int i, std::size_t most) {
     i = operator_of(i);
     std::vector<std::string> text_lines;
@@ -59,7 +60,7 @@ class why_text {
   };
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
-  /// An annotation on a result is an identity after it.
+  /// Returns the operator of a value. An annotation on a result is an identity node after the operator.
   [[nodiscard]] int operator_of(int i) const {
     while (facts_of(at(i).op).made == origin::renamed) i = at(i).operands[0];
     return at(i).op == opcode::result ? at(i).operands[0] : i;
@@ -73,7 +74,7 @@ class why_text {
     return std::string(sharding_text(mesh_, s, at(i).shape.count).view());
   }
 
-  /// The ways to run an operator, the cheapest first; of equal ones the first that was taken.
+  /// Returns the ways to run an operator, cheapest first. Of equal ways, the way that was tried first comes first.
   [[nodiscard, gnu::cold]] std::vector<way> tried(int i) {
     auto found = reasons_.ways(i);
     for (std::size_t k = 1; k < found.size(); ++k)
@@ -125,15 +126,21 @@ class why_text {
   const graph& graph_;
   const mesh_info& mesh_;
   plan_reasons reasons_;
-  std::vector<int> reported_;  // by `cheapest`
+  std::vector<int> reported_;  // operators that `cheapest` has reported
 };
 
 }  // namespace detail
 
-/// Why the operator of a row of `explain<Step>()`, by its `#`, was split as it was: all ways to give the mesh's axes to its dims that were
-/// compared, with the shardings of operands and result, the time they take on the mesh's network and the bytes they send, the cheapest
-/// first, `>` before the one that was taken; and what the whole plan would take if its value lay as a neighbour would like it. Empty for
-/// inputs and what else is no operator. Nothing is run; the program is planned again. Throws gspmd::error: there is no such row.
+/// Returns the reason why the operator of a row of `explain<Step>()` was split as it was; `row` is its `#`.
+///
+/// The text has all ways that the planner compared to assign the mesh's axes to the dims of the operator. Each way has
+/// the shardings of operands and result, the time on the mesh's network and the bytes sent. The cheapest way is first,
+/// and `>` marks the way that was chosen. The text also has the time of the whole plan for each sharding of the value
+/// that a neighbour prefers. The text is empty for inputs and for rows that are not operators. The program does not
+/// run; it is planned again.
+///
+/// **Errors.** gspmd::error if the row does not exist.
+/// **Example.**
 ///
 ///     std::puts(why<step>(7).c_str());
 template <class Step>
@@ -145,7 +152,10 @@ std::string why(int row) {
 
 namespace dynamic {
 
-/// The same of a value with a label.
+/// The same for a value with a label.
+///
+/// **Errors.** gspmd::error if no output needs the value.
+/// **Example.**
 ///
 ///     b.label(7);  ...  std::puts(why(inspection(b), 7).c_str());
 inline std::string why(const inspection& plan, int label, const std::string& name = {}) {

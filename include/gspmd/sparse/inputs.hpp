@@ -14,8 +14,8 @@
 
 namespace gspmd {
 
-/// A sparse matrix in a program that is traced, its rows split over `Axis`. `entries` are its values, [devices, entries, b, b]:
-/// grad(loss, a.entries) is the gradient by them.
+/// A sparse matrix while a program is traced, with its rows split over `Axis`. `entries` contains the values,
+/// [devices, entries, b, b]. grad(loss, a.entries) is the gradient with respect to them.
 template <dim_spec Axis>
 struct sparse_value {
   sparse_layout layout;
@@ -50,8 +50,9 @@ constexpr sparse_value<Axis> trace_sparse(graph& g, int number, const sparse_lay
 
 }  // namespace detail
 
-/// An input of a compiled program: a sparse matrix whose layout is a constant.
+/// An input of a compiled program: a sparse matrix with a constant layout.
 ///
+/// **Example.**
 ///     constexpr sparse_layout lines = sparse_layout_of(...);
 ///     using step = compile<solve, mesh<axis<"x", 4>>, sparse_in<double, lines, "x">, in<double, dims<64>, split<"x">>>;
 ///     run<step>(threads{}, sparse_matrix<double>(lines, row_start, column, values).parts(), b);
@@ -62,7 +63,7 @@ struct sparse_in {
     return detail::trace_sparse<T, Axis>(g, number, Layout);
   }
 };
-/// The same of a program at run time; what sparse_matrix::input gives.
+/// The same for a program at run time; sparse_matrix::input returns it.
 template <class T, dim_spec Axis>
 struct sparse_input {
   static constexpr int leaves = 5;

@@ -11,11 +11,14 @@
 #include "gspmd/ops/local_op.hpp"
 #include "gspmd/ops/shape.hpp"
 
-/// The operators of one device on its rows of a sparse matrix. Entries that read the device's own part of x come first, in the order of the
-/// rows, then those that read what others sent, of the rows that `halo_rows` lists: each a row and where its entries begin; the last one ends them.
+/// The operators of one device on its rows of a sparse matrix. Entries that read the device's own part of x precede,
+/// in the order of the rows. Entries that read elements of other devices follow, for the rows in `halo_rows`. Each
+/// line of `halo_rows` has a row and the position of its first entry; the last line ends the entries of the row before
+/// it.
 namespace gspmd::detail::sparse {
 
-/// Calls `f(first entry, last entry, row)` for the rows of the own entries, then for those of the others.
+/// for_each_row calls `f(first entry, last entry, row)` for the rows of the device's own entries. for_each_halo_row
+/// does so for the entries that read elements of other devices.
 template <class Starts, class F>
 constexpr void for_each_row(const Starts& starts, F&& f) {
   const std::int32_t* const start = starts.data();
@@ -27,8 +30,9 @@ constexpr void for_each_halo_row(const HaloRows& rows, F&& f) {
     if (const std::int32_t first = rows(i, 1), last = rows(i + 1, 1); first < last) f(first, last, std::int64_t{rows(i, 0)});
 }
 
-/// Calls `f` with the rows of a block as a constant, for 1 to 4 where all that is read and written lies densely, so that the loops over a block are
-/// unrolled and places are no products; else with 0. The last stride of a `local_block` is 1, whatever its tensor: the others decide.
+/// Calls `f` with the block size as a constant if it is 1 to 4 and all operands and results are dense. Then the loops
+/// over a block are unrolled, and positions need no multiplication. Otherwise calls `f` with 0. The last stride of a
+/// `local_block` is 1 for every tensor, so only the other strides are compared.
 template <class Values, class F, class... Vectors>
 constexpr void with_block(const Values& values, F&& f, const Vectors&... vectors) {
   const auto b = values.extent(1);
@@ -42,7 +46,7 @@ constexpr void with_block(const Values& values, F&& f, const Vectors&... vectors
   }
 }
 
-/// y = the sum of the entries of a row, or `is_more`, with what y has.
+/// Computes the product of a row with x, and stores it in y. If `is_more`, adds it to y.
 template <int Block, class V, class X, class Y>
 constexpr void add_row(std::int64_t first, std::int64_t last, std::int64_t row, const std::int32_t* column, const V& values,
                        const X& x, const Y& y, bool is_more) {
@@ -80,7 +84,7 @@ struct product_function {
     };
     with_block(values, all, x, halo, y);
   }
-  // No numbers that are columns and row pointers of a matrix are found by chance: the law is tried on rows without entries.
+  // Arbitrary numbers are not valid columns and row pointers, so the law is checked on rows without entries.
   static constexpr std::array<std::tuple<int, int, T, int, T, T>, 1> samples() { return {std::tuple(0, 0, T(1), 0, T(1), T(1))}; }
 };
 
@@ -93,7 +97,7 @@ constexpr void clear(const Block& to) {
   for (std::int64_t i = 0; i < to.extent(0); ++i)
     for (std::int64_t j = 0; j < to.extent(1); ++j) to(i, j) = 0;
 }
-/// Adds the entries of a row, times y, to the elements of their columns.
+/// Adds the entries of a row, times y, to the elements of x at their columns.
 template <int Block, class V, class Y, class X>
 constexpr void spread_row(std::int64_t first, std::int64_t last, std::int64_t row, const std::int32_t* column, const V& values,
                           const Y& y, const X& x) {
@@ -115,7 +119,8 @@ constexpr void spread_row(std::int64_t first, std::int64_t last, std::int64_t ro
 
 template <class T>
 struct transposed_function {
-  /// `like`: as many elements as the device has of the result. `sends`: as many as are sent.
+  /// The extent of `like` is the device's number of elements of the result. The extent of `sends` is the number of
+  /// elements that it sends.
   template <class Starts, class Columns, class V, class Rows, class Y, class Like, class Sends, class X, class H>
   constexpr void operator()(Starts starts, Columns cols, V values, Rows halo_rows, Y y, Like, Sends, X x, H halo) const {
     clear(x);
@@ -136,7 +141,7 @@ struct transposed_function {
   }
 };
 
-/// The second result alone: of the rows that read what others have.
+/// Computes only the second result of transposed_function, from the rows that read elements of other devices.
 template <class T>
 struct transposed_halo_function {
   template <class Starts, class Columns, class V, class Rows, class Y, class Like, class Sends, class H>
@@ -155,7 +160,7 @@ struct transposed_halo_function {
     return {std::tuple(0, 0, T(1), 0, T(1), 0, 0)};
   }
 };
-/// The first one, and what others sent added to it.
+/// Computes the first result of transposed_function, and adds the elements that other devices sent.
 template <class T>
 struct transposed_own_function {
   template <class Starts, class Columns, class V, class Rows, class Y, class Like, class Sends, class H, class X>
@@ -177,7 +182,7 @@ struct transposed_own_function {
   }
 };
 
-/// The gradient by the values: dy x^T at each entry.
+/// The gradient with respect to the values: dy x^T at each entry.
 template <class T>
 struct entries_function {
   template <class Starts, class Columns, class Rows, class X, class H, class Dy, class V>
@@ -224,23 +229,24 @@ struct transposed_own_gradient {
 };
 
 using index = std::int32_t;
-/// y = A x of the rows of a device: its own part of x, and what others sent.
+/// y = A x for the rows of a device, from its own part of x and the elements that other devices sent.
 template <class T>
 inline constexpr auto product =
     local_op<"[p],[k],[k][b][a=b],[m][q=2],[c][b],[h][b]->[r=p-1][b]", types<T(index, index, T, index, T, T)>, flops<0>>(
         with_gradient(product_function<T>{}, product_gradient<T>{}));
-/// The same without a gradient, for the gradients of A^T y: that of each of two operators is not the other one, which compilers would have to
-/// know before it is made.
+/// The same without a gradient, for the gradients of A^T y. If the gradients of two operators referred to each other,
+/// a compiler would have to know each operator before it is defined.
 template <class T>
 inline constexpr auto plain_product =
     local_op<"[p],[k],[k][b][a=b],[m][q=2],[c][b],[h][b]->[r=p-1][b]", types<T(index, index, T, index, T, T)>, flops<0>>(
         product_function<T>{});
-/// A^T y of the rows of a device: what is of its own part of the result, and what is of others'.
+/// A^T y for the rows of a device: the part of the result that the device holds, and the part that other devices hold.
 template <class T>
 inline constexpr auto transposed = local_op<"[p],[k],[k][b][a=b],[m][q=2],[r=p-1][b],[c],[h]->[c][b],[h][b]",
                                             types<std::tuple<T, T>(index, index, T, index, T, std::int8_t, index)>, flops<0>>(
     with_gradient(transposed_function<T>{}, transposed_gradient<T>{}));
-/// The same in two steps, between which the second part is sent: what is of others', then what is the device's own and what it got.
+/// The same in two steps. The first step computes the part for other devices, which is then sent. The second step
+/// computes the device's own part and adds the received elements.
 template <class T>
 inline constexpr auto transposed_halo =
     local_op<"[p],[k],[k][b][a=b],[m][q=2],[r=p-1][b],[c],[h]->[h][b]", types<T(index, index, T, index, T, std::int8_t, index)>,
@@ -275,7 +281,7 @@ constexpr gradients<7> transposed_gradient<T>::operator()(value starts, value co
           value{},
           value{}};
 }
-// Each of the two steps is the transposed product whose other result has the gradient zero.
+// Each of the two steps is the transposed product, with a zero gradient of the other result.
 template <class T>
 constexpr gradients<7> transposed_halo_gradient<T>::operator()(value starts, value cols, value values, value halo_rows, value y,
                                                                value like, value sends, value, value dhalo) const {

@@ -15,51 +15,53 @@
 
 namespace gspmd {
 
-/// Devices that send elements of x to the device `by` places behind them, round the end: one collective_permute of `most` elements.
-/// Bit k of `senders`: device k sends; of more than 64 devices all do.
+/// One collective_permute of `most` elements of x: devices send them to the device `by` positions after them, modulo
+/// the number of devices. Bit k of `senders` is set if device k sends. With more than 64 devices all devices send.
 struct sparse_exchange {
   std::int64_t by = 0;
   std::int64_t most = 0;
   std::uint64_t senders = 0;
 };
 
-/// The facts of a sparse matrix that a program is planned with: how its rows are split, and what its devices send each other. What is in
-/// the matrix is data.
+/// The facts of a sparse matrix that a program is planned with: the split of its rows, and the communication of its
+/// devices. The entries themselves are data.
 ///
-/// Rows and columns are those of blocks of `block` x `block` numbers. Device d has rows d r to (d + 1) r - 1, r being rows / devices rounded up,
-/// and of x the same share of the columns.
+/// Rows and columns count blocks of `block` x `block` numbers. Device d has rows d r to (d + 1) r - 1, where r is rows
+/// / devices, rounded up. Columns of x are split in the same way.
 struct sparse_layout {
-  static constexpr std::size_t most_exchanges = 256;  // a constant has an array of them
+  static constexpr std::size_t most_exchanges = 256;  // the size of the array in a constant
 
   std::int64_t rows = 0, cols = 0, devices = 1, block = 1;
   std::int64_t entries = 1;    ///< the most entries of a device's rows
-  std::int64_t halo_rows = 1;  ///< the most rows of a device that read what others have, and one
+  std::int64_t halo_rows = 1;  ///< 1 + the most rows of a device that read elements of other devices
   std::array<sparse_exchange, most_exchanges> exchanges{};
   std::size_t exchange_count = 0;
-  std::int64_t to_each = 0;  ///< if it is not 0: one all_to_all of so many elements for each device, in the place of permutes
+  std::int64_t to_each = 0;  ///< if not 0: one all_to_all of this number of elements for each device, instead of permutes
 
   [[nodiscard]] constexpr std::int64_t local_rows() const { return share(rows); }
   [[nodiscard]] constexpr std::int64_t local_columns() const { return share(cols); }
-  /// The elements (blocks) of x that a device is sent at most; 1 where none is.
+  /// Returns the largest number of elements (blocks) of x that a device receives; at least 1.
   [[nodiscard]] constexpr std::int64_t halo() const {
     std::int64_t sum = to_each * devices;
     for (std::size_t k = 0; k < exchange_count; ++k) sum += exchanges[k].most;
     return std::max<std::int64_t>(sum, 1);
   }
-  /// The bytes that a device sends for one product, of elements of so many bytes.
+  /// Returns the bytes that a device sends for one product, with elements of `of_element` bytes.
   [[nodiscard]] constexpr std::int64_t bytes(std::int64_t of_element) const {
     std::int64_t sum = to_each * (devices - 1);
     for (std::size_t k = 0; k < exchange_count; ++k) sum += exchanges[k].most;
     return sum * block * of_element;
   }
-  /// Where in what a device sends stands what is for device `to`, and in what it gets what comes from `from`; -1: nowhere.
+  /// sent_from returns the position of the elements for device `to` among the elements that `from` sends.
+  /// received_from returns the position of the elements from `from` among the elements that `to` receives. Both return
+  /// -1 if nothing is sent.
   [[nodiscard]] constexpr std::int64_t sent_from(std::int64_t from, std::int64_t to) const {
     return to_each > 0 ? to * to_each : place_by((to - from + devices) % devices);
   }
   [[nodiscard]] constexpr std::int64_t received_from(std::int64_t from, std::int64_t to) const {
     return to_each > 0 ? from * to_each : place_by((to - from + devices) % devices);
   }
-  /// The elements that `from` may send to `to`.
+  /// Returns the number of elements that `from` may send to `to`.
   [[nodiscard]] constexpr std::int64_t room(std::int64_t from, std::int64_t to) const {
     if (to_each > 0) return to_each;
     for (std::size_t k = 0; k < exchange_count; ++k)
@@ -85,7 +87,7 @@ constexpr void require_sparse(bool holds, const char* text, std::int64_t given) 
   if (!holds) refuse_sparse(text + std::to_string(given));
 }
 
-/// Places in the parts of a device are 32-bit numbers.
+/// Positions in the parts of a device are 32-bit numbers.
 inline constexpr std::int64_t most_sparse_places = 0x7fffffff;
 constexpr void check_sparse_share(const char* what, std::int64_t all, std::int64_t devices, std::int64_t each) {
   if (each > most_sparse_places)
@@ -96,14 +98,15 @@ constexpr void check_sparse_room(const sparse_layout& l) {
   if (l.entries > most_sparse_places)
     refuse_sparse("the rows of a device have " + std::to_string(l.entries) + " entries, and one has at most " +
                   std::to_string(most_sparse_places) + "; split the rows over more devices");
-  bool fits = l.to_each <= most_sparse_places / l.devices;  // each of the numbers first: their sum might overflow
+  bool fits = l.to_each <= most_sparse_places / l.devices;  // checked before the sum, which might overflow
   for (std::size_t k = 0; k < l.exchange_count; ++k) fits = fits && l.exchanges[k].most <= most_sparse_places;
   if (!fits || l.halo() > most_sparse_places)
     refuse_sparse("a device is sent more than " + std::to_string(most_sparse_places) +
                   " elements of x; order the rows so that devices read less of each other's columns");
 }
 
-/// The pattern of a matrix whose row pointers and columns were checked: which columns each device reads of others.
+/// The pattern of a matrix: the columns that each device reads of other devices. The constructor checks row pointers
+/// and columns.
 template <class RowStart, class Columns>
 class sparse_pattern {
  public:
@@ -131,7 +134,7 @@ class sparse_pattern {
   }
 
   [[nodiscard]] constexpr const sparse_layout& layout() const { return layout_; }
-  /// The columns that a device reads of another one, in order.
+  /// The columns that a device reads of another device, in ascending order.
   struct columns_of {
     const std::int64_t *first, *last;
     [[nodiscard]] constexpr const std::int64_t* begin() const { return first; }
@@ -151,7 +154,7 @@ class sparse_pattern {
   [[nodiscard]] constexpr std::int64_t column(std::int64_t entry) const {
     return static_cast<std::int64_t>(std::data(column_)[static_cast<std::size_t>(entry)]);
   }
-  /// The rows of a device.
+  /// Returns the first row of a device.
   [[nodiscard]] constexpr std::int64_t first_row(std::int64_t device) const {
     return std::min(device * layout_.local_rows(), layout_.rows);
   }
@@ -201,8 +204,11 @@ class sparse_pattern {
     layout_.entries = std::max(layout_.entries, entries);
     layout_.halo_rows = std::max(layout_.halo_rows, rows);
   }
-  /// Permutes between those that talk, or one all_to_all: where all send to all and permutes would save less than an eighth, and where there
-  /// would be more permutes than a layout has room for. Of more than 64 devices all send in each permute, which is a rotation.
+  /// Chooses collective_permutes between devices that communicate, or one all_to_all. It is an all_to_all if all
+  /// devices send to all others (always assumed for more than 64) and permutes would save less than an eighth. It is
+  /// also an all_to_all if there are more permutes than a layout can store. With more than 64 devices every device
+  /// sends in each permute, which is a rotation. If each of 4 devices sends one element to the next device: one
+  /// permute; to all others: one all_to_all.
   constexpr void choose(const constant_vector<std::int64_t>& most, const constant_vector<std::uint64_t>& senders,
                         std::int64_t pairs) {
     const auto n = layout_.devices;
@@ -229,12 +235,14 @@ class sparse_pattern {
 
 }  // namespace detail
 
-/// The layout of a matrix of `rows` x `columns` (blocks) in CSR, whose rows are split over so many devices: what a compiled program takes as a
-/// constant (`sparse_in`). The compiler finds it of small matrices, or it is written down; one that has more room than the matrix needs will do.
+/// Returns the layout of a matrix of `rows` x `columns` (blocks) in CSR, with its rows split over `devices`. A
+/// compiled program takes the layout as a constant (`sparse_in`). For small matrices the compiler can compute it. You
+/// can also write it as a constant. A layout with more space than the matrix requires is valid.
 ///
+/// **Errors.** Throws gspmd::error for row pointers that decrease, or a column outside; the message has the row and
+/// the number.
+/// **Example.**
 ///     constexpr auto lines = sparse_layout_of(64, 64, row_start, column, 4);
-///
-/// Throws gspmd::error: row pointers that decrease, a column outside; it names the row and the number.
 template <class RowStart, class Columns>
 constexpr sparse_layout sparse_layout_of(std::int64_t rows, std::int64_t cols, const RowStart& row_start, const Columns& column,
                                          std::int64_t devices, std::int64_t block = 1) {

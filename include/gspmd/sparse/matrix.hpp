@@ -14,39 +14,42 @@
 
 namespace gspmd {
 
-/// A sparse matrix as the devices hold it: its rows split, and the columns that a device reads of others found once, here.
+/// A sparse matrix that is distributed by rows. The constructor determines, once, the columns that each device reads
+/// of other devices.
 ///
+/// **Example.**
 ///     sparse_matrix<double> a(n, n, row_start, column, values, 4);       // compressed rows (CSR); 4 devices
 ///     auto step = dynamic::compile([](auto a, auto x) { return multiply(a, x); }, dynamic::mesh({{"x", 4}}),
 ///                                  a.input<"x">(), dynamic::in<double>({n}, {"x"}));
 ///     auto y = step.run(threads{}, a.parts(), x);
 ///
-/// Row r has entries row_start[r] to row_start[r + 1] - 1, each a column and a value, in any order; those of one column add up. Of blocks
-/// (`block` = b) rows, columns and entries are those of blocks, an entry has b x b values, row-major, and x and y are [columns, b] and [rows, b].
-/// Row pointers and columns are of any integral type, in any container that is contiguous. Nothing of them is kept but what parts() gives:
-/// for each device, as many entries as the fullest has. Each process makes the whole matrix, with the parts of all devices.
+/// Row r has entries row_start[r] to row_start[r + 1] - 1. Each entry has a column and a value. Entries are in any
+/// order, and entries with the same row and column are added. With `block` = b, rows, columns and entries are blocks:
+/// an entry has b x b values, row-major, and x and y are [columns, b] and [rows, b]. Row pointers and columns have any
+/// integral type, in any contiguous container. The object stores only the arrays of parts(). Each device has space for
+/// the largest number of entries of a device. Each process builds the whole matrix, with the parts of all devices.
 ///
-/// Throws gspmd::error: row pointers that decrease or end elsewhere, a column outside, values that are not as many; more than 2^31 - 1 rows,
-/// columns or entries on a device, or elements of x that it is sent.
+/// **Errors.** Throws gspmd::error for row pointers that decrease or have a wrong end, a column outside, or a wrong
+/// number of values. Also for more than 2^31 - 1 rows, columns or entries on a device, or received elements of x.
 template <class T>
 class sparse_matrix {
  public:
-  /// The arrays that are given to `run` for an input of this matrix, one row for each device: where rows begin, columns, values, the rows that read what others
-  /// have, the elements of x that are sent.
+  /// The arguments of `run` for an input of this matrix, with one row for each device. They are row pointers, columns,
+  /// values, the rows that read elements of other devices, and the elements of x that the device sends.
   using parts_type = std::tuple<array<std::int32_t>, array<std::int32_t>, array<T>, array<std::int32_t>, array<std::int32_t>>;
 
   template <class RowStart, class Columns, class Values>
   sparse_matrix(std::int64_t rows, std::int64_t cols, const RowStart& row_start, const Columns& column, const Values& values,
                 std::int64_t devices, std::int64_t block = 1)
       : sparse_matrix(of(rows, cols, devices, block), row_start, column, values, nullptr) {}
-  /// The same, with the room that a compiled program has. Throws also: a matrix that needs more.
+  /// The same, with the space that a compiled program reserves. Also throws if the matrix requires more space.
   template <class RowStart, class Columns, class Values>
   sparse_matrix(const sparse_layout& room, const RowStart& row_start, const Columns& column, const Values& values)
       : sparse_matrix(of(room.rows, room.cols, room.devices, room.block), row_start, column, values, &room) {}
 
   [[nodiscard]] const sparse_layout& layout() const { return layout_; }
   [[nodiscard]] const parts_type& parts() const { return parts_; }
-  /// An input of a program at run time, its rows split over the axis.
+  /// Returns an input of a program at run time, with the rows split over the axis.
   template <dim_spec Axis>
   [[nodiscard]] sparse_input<T, Axis> input() const {
     return {layout_};
@@ -98,6 +101,9 @@ class sparse_matrix {
     layout_ = room;
   }
 
+  /// Fills the arrays of device d. For [[1, 2], [0, 3]] on two devices, device 0 has starts {0, 1}, columns {0, 0} and
+  /// entries {1, 2}. Its second column is an index of the received elements. It has halo_rows {{0, 1}, {0, 2}} and
+  /// sends {0}.
   template <class Pattern>
   void fill(const Pattern& pattern, std::int64_t d, const T* values) {
     auto& [starts, cols, entries, halo_rows, sends] = parts_;

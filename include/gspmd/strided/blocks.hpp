@@ -8,7 +8,7 @@
 #include "gspmd/layouts/blocks.hpp"
 #include "gspmd/strided/whole.hpp"
 
-/// Blocks that another code has distributed, in its own memory, to steps and back.
+/// Input and result blocks with another distribution than that of a step, in external memory.
 namespace gspmd {
 namespace detail {
 
@@ -27,10 +27,15 @@ inline void require_one_device(const char* what, int count) {
 
 }  // namespace detail
 
-/// Input `K` of a step from the block that this device has of it, dealt by another rule: just the elements of `layout.held(device, dim)`,
-/// wherever they lie. Collective. Each element that a device wants and does not have is sent once, bytes_sent_to_redistribute(layout,
-/// layout_of_input<Step, K>(), device, bytes) are sent. Throws gspmd::error: another shape, type or mesh size.
+/// Returns input `K` of a step, from the block of this device in another distribution. The block has the elements
+/// `layout.held(device, dim)`, in external memory with any strides.
 ///
+/// **Communication.** Collective. Each element that a device needs and does not have is sent once. A device sends
+/// bytes_sent_to_redistribute(layout, layout_of_input<Step, K>(), device, bytes).
+/// **Errors.** Throws gspmd::error: another shape or mesh size. Compile error: another element type.
+/// **Example.**
+///
+///     auto u = to_step<step, 0>(comm, layout_of_input<step, 0>(balanced{}), strided_view(mine, {rows, 64}));
 ///     auto u = to_step<step, 0>(comm, layout_of_input<step, 0>(balanced{}), strided_view(mine, {rows, 64}));
 template <class Step, std::size_t K, communicator Comm, placement... P, class T>
 auto to_step(Comm& comm, const placed_layout<P...>& layout, const strided_view<T>& mine) {
@@ -49,8 +54,13 @@ auto to_step(Comm& comm, const placed_layout<P...>& layout, const strided_view<T
   return result;
 }
 
-/// An input or a result of a step to the block that this device has of it by another rule, wherever its elements lie. Collective. Throws
-/// gspmd::error: as to_step; elements that several indices share; a partial value.
+/// Writes an input or a result of a step to the block of this device in another distribution, in external memory with
+/// any strides.
+///
+/// **Communication.** Collective. Each element that a device needs and does not have is sent once.
+/// **Errors.** Throws gspmd::error: the errors of to_step; a view that maps several indices to one element; a partial
+/// value.
+/// **Example.**
 ///
 ///     from_step(comm, next, layout_of_output<step, 0>(balanced{}), strided_view(mine, {rows, 64}));
 template <communicator Comm, class T, placement... P>

@@ -15,7 +15,8 @@
 #include "gspmd/error.hpp"
 #include "gspmd/row_major.hpp"
 
-/// Where the elements of other libraries' containers lie, found by what the containers offer: none of the libraries is included.
+/// Pointers, extents and strides of other libraries' containers. They are found by the members of the containers, so no
+/// library is included.
 namespace gspmd::detail {
 
 constexpr void add_dim(extents& list, std::int64_t n) {
@@ -23,7 +24,7 @@ constexpr void add_dim(extents& list, std::int64_t n) {
   list.push_back(n);
 }
 
-/// A list of extents or strides as a caller writes it: {3, 4}, a vector, an array.
+/// A list of extents or strides in any form: {3, 4}, a vector, an array.
 struct int_list {
   extents items;
   constexpr int_list(std::initializer_list<std::int64_t> list) {
@@ -51,7 +52,7 @@ concept eigen_like = requires(X& x) {
   x.data(), x.rows(), x.cols(), x.innerStride(), x.outerStride();
   X::IsRowMajor, X::IsVectorAtCompileTime;
 };
-/// Eigen's tensors, which are dense in one of two orders.
+/// Eigen's tensors, which are dense in row-major or column-major order.
 template <class X>
 concept eigen_tensor_like = requires(X& x) {
   x.data(), x.dimension(0);
@@ -67,7 +68,7 @@ concept extents_and_strides = requires(X& x) { x.extent(0), X::rank; } &&
 template <class X>
 concept boost_multi_array_like =
     requires(X& x) { x.origin(), x.index_bases()[0], x.shape()[0], x.strides()[0], x.num_dimensions(); };
-/// xtensor, and what has lists of both.
+/// xtensor, and other containers with lists of extents and strides.
 template <class X>
 concept shape_and_strides =
     requires(X& x) { x.data(), std::begin(x.shape()), std::begin(x.strides()); } && !boost_multi_array_like<X>;
@@ -84,7 +85,8 @@ constexpr auto* first_element(X& x) {
   else return x.data();
 }
 
-/// Whether the elements that a view shows are those in memory: a view that computes on reading or that is atomic is not.
+/// Returns true if a view shows plain elements in memory. Views that compute elements on access and atomic views do
+/// not.
 template <class X>
 constexpr bool shows_its_memory() {
   if constexpr (requires {
@@ -101,14 +103,14 @@ template <class X>
 concept says_where_it_lies = (std::rank_v<X> > 0) || eigen_like<X> || eigen_tensor_like<X> || extents_and_strides<X> ||
                              boost_multi_array_like<X> || shape_and_strides<X> || dense_by_itself<X>;
 
-/// The same without the reasons, which are many lines of an error.
+/// The same without the reasons, which would be many lines of an error.
 template <class X>
 inline constexpr bool lies_somewhere = says_where_it_lies<X>;
 
 template <class T>
 constexpr void set_dense(found_strides<T>& found, bool is_row_major) {
   found.strides = extents(found.shape.count, 1);
-  if (!size_problem(found.shape, sizeof(T)).empty()) return;  // the view refuses it
+  if (!size_problem(found.shape, sizeof(T)).empty()) return;  // the view rejects it
   const int last = found.shape.count - 1;
   for (int i = 1; i <= last; ++i) {
     const int inner = is_row_major ? last - i + 1 : i - 1, d = is_row_major ? last - i : i;
@@ -150,7 +152,7 @@ constexpr auto find_strides(X& x) {
     found_strides<std::remove_pointer_t<decltype(first_element(x))>> found{first_element(x), {}, {}};
     if constexpr (requires { x.is_strided(); })
       if (!x.is_strided()) throw error("strided_view: the layout of this view has no strides; give a copy in one that has");
-    if constexpr (rank_of<X>() > 0)  // one of rank 0 has no stride that could be asked for
+    if constexpr (rank_of<X>() > 0)  // a view of rank 0 has no stride
       for (std::size_t d = 0; d < static_cast<std::size_t>(rank_of<X>()); ++d) {
         add_dim(found.shape, number(x.extent(d)));
         found.strides.push_back(number(x.stride(d)));
@@ -182,7 +184,7 @@ constexpr auto find_strides(X& x) {
   }
 }
 
-/// Throws gspmd::error: what no view may have.
+/// Throws gspmd::error if a view cannot have these extents and strides.
 inline void check_strides(const extents& shape, const extents& strides, std::size_t elem_bytes, bool is_null) {
   const auto bytes = static_cast<std::int64_t>(elem_bytes);
   const auto refuse = [&](const std::string& why) {
@@ -193,7 +195,7 @@ inline void check_strides(const extents& shape, const extents& strides, std::siz
   if (const auto problem = size_problem(shape, bytes); !problem.empty()) refuse(std::string(problem.view()));
   if (elements(shape) == 0) return;
   if (is_null) refuse("the pointer is null");
-  std::int64_t reach = 0;  // how far behind the first element the last one lies
+  std::int64_t reach = 0;  // the distance from the first element to the last
   for (int d = 0; d < shape.count; ++d) {
     if (shape[d] == 1) continue;
     if (strides[d] < 0)
@@ -204,7 +206,8 @@ inline void check_strides(const extents& shape, const extents& strides, std::siz
   }
 }
 
-/// The type of the elements, const where they are not to be written; of a type that does not say where they are, void.
+/// Returns the type of the elements, const if they cannot be written. Returns const std::byte for a type without known
+/// strides.
 template <class X>
 constexpr auto element_in_memory() {
   if constexpr (says_where_it_lies<X>)

@@ -19,22 +19,28 @@ namespace gspmd {
 
 /// Numbers of ghost layers that differ between the low and the high end of a dim.
 ///
-///     ghost_sides{{1, 0}, {2, 0}}          one layer below the first dim's begin, two above its end
+///     ghost_sides{{1, 0}, {2, 0}}          one layer before the begin of the first dim, two after its end
 struct ghost_sides {
   detail::int_list low, high;
 };
 
-/// Fills the ghost layers of blocks in the caller's memory: around what a device holds of a tensor lie `widths[d]` layers at both ends of
-/// dim d, which get the elements that other devices hold there, corners too, in one exchange. Layers outside of the tensor stay as they are,
-/// for the boundary condition of the caller's; along dims that are `periodic` there is no outside.
+/// Fills the ghost layers of blocks in external memory. Around a device's block are `widths[d]` layers at both ends of
+/// dim d. They receive the elements of other devices, including corners, in one exchange.
+///
+/// Layers outside of the tensor stay unchanged, so you can set your boundary condition there. If a dim is `periodic`,
+/// its layers receive the elements of the opposite end. Layers can be wider than a neighbour's block. The parts of each
+/// dim must be runs of indices: contiguous, balanced or ragged. After the first call, no memory in proportion to the
+/// blocks is allocated.
+///
+/// **Communication.** Collective. bytes_sent() and messages_sent() return the bytes and messages of a device.
+/// **Errors.** Throws gspmd::error: a number of widths that differs from the dims; a negative width; parts that are no
+/// runs; a view of another shape; a device that the mesh does not have.
+/// **Threads.** Each device needs its own object.
+/// **Example.**
 ///
 ///     ghost_exchange fill(layout_on<pod, dims<101, 64>, split<"x", _>>(balanced{}), {1, 0});
-///     fill(comm, strided_view(u, {rows + 2, 64}));         // of the device's rows and one more at both ends
-///     fill.bytes_sent(comm.device(0), sizeof(double));     // 2 * 64 * 8 in the middle
-///
-/// Layers may be wider than a neighbour's block. Parts must be runs of the dim: contiguous, balanced or ragged. Each device needs an object
-/// of its own; after the first call nothing is allocated in proportion to the blocks. Throws gspmd::error: other than a width for each dim,
-/// a negative one, parts that are no runs, a view of another shape, a device that the mesh has not.
+///     fill(comm, strided_view(u, {rows + 2, 64}));         // the device's rows, and one layer at both ends
+///     fill.bytes_sent(comm.device(0), sizeof(double));     // 2 * 64 * 8 for a device between two others
 class ghost_exchange {
  public:
   template <placement... P>
@@ -43,7 +49,7 @@ class ghost_exchange {
   template <placement... P>
   ghost_exchange(const placed_layout<P...>& layout, const ghost_sides& widths, std::initializer_list<bool> periodic = {})
       : ghost_exchange(layout.tables(), widths.low.items, widths.high.items, periodic) {}
-  /// The same of a layout's tables.
+  /// The same for the tables of a layout.
   ghost_exchange(const detail::placed_tables& tables, const detail::extents& low, const detail::extents& high,
                  std::vector<bool> periodic)
       : tables_(tables), low_(low), high_(high), periodic_(std::move(periodic)) {
@@ -68,18 +74,18 @@ class ghost_exchange {
   void operator()(Comm& comm, const strided_view<T>& block) {
     fill(comm, &block, 1);
   }
-  /// The same for a communicator that holds several devices (simulated): a block for each.
+  /// The same for a communicator that holds several devices (simulated): one block for each device.
   template <communicator Comm, class T>
   void operator()(Comm& comm, const std::vector<strided_view<T>>& blocks) {
     fill(comm, blocks.data(), blocks.size());
   }
-  /// The same for memory whose elements have so many bytes, of one device.
+  /// The same for memory of one device, with elements of `elem_bytes` bytes.
   template <communicator Comm>
   void fill_memory(Comm& comm, const detail::strided_memory& block, std::int64_t elem_bytes) {
     memory_.assign(1, block);
     exchange(comm, elem_bytes);
   }
-  /// The bytes that a device sends, and to how many others.
+  /// Returns the bytes that a device sends. messages_sent returns the number of devices that it sends to.
   [[nodiscard]] std::int64_t bytes_sent(int device, std::int64_t bytes_per_elem) const {
     check_device(device);
     std::int64_t elems = 0;
@@ -127,7 +133,8 @@ class ghost_exchange {
     }
     found_->run(comm, elem_bytes, memory_.data(), memory_.data());
   }
-  /// The boxes that one device holds of the ghost layers of another one. Of replicas, a device takes from the one with its own place along their axes.
+  /// Returns the boxes that `source` sends to the ghost layers of `target`. If several devices are replicas, the source
+  /// has the same coordinates as the target along their axes.
   [[nodiscard]] detail::sent_boxes boxes(std::int64_t source, std::int64_t target) const {
     const auto at = tables_.mesh.coordinates_of(source), wanted = tables_.mesh.coordinates_of(target);
     const auto split = tables_.axes.split_axes();
@@ -159,7 +166,7 @@ class ghost_exchange {
   detail::placed_tables tables_;
   detail::extents low_, high_;
   std::vector<bool> periodic_;
-  std::unique_ptr<detail::view_exchange> found_;  // for the devices of the communicator that was given last
+  std::unique_ptr<detail::view_exchange> found_;  // for the devices of the last communicator
   int first_device_ = -1;
   std::size_t found_count_ = 0;
   std::vector<detail::strided_memory> memory_;

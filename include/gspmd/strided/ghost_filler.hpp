@@ -12,8 +12,8 @@
 
 namespace gspmd::detail {
 
-/// Fills the ghost layers around an input's block with what the program reads there: elements of other devices, in one exchange, and then
-/// what its operators have beyond the ends of the tensor.
+/// Fills the ghost layers around an input's block for the program: first the elements of other devices, in one
+/// exchange, then the boundary of its operators beyond the ends of the tensor.
 class ghost_filler {
  public:
   ghost_filler(const ghosted_facts& facts, std::size_t k, int device)
@@ -23,7 +23,7 @@ class ghost_filler {
         device_(device) {}
 
   [[nodiscard]] int device() const { return device_; }
-  /// Collective.
+  /// Fills the layers of `block`. Collective.
   template <class Comm>
   void fill(Comm& comm, const strided_memory& block, std::int64_t elem_bytes) {
     exchange_.fill_memory(comm, block, elem_bytes);

@@ -15,11 +15,11 @@
 
 namespace gspmd::detail {
 
-/// The shards and the blocks among ghost layers that a step is given in one call:
+/// The shards, and the blocks with ghost layers, that are passed to a step in one call:
 ///
-///   1. begin, and add each leaf: its type, its shape with the layers, and where it lies are checked or noted
-///   2. finish: nothing lies where it may not; then layers are filled
-///   3. inputs(), outputs() and strides() are what the steps of the plan take; put_back() copies results that are not in place
+///   1. begin, then add for each leaf: checks the type and the shape with the layers, and stores the position
+///   2. finish: checks that no memory overlaps wrongly, then fills layers
+///   3. inputs(), outputs() and strides() return the arguments for the plan's steps; put_back() copies results that are not in place
 class ghosted_leaves {
  public:
   void begin(const char* step, const ghosted_facts& facts, const mesh_info& mesh, int device,
@@ -50,7 +50,7 @@ class ghosted_leaves {
       shards_.add(leaf);
     }
   }
-  /// All are there. Collective, where layers are filled.
+  /// Ends the list of leaves. Collective if layers are filled.
   template <class Comm>
   void finish(Comm& comm) {
     shards_.finish();
@@ -89,7 +89,8 @@ class ghosted_leaves {
                 "an operator between the input and a shift of it hides what is read beyond the ends of the tensor; fill "
                 "the layers yourself, or shift the input itself");
   }
-  /// An input that is copied is read with the program's boundary, not with what lies in the caller's layers.
+  /// A copied input is read with the program's boundary and not with the caller's layers. So its layers must be filled,
+  /// not read.
   void require_layers_read(std::size_t k) const {
     if (k >= facts_->input_count() || !facts_->is_listed(k) || facts_->is_in_place(k)) return;
     throw error(leaf_text(*facts_->plan, k) +
@@ -123,7 +124,7 @@ class ghosted_leaves {
     const auto& around = facts_->listed[k];
     const auto at = mesh.coordinates_of(device_);
     extents wanted;
-    bool is_none = elements(v.global) == 0 && block.rank() == v.global.count;  // then how it is split says nothing
+    bool is_none = elements(v.global) == 0 && block.rank() == v.global.count;  // then its sharding does not determine the shape
     for (int d = 0; d < v.global.count; ++d) {
       wanted.push_back(dim_range(mesh, v.global, v.layout, d, at).size() + around.low[d] + around.high[d]);
       is_none = is_none && block.extent(d) >= around.low[d] + around.high[d] &&
@@ -142,7 +143,7 @@ class ghosted_leaves {
   int device_ = -1;
   taken_shards shards_;
   ghosted_memory memory_;
-  std::vector<extents> strides_;  // of those in place; of others none
+  std::vector<extents> strides_;  // of leaves in place; empty for other leaves
   std::vector<std::optional<ghost_filler>> fillers_;
 };
 

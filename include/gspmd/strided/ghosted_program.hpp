@@ -18,10 +18,11 @@
 
 namespace gspmd {
 
-/// The ghost layers of a shard, by dim, where they are known at run time; none at all: it is a dense shard, or copied. See `ghosts`.
+/// The ghost layers of a shard, by dim, for programs that are planned at run time. An empty list means a dense or
+/// copied shard. See `ghosts`.
 ///
 ///     {1, 1}                   a layer on all four sides
-///     {layers{2, 0}, 0}        two rows before it
+///     {layers{2, 0}, 0}        two rows before the block
 struct ghost_widths {
   std::vector<layers> of;
   ghost_widths() = default;
@@ -29,30 +30,36 @@ struct ghost_widths {
   explicit ghost_widths(std::vector<layers> widths) : of(std::move(widths)) {}
 };
 
-/// A program made at run time for blocks among ghost layers of the caller's: what ghosted_step is to compiled ones. `widths` are the layers
-/// of the inputs, then of the outputs; those that are not listed, and empty ones, are shards as a strided_session takes them.
+/// A program that is planned at run time for blocks with ghost layers in external memory, like ghosted_step for
+/// compiled programs.
+///
+/// `widths` are the layers of the inputs, then of the outputs. Leaves without layers are shards as in a
+/// strided_session. An input with a dim of one element may be copied, if the plan moves it before it reads it. Then the
+/// program's boundary is read, and its layers are neither filled nor read. So a session takes only `filled` views of
+/// such an input. Each device plans the program when it makes one. Copies share the plan.
+///
+/// **Communication.** `traffic` for a call, and bytes_filled for `filled`.
+/// **Errors.** Throws gspmd::error: the errors of builder.compile(); more widths than inputs and outputs; a number of
+/// widths that differs from the dims; a negative width; an input that is read beyond its layers, or not by loops; a
+/// checked mesh.
+/// **Threads.** It does not change, so any number of threads can use it.
+/// **Example.**
 ///
 ///     const auto heat = dynamic::build(diffuse, m, dynamic::in<double>({n, 64}, {"y", ""}));
 ///     const ghosted_program program(heat, {{1, 1}, {1, 1}});
 ///     ghosted_session s(program);                              // one for each device: strided/ghosted_session.hpp
-///
-/// An input with a dim of one element may be copied, where the plan moves it before it reads it: the program's boundary is then what is read, and
-/// its layers are neither filled nor read, so that a session takes only `filled` views of it.
-///
-/// It is planned when it is made, on every device that makes one; copies share the plan. Threads: nothing in it changes, any number may use it.
-/// Throws gspmd::error: what builder.compile() throws; more widths than inputs and outputs, another number than the dims, a negative one; an
-/// input that is read farther than its layers, or in another way than by loops; a checked mesh.
 class ghosted_program {
  public:
   ghosted_program(const dynamic::builder& written, const std::vector<ghost_widths>& widths)
       : held_(std::make_shared<const held>(written, widths)) {}
 
   [[nodiscard]] const dynamic::program& program() const { return held_->program; }
-  /// The traffic of a device in a call, but for `filled`.
+  /// Returns the traffic of a device in a call, without the traffic of `filled`.
   [[nodiscard]] gspmd::traffic traffic() const { return program().traffic(); }
-  /// Whether input or output `k`, counted from the inputs on, is read or written where it is.
+  /// Returns true if input or output `k` (inputs first) is used in place.
   [[nodiscard]] bool is_in_place(std::size_t k) const { return facts().is_in_place(k); }
-  /// The bytes that a device sends to fill the layers of input `k`; 0 where it is copied. Throws gspmd::error: an input without layers.
+  /// Returns the bytes that a device sends to fill the layers of input `k`; 0 if the input is copied. Throws
+  /// gspmd::error if it has no layers.
   [[nodiscard]] std::int64_t bytes_filled(std::size_t k, int device) const {
     if (k >= facts().input_count() || !facts().is_listed(k))
       throw error("ghosted_program: leaf " + std::to_string(k) + " is no input with ghost layers");
@@ -62,7 +69,7 @@ class ghosted_program {
   [[nodiscard]] const detail::ghosted_facts& facts() const { return held_->facts; }
 
  private:
-  /// The layers, which the program keeps alive: its mesh points at them.
+  /// The layers, which the program keeps alive because its mesh points at them.
   struct kept {
     std::shared_ptr<const detail::kept_functions> functions;
     std::vector<detail::given_layers> layers;
@@ -121,13 +128,15 @@ class ghosted_program {
                     std::to_string(layers[k].low.count) + " are listed; give a width, or layers{low, high}, for each dim");
     }
   }
-  /// Whether the plan may move an input before it is read just because it is so short: the same program on longer ones reads it in place.
+  /// Returns true if the plan may move an input only because it is so short. On longer inputs the same program reads it
+  /// in place.
   static bool is_short(const detail::plan_view& plan, int leaf) {
     for (const auto extent : plan.value(plan.inputs[static_cast<std::size_t>(leaf)]).global)
       if (extent == 1) return true;
     return false;
   }
-  /// The plan with as many leaves in place as can be: short inputs that are moved, and results that no loop stores, are left out and copied.
+  /// Returns the plan with as many leaves in place as possible. Short inputs that are moved, and results that no loop
+  /// stores, are copied.
   static dynamic::program planned(const dynamic::mesh& m, const detail::graph& g, const std::shared_ptr<kept>& kept) {
     if (m.info().request.is_checked)
       throw error("ghosted_program: a checked mesh compares dense shards; compile the program for it and run that");
@@ -149,7 +158,7 @@ class ghosted_program {
   std::shared_ptr<const held> held_;
 };
 
-/// Returns as text how it was planned, as of any program.
+/// Returns the plan as text, like explain for other programs.
 inline std::string explain(const ghosted_program& p) { return dynamic::explain(p.program()); }
 
 }  // namespace gspmd

@@ -14,21 +14,25 @@
 
 namespace gspmd {
 
-/// Runs a ghosted_program: reads inputs among ghost layers of the caller's where they are, and writes results into such blocks, as
-/// ghosted_step does.
+/// Runs a ghosted_program on blocks with ghost layers in external memory, like ghosted_step. It reads inputs in place,
+/// and writes results into blocks.
+///
+/// The documentation of ghosted_step describes the views, the layers, and the leaves that are used in place. After the
+/// first call, no memory in proportion to the blocks is allocated.
+///
+/// **Communication.** Collective.
+/// **Errors.** Throws gspmd::error: the errors of ghosted_step; `filled` for an input whose layers cannot be filled.
+/// **Threads.** Like session.
+/// **Example.**
 ///
 ///     ghosted_session s(program);
 ///     s(comm, strided_view(u, {rows + 2, 66}), strided_view(next, {rows + 2, 66}));           // u's layers are valid: nothing is sent
 ///     s(comm, filled(strided_view(u, {rows + 2, 66})), strided_view(next, {rows + 2, 66}));   // the session fills them first
-///
-/// At ghosted_step is said what views have, what lies in layers, and what is in place and what copied. After the first call nothing is
-/// allocated in proportion to the blocks. Threads: as session. Throws gspmd::error: what ghosted_step throws; `filled` of an input whose
-/// layers cannot be filled. Collective.
 class ghosted_session {
  public:
   explicit ghosted_session(const ghosted_program& p)
       : ghosted_session(p, std::make_unique<detail::interpreter>(p.program().view(), &p.program().mesh_info())) {}
-  /// The same with loops that are compiled now: `dynamic::native_code code(p.program())` (gspmd/dynamic/native_code.hpp).
+  /// The same with loops in native code: `dynamic::native_code code(p.program())` (gspmd/dynamic/native_code.hpp).
   template <class Native>
     requires requires(const Native& code) { code.make_steps(); }
   ghosted_session(const ghosted_program& p, const Native& code) : ghosted_session(p, code.make_steps()) {}
@@ -51,7 +55,7 @@ class ghosted_session {
     steps_->run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
     leaves_.put_back();
   }
-  /// The bytes that the last call copied of shards that are not in place, in and out.
+  /// Returns the bytes that the last call copied for shards that are not in place, in and out.
   [[nodiscard]] std::int64_t copied_bytes() const { return leaves_.copied_bytes(); }
 
  private:

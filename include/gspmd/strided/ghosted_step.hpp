@@ -19,7 +19,7 @@ namespace gspmd {
 
 namespace detail {
 
-/// The layers of the inputs and outputs of a step, as far as they are listed.
+/// The listed layers of the inputs and outputs of a step.
 template <class Step, class... Ghosts>
 struct listed_layers {
   static_assert(sizeof...(Ghosts) <= Step::input_count + Step::output_count,
@@ -42,14 +42,14 @@ struct passes_of_step<compile<Callable, Mesh, Inputs...>> {
   using type = typename static_plan<callable_argument<Callable>(), Mesh, Inputs...>::passes;
 };
 
-/// The indices that the programs of a step read beyond the ends of its inputs.
+/// The indices that the program of a step reads beyond the ends of its inputs.
 template <class Step>
 inline constexpr auto ends_of_step = [] {
   std::array<input_ends, Step::input_count> all{};
   find_read_ends(passes_of_step<Step>::type::program(), all.data(), all.size());
   return all;
 }();
-/// Which inputs can be filled for the plan of a program.
+/// States for each input whether its layers can be filled for the plan of a program.
 template <class Program, class Step>
 inline constexpr auto fillable_inputs = [] {
   std::array<fillable, Step::input_count> all{};
@@ -59,28 +59,34 @@ inline constexpr auto fillable_inputs = [] {
 
 }  // namespace detail
 
-/// A compiled step that reads its inputs among ghost layers of the caller's, and writes its results into such blocks: without a halo of
-/// its own and without a copy. `Ghosts` are the layers of the inputs, then of the outputs; those that are not listed, and ghosts<>, are
-/// shards as a strided_step takes them.
+/// A compiled step that reads its inputs from blocks with ghost layers in external memory, and writes its results into
+/// such blocks. It needs no halo and no copy of its own.
+///
+/// `Ghosts` are the layers of the inputs, then of the outputs. Leaves without layers, or with ghosts<>, are shards as
+/// in a strided_step.
+///
+/// A view has the elements of the device, without padding, and the layers around them. Its last dim is dense; the other
+/// strides are arbitrary. The layers of an input must reach as far as the program reads. They must hold the elements of
+/// other devices and, beyond the ends of the tensor, the program's boundary. If you keep other boundary values in the
+/// layers, the step reads these instead of the program's boundary. `filled` brings the elements of the neighbours,
+/// including corners, in one exchange, and writes the boundary. Layers of results stay unchanged.
+///
+/// An input is used in place if it is read by elementwise operators, reductions of their results, and stencils and
+/// shifts within its layers. A result is in place if an elementwise operator computes it. Other results are copied:
+/// copied_bytes(). The plan is computed again from the pass that fuses operators into loops.
+///
+/// **Communication.** Collective. `traffic` for the step, and bytes_filled(device) for `filled`.
+/// **Errors.** Throws gspmd::error: a view of another shape, or with a last dim that is not dense; results that overlap
+/// inputs or each other; filled layers that overlap another input, unless both are the same block and filled with the
+/// same boundary; several devices in one communicator; the errors of the step. Compile error: an input with ghosts<>
+/// that is read in another way, or beyond its layers; `filled` if two operators use different boundaries at an end.
+/// **Threads.** Like the step.
+/// **Example.**
 ///
 ///     using step = compile<heat, mesh<axis<"x", 2>>, in<double, dims<100, 64>, split<"x", _>>>;
 ///     ghosted_step<step, ghosts<1, 1>, ghosts<1, 1>> s;
 ///     s(comm, strided_view(u, {52, 66}), strided_view(next, {52, 66}));           // u's layers are valid: nothing is sent
 ///     s(comm, filled(strided_view(u, {52, 66})), strided_view(next, {52, 66}));   // the step fills them first
-///
-/// A view has what the device holds of the shard, no padding, and the layers around it, rows any distance apart; its last dim is dense. An input's
-/// layers must reach as far as the program reads, and hold what it reads there: elements of other devices, and beyond the ends of the
-/// tensor what the program's boundary says. What else lies there is read all the same: boundary values that you keep in the layers take the
-/// place of the program's. `filled` has the neighbours' elements brought, corners too, in one exchange, and writes the boundary. Layers of results
-/// stay as they are.
-///
-/// In place are inputs that elementwise operators, and reductions of what they compute, read, stencils and shifts by no more than the layers; and results
-/// that elementwise operators make. Other results are copied: copied_bytes(). `traffic` is what the step sends besides what `filled` sends,
-/// which is bytes_filled(device). Plans are made again from where operators become loops.
-///
-/// Threads: as the step. Throws gspmd::error: a view of another shape, or whose last dim is not dense; results over inputs or each other;
-/// layers that are filled, over another input, unless both are one block and filled alike; several devices in one communicator; what the step throws. Errors, at compile time: an input with ghosts<> that is read in
-/// another way, or farther; `filled` where two operators go on differently beyond one end. Collective.
 template <class Step, class... Ghosts>
 class ghosted_step {
   using listed = detail::listed_layers<Step, Ghosts...>;
@@ -98,7 +104,7 @@ class ghosted_step {
 
  public:
   static constexpr const detail::plan_view& view = program::view;
-  /// The traffic of a device in a call, but for `filled`.
+  /// The traffic of a device in a call, without the traffic of `filled`.
   static constexpr gspmd::traffic traffic{program::view, program::mesh::info};
 
   template <communicator Comm, class... Shards>
@@ -122,11 +128,11 @@ class ghosted_step {
     detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
     leaves_.put_back();
   }
-  /// The bytes that the last call copied of shards that are not in place, in and out.
+  /// Returns the bytes that the last call copied for shards that are not in place, in and out.
   [[nodiscard]] std::int64_t copied_bytes() const { return leaves_.copied_bytes(); }
-  /// Whether input or output `k`, counted from the inputs on, is read or written where it is.
+  /// Returns true if input or output `k` (inputs first) is used in place.
   static constexpr bool is_in_place(std::size_t k) { return facts.is_in_place(k); }
-  /// The bytes that a device sends to fill the layers of input `k`.
+  /// Returns the bytes that a device sends to fill the layers of input `k`.
   [[nodiscard]] static std::int64_t bytes_filled(std::size_t k, int device) {
     return detail::ghost_filler::exchange_of(facts, k).bytes_sent(device, facts.elem_bytes(k));
   }
@@ -136,7 +142,7 @@ class ghosted_step {
                           const detail::planned_value& has, const detail::mesh_shape& on) {
     detail::check_shards(plan, mesh, leaf, 1, count, has, on);
   }
-  /// The leaves of an argument, the first of which is leaf `K`.
+  /// Adds the leaves of an argument. The first is leaf `K`.
   template <std::size_t K, class Given>
   void take(Given& given) {
     if constexpr (detail::is_filled_view<std::remove_cv_t<Given>>) {

@@ -7,20 +7,20 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/strided/view.hpp"
 
-/// The words for ghost layers of the caller's, which ghosted_step and ghosted_session take.
+/// Ghost layers in external memory, for ghosted_step and ghosted_session.
 namespace gspmd {
 
-/// How many ghost layers lie before a block along a dim, and behind it; a number: as many on both sides.
+/// The number of ghost layers before and after a block along a dim. A single number is the number on both sides.
 struct layers {
   std::int64_t low, high;
   constexpr layers(int both) : low(both), high(both) {}  // NOLINT: implicit on purpose
   constexpr layers(int before, int behind) : low(before), high(behind) {}
 };
 
-/// The ghost layers of a shard, by dim: see ghosted_step. `ghosts<>`: it is a dense shard, or copied.
+/// The ghost layers of a shard, by dim: see ghosted_step. `ghosts<>` means a dense or copied shard.
 ///
 ///     ghosts<1, 1>                       a layer on all four sides
-///     ghosts<layers{2, 0}, 0>            two rows before it
+///     ghosts<layers{2, 0}, 0>            two rows before the block
 template <layers... Widths>
 struct ghosts {
   static constexpr int rank = sizeof...(Widths);
@@ -41,7 +41,9 @@ struct filled_view {
   using element = T;
   strided_view<T> block;
 };
-/// A block whose ghost layers the step is to fill, for ghosted_step and ghosted_session.
+/// Returns a block whose ghost layers the step fills, for ghosted_step and ghosted_session.
+///
+/// **Example.**
 ///
 ///     s(comm, filled(u), next);
 template <class T>

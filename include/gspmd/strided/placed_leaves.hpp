@@ -13,7 +13,10 @@
 
 namespace gspmd {
 
-/// The block that this device has of a tensor that is dealt by another rule than a step's, in memory of the caller's: see placed_step and placed_session.
+/// The block of this device in another distribution than that of a step, in external memory: see placed_step and
+/// placed_session.
+///
+/// **Example.**
 ///
 ///     placed_view(layout_of_input<step, 0>(balanced{}), strided_view(mine, {rows, 64}))
 template <class T, placement... P>
@@ -38,11 +41,11 @@ inline constexpr bool is_placed_view<placed_view<T, P...>> = true;
 
 namespace detail {
 
-/// The blocks that a step is given as placed_views in one call: each as a dense shard, and back. What is sent and to whom is found in the
+/// Converts the placed_views of a call to dense shards and back. The messages and their receivers are found in the
 /// first call with a layout, and kept.
 class placed_leaves {
  public:
-  /// A call begins. `step` is the name of the object in messages.
+  /// Begins a call. `step` is the name of the object in messages.
   void begin(const char* step, const plan_view& plan) {
     step_ = step;
     plan_ = &plan;
@@ -53,7 +56,7 @@ class placed_leaves {
   [[nodiscard]] bool is_leaf(std::size_t k) const { return k < leaves_.size(); }
   [[nodiscard]] bool is_result(std::size_t k) const { return k >= plan_->inputs.size(); }
 
-  /// Notes where a result goes that is given otherwise; null: nothing says so.
+  /// Stores the memory of a result that is no placed_view. The pointer is null if the memory is unknown.
   void note_result(std::size_t k, const strided_memory& memory) {
     if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()].memory = memory;
   }
@@ -61,7 +64,8 @@ class placed_leaves {
   void note_result(std::size_t k, const placed_view<T, P...>& given) {
     if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()] = {memory_of(given.block()), true};
   }
-  /// Throws gspmd::error: the result of a placed_view lies on another one. (Of the others the step knows it.)
+  /// Throws gspmd::error if the result of a placed_view overlaps another result. (The step checks results that are no
+  /// placed_views.)
   void check_results() const {
     const auto bytes = [&](std::size_t n) { return bytes_of(plan_->value(plan_->outputs[n]).type); };
     const auto is_known = [](const strided_memory& m) { return m.data != nullptr && has_own_elements(m); };
@@ -76,7 +80,8 @@ class placed_leaves {
       }
   }
 
-  /// The shard of leaf `k` in dense memory of this object: an input as it is, a result to be written. Collective.
+  /// Returns the shard of leaf `k` in dense memory of this object: the elements of an input, or memory for a result.
+  /// Collective.
   template <class Comm, class T, placement... P>
   T* bring(Comm& comm, std::size_t k, const placed_view<T, P...>& given) {
     require_devices(comm, static_cast<int>(plan_->mesh->device_count()));
@@ -92,19 +97,19 @@ class placed_leaves {
     if (!is_result(k)) mine.moved->run(comm, sizeof(T), &theirs, &shard);
     return reinterpret_cast<T*>(mine.dense.get());
   }
-  /// A result goes to its block. Collective.
+  /// Writes a result to its block. Collective.
   template <class Comm, class T, placement... P>
   void take_back(Comm& comm, std::size_t k, const placed_view<T, P...>& given) {
     const auto shard = dense_memory(leaves_[k].dense.get(), value(k).local), theirs = memory_of(given.block());
     leaves_[k].moved->run(comm, sizeof(T), &shard, &theirs);
   }
-  /// By this device, in the last call.
+  /// Returns the bytes that this device sent in the last call.
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
 
  private:
   struct leaf {
     std::unique_ptr<view_exchange> moved;
-    std::shared_ptr<const void> layout;  // for which it was found: kept, so that no other one has its address
+    std::shared_ptr<const void> layout;  // the layout of `moved`; kept alive, so that no other layout has its address
     const placed_tables* tables = nullptr;
     int device = -1;
     std::int64_t bytes = 0;
@@ -127,7 +132,7 @@ class placed_leaves {
     const auto ours = tables_of(*plan_->mesh, v);
     const auto &from = is_result(k) ? ours : theirs, &to = is_result(k) ? theirs : ours;
     require_same_tensor(from, to);
-    mine.tables = nullptr;  // until all is found
+    mine.tables = nullptr;  // until everything is found
     mine.moved =
         std::make_unique<view_exchange>(comm, [&](std::int64_t a, std::int64_t b) { return boxes_between(from, to, a, b); });
     mine.bytes = 0;

@@ -11,19 +11,20 @@
 
 namespace gspmd {
 
-/// The layout of a tensor that the axes of a program's mesh split as they do its input `k`, with another placement for each dim; dims that
-/// none is given for are contiguous. The program must outlive it.
+/// Returns a layout that the mesh axes split like input `k` of a program, with another placement for each dim. Dims
+/// without a placement are contiguous. The program must outlive the layout.
+///
+/// **Errors.** Throws gspmd::error: no such input; the errors of placed_layout.
+/// **Example.**
 ///
 ///     const auto theirs = layout_of_input(program, 0, balanced{});
-///
-/// Throws gspmd::error: no such input; what placed_layout throws.
 template <placement... P>
 placed_layout<P...> layout_of_input(const dynamic::program& program, std::size_t k, const P&... per_dim) {
   detail::check_leaves("layout_of_input", "input", k, 1, program.input_count());
   const auto& v = program.view().value(program.view().inputs[k]);
   return {*program.view().mesh, v.global, v.layout, per_dim...};
 }
-/// The same of a result.
+/// The same for a result.
 template <placement... P>
 placed_layout<P...> layout_of_output(const dynamic::program& program, std::size_t k, const P&... per_dim) {
   detail::check_leaves("layout_of_output", "output", k, 1, program.output_count());
@@ -31,15 +32,19 @@ placed_layout<P...> layout_of_output(const dynamic::program& program, std::size_
   return {*program.view().mesh, v.global, v.layout, per_dim...};
 }
 
-/// A strided_session that takes placed_views too, of inputs and of results: placed_step for a program that is compiled at run time. Each
-/// element that the program's sharding has elsewhere is sent once, before the step or after it, and what stays is copied.
+/// A strided_session that also takes placed_views of inputs and results, like placed_step for a program that is
+/// compiled at run time.
+///
+/// **Communication.** Collective. Each element that is on another device in the program's sharding is sent once, before
+/// or after the step. The other elements are copied.
+/// **Errors.** Throws gspmd::error: the errors of strided_session; blocks of another shape; layouts of another tensor
+/// or mesh size.
+/// **Threads.** Like session.
+/// **Example.**
 ///
 ///     placed_session s(program);
 ///     s(comm, placed_view(theirs, u), placed_view(theirs, next));
 ///     s.bytes_sent();                          // by this device, for both, in the last call
-///
-/// Threads: as session. Throws gspmd::error: what strided_session throws; blocks of another shape, layouts of another tensor or
-/// mesh size. Collective.
 class placed_session {
  public:
   explicit placed_session(const dynamic::program& p) : program_(p), session_(p) {}
@@ -64,7 +69,8 @@ class placed_session {
     };
     (detail::for_each_leaf(shards, take_back), ...);
   }
-  /// The bytes that this device sent in the last call for placed_views, and that it copied for strided_views.
+  /// Returns the bytes that this device sent in the last call for placed_views. copied_bytes returns the bytes that it
+  /// copied for strided_views.
   [[nodiscard]] std::int64_t bytes_sent() const { return placed_.bytes_sent(); }
   [[nodiscard]] std::int64_t copied_bytes() const { return shards_.copied_bytes(); }
 

@@ -13,14 +13,18 @@
 
 namespace gspmd {
 
-/// A strided_step that takes placed_views too, of inputs and of results: each element that the step's sharding has elsewhere is sent once,
-/// before the step or after it, and what stays is copied. What is sent and to whom is found in the first call with a layout, and kept.
+/// A strided_step that also takes placed_views of inputs and results. The messages and their receivers are found in the
+/// first call with a layout, and kept.
+///
+/// **Communication.** Collective. Each element that is on another device in the step's sharding is sent once, before or
+/// after the step. The other elements are copied.
+/// **Errors.** Throws gspmd::error: the errors of to_step, from_step and strided_step.
+/// **Threads.** Like the step.
+/// **Example.**
 ///
 ///     placed_step<step> s;
-///     s(comm, placed_view(theirs, u), placed_view(theirs, next));     // `theirs` is kept by the caller, else it is found again
+///     s(comm, placed_view(theirs, u), placed_view(theirs, next));     // keep `theirs`, so that its messages are found only once
 ///     s.bytes_sent();                                                 // by this device, for both, in the last call
-///
-/// Threads: as the step. Throws gspmd::error: what to_step, from_step and strided_step throw. Collective.
 template <class Step>
 class placed_step {
  public:
@@ -30,7 +34,7 @@ class placed_step {
     const auto used = use_.take();
     placed_.begin("placed_step", Step::view);
     [&]<std::size_t... K>(std::index_sequence<K...>) {
-      // braces: collectives in the order of the arguments
+      // braces: the collectives run in the order of the arguments
       std::tuple<decltype(bring<detail::leaves_before<given, K>()>(comm, shards))...> all{
           bring<detail::leaves_before<given, K>()>(comm, shards)...};
       (list_results<detail::leaves_before<given, K>()>(shards), ...);
@@ -39,14 +43,15 @@ class placed_step {
       (take_back<detail::leaves_before<given, K>()>(comm, shards), ...);
     }(std::index_sequence_for<Shards...>{});
   }
-  /// The bytes that this device sent in the last call for placed_views, and that it copied for strided_views.
+  /// Returns the bytes that this device sent in the last call for placed_views. copied_bytes returns the bytes that it
+  /// copied for strided_views.
   [[nodiscard]] std::int64_t bytes_sent() const { return placed_.bytes_sent(); }
   [[nodiscard]] std::int64_t copied_bytes() const { return step_.copied_bytes(); }
 
  private:
   static constexpr std::size_t leaf_count = Step::input_count + Step::output_count;
 
-  /// Notes the memory of the results among the leaves of an argument, the first of which is leaf `K`.
+  /// Stores the memory of the results among the leaves of an argument. The first leaf is leaf `K`.
   template <std::size_t K, class Given>
   void list_results(const Given& given) {
     std::size_t k = K;
@@ -60,7 +65,7 @@ class placed_step {
             n, detail::dense_memory(detail::begin_of(leaf), Step::view.value(Step::view.outputs[n - Step::input_count]).local));
     });
   }
-  /// A pointer to the shard of leaf `K` in the place of a placed_view.
+  /// Returns a pointer to the shard of leaf `K` instead of a placed_view.
   template <std::size_t K, class Comm, class Given>
   decltype(auto) bring(Comm& comm, Given& given) {
     using plain = std::remove_cv_t<Given>;

@@ -9,8 +9,9 @@
 
 namespace gspmd {
 
-/// Blocks of `block` elements dealt round, the first one to part `first`: a dim of a ScaLAPACK matrix, by MB_ and RSRC_ or NB_ and CSRC_. What
-/// block_cyclic<block> is in a type, if `first` is 0.
+/// A placement in blocks of `block` elements, which are assigned to the parts in rotation, starting with part `first`.
+/// It is a dim of a ScaLAPACK matrix, with MB_ and RSRC_ or NB_ and CSRC_. If `first` is 0, it equals
+/// block_cyclic<block> with a run-time value.
 ///
 ///     dealt_blocks{2, 1}, 9 in 2 parts:  2 3 6 7 | 0 1 4 5 8
 struct dealt_blocks {
@@ -32,27 +33,34 @@ struct dealt_blocks {
   }
 
  private:
-  /// When it is a part's turn.
+  /// Returns the position of a part in the rotation.
   [[nodiscard]] constexpr std::int64_t turn(std::int64_t parts, std::int64_t part) const {
     return part >= first ? part - first : part - first + parts;
   }
 };
 
-/// A dense matrix of ScaLAPACK, by the nine integers of its descriptor, which descinit makes: its blocks are dealt to a process grid in two dims, each
-/// process holding its own in column-major order (Blackford et al. 1997, ScaLAPACK Users' Guide, 4.3). It is given to a step, or gotten
-/// from one, as other blocks are, however the step splits it:
+/// A dense matrix of ScaLAPACK, from the nine integers of its descriptor (descinit). Its blocks are distributed
+/// block-cyclically over a process grid in two dims. Each process stores its blocks in column-major order.
+///
+/// Pass it to a step, or receive it from a step, like other blocks, with any sharding of the step. The mesh must have
+/// the same order of processes as the BLACS grid, on the same communicator:
+///
+///     grid of P x Q, row-major            mesh<axis<"row", P>, axis<"column", Q>>
+///     grid of P x Q, column-major         mesh<axis<"column", Q>, axis<"row", P>>
+///
+/// Neither ScaLAPACK nor BLACS is included or called.
+///
+/// **Errors.** Throws gspmd::error: a descriptor of another kind than 1, or with invalid numbers.
+/// **Example.**
 ///
 ///     const scalapack_matrix a(desc_a);
 ///     const auto dealt = a.layout<pod, "row", "column">();
 ///     s(comm, placed_view(dealt, a.block(local_a, dealt, comm.device(0))), ...);   // of a placed_step
 ///
-/// The device of a mesh<axis<"row", P>, axis<"column", Q>> is the process with its number in a BLACS grid of P x Q in row-major order, on the same
-/// communicator; of a grid in column-major order in a mesh<axis<"column", Q>, axis<"row", P>>.
-///
-/// Neither ScaLAPACK nor BLACS is included or called. Throws gspmd::error: a descriptor of another kind than 1, or whose numbers are none.
+/// **Source.** Blackford et al. 1997, ScaLAPACK Users' Guide, 4.3.
 class scalapack_matrix {
  public:
-  /// `descriptor`: nine numbers.
+  /// `descriptor` points to nine integers.
   explicit scalapack_matrix(const int* descriptor)
       : extents_{descriptor[2], descriptor[3]},
         rows_{descriptor[4], descriptor[6]},
@@ -66,21 +74,24 @@ class scalapack_matrix {
       throw error("scalapack_matrix: M_, N_, RSRC_ and CSRC_ are at least 0, MB_, NB_ and LLD_ at least 1");
   }
 
-  /// The layout on a mesh with an axis for the rows of the process grid and one for its columns. Throws gspmd::error: RSRC_ or CSRC_ is no
-  /// process of it. Errors: names that are no axes of the mesh.
+  /// Returns the layout on a mesh with an axis for the rows of the process grid and an axis for its columns.
+  ///
+  /// **Errors.** Throws gspmd::error: RSRC_ or CSRC_ is no process of the grid. Compile error: a name that is no axis
+  /// of the mesh.
   template <class Mesh, dim_spec Row, dim_spec Column>
   [[nodiscard]] placed_layout<dealt_blocks, dealt_blocks> layout() const {
     using any = shard_view<std::int8_t, Mesh, dims<1, 1>, split<Row, Column>>;
     return {Mesh::info.shape, extents_, any::layout, rows_, columns_};
   }
-  /// The same on a mesh that is known at run time (dynamic::mesh), which must outlive it.
+  /// The same on a mesh that is created at run time (dynamic::mesh), which must outlive the layout.
   template <class Mesh>
   [[nodiscard]] placed_layout<dealt_blocks, dealt_blocks> layout(const Mesh& mesh, const std::string& row,
                                                                  const std::string& column) const {
     return layout_on(mesh, {extents_[0], extents_[1]}, {row, column}, rows_, columns_);
   }
-  /// Returns what a device holds, at `local`: LOCr x LOCc elements, columns LLD_ apart. Throws gspmd::error: a layout of a matrix of another shape, LLD_ less
-  /// than the rows that the device holds.
+  /// Returns a view of a device's elements at `local`: LOCr x LOCc elements, with columns LLD_ apart.
+  ///
+  /// **Errors.** Throws gspmd::error: a layout of a matrix of another shape; LLD_ is less than the rows of the device.
   template <class T>
   [[nodiscard]] strided_view<T> block(T* local, const placed_layout<dealt_blocks, dealt_blocks>& layout, int device) const {
     const auto& shape = layout.shape();

@@ -15,7 +15,7 @@
 #include "gspmd/strided/taken_shards.hpp"
 #include "gspmd/strided/whole.hpp"
 
-/// Programs that are compiled at run time on memory of the caller's, wherever its elements lie.
+/// Programs that are compiled at run time, on external memory with any strides.
 namespace gspmd {
 
 namespace detail {
@@ -30,7 +30,7 @@ void run_strided(const dynamic::program& program, const Backend& backend, const 
   });
 }
 
-/// See taken_shards.
+/// Checks a sharded_array: see taken_shards.
 inline void check_given_array(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, int count, const planned_value& has,
                               const mesh_shape& on) {
   check_sharded(plan, mesh, leaf, 1, count, has, on);
@@ -38,7 +38,10 @@ inline void check_given_array(const plan_view& plan, const mesh_info& mesh, std:
 
 }  // namespace detail
 
-/// `program.run` of which some arguments are strided_views: every device copies its shard from where the elements lie.
+/// Returns the results of a program, like `program.run`, with strided_views among the arguments. Each device copies its
+/// shard directly from the view.
+///
+/// **Example.**
 ///
 ///     auto y = run(program, threads{}, strided_view(matrix), w)[0];
 template <class Backend, class... Arguments>
@@ -60,7 +63,9 @@ std::vector<dynamic::any_array> run(const dynamic::program& program, const Backe
   return std::move(arrays);
 }
 
-/// The same with whole results that go where `results` says: see run_into of a compiled step.
+/// Runs a program and writes its whole results to `results`, like run_into of a compiled step.
+///
+/// **Example.**
 ///
 ///     run_into(program, threads{}, strided_view(y), strided_view(x), w);
 template <class Backend, class Results, class... Arguments>
@@ -74,20 +79,29 @@ void run_into(const dynamic::program& program, const Backend& backend, const Res
   outputs.put_back();
 }
 
-/// A session whose shards are typed and checked, and may be strided_views: strided_step for a program that is compiled at run time. Shards
-/// are views, of the local extents or of just what the device holds, sharded_arrays, contiguous ranges of as many elements as a shard has,
-/// or pointers.
+/// A session with typed and checked shards, which can be strided_views, like strided_step for a program that is
+/// compiled at run time.
+///
+/// A shard is one of these:
+///
+///   - a view, of the local extents or without the padding
+///   - a sharded_array
+///   - a contiguous range with the number of elements of a shard
+///   - a pointer
+///
+/// **Communication.** Collective.
+/// **Errors.** Throws gspmd::error: another number of shards; another type, shape, sharding or number of elements; the
+/// errors of session.
+/// **Threads.** Like session.
+/// **Example.**
 ///
 ///     strided_session s(program);
 ///     s(comm, strided_view(u, {n + 2, m + 2}).interior({1, 1}), strided_view(next, {n + 2, m + 2}).interior({1, 1}));
-///
-/// Threads: as session. Throws gspmd::error: another number of shards, another type, shape, sharding or number of elements; what a session
-/// throws.
 class strided_session {
  public:
   explicit strided_session(const dynamic::program& p) : program_(p), session_(p) {}
 
-  /// Runs on the device of `comm`, which holds one: the shards of all inputs, then of all outputs. Collective.
+  /// Runs on the only device of `comm`, with the shards of all inputs, then of all outputs. Collective.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
     const auto used = use_.take();
@@ -99,7 +113,7 @@ class strided_session {
     session_.run(comm, shards_.inputs(), shards_.outputs());
     shards_.put_back();
   }
-  /// The bytes that the last call copied, in and out; 0: all was used in place.
+  /// Returns the bytes that the last call copied, in and out. Returns 0 if all shards were used in place.
   [[nodiscard]] std::int64_t copied_bytes() const { return shards_.copied_bytes(); }
 
  private:

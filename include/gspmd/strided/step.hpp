@@ -15,7 +15,7 @@
 namespace gspmd {
 namespace detail {
 
-/// Where the elements of a dense shard begin; null where nothing says so.
+/// Returns the pointer to the elements of a dense shard, or null if the shard has no pointer.
 template <class Leaf>
 const void* begin_of(const Leaf& leaf) {
   if constexpr (std::is_pointer_v<Leaf>) return leaf;
@@ -25,21 +25,25 @@ const void* begin_of(const Leaf& leaf) {
 
 }  // namespace detail
 
-/// A compiled step that takes shards wherever their elements lie: a strided_view in the place of any of them. A view has the local extents,
-/// or, along dims where this device holds less than others, just what it holds. What is dense, row-major and of the local extents is
-/// used in place; else inputs are copied before the step and results after it, by the device itself, into memory of this object that
-/// stays for the next call. A result may be given the memory of an input, whatever step::may_overwrite says, if they are copied.
+/// A compiled step that takes strided_views as shards. A view has the local extents. If this device holds less along a
+/// dim, the view can also have only the elements of the device.
+///
+/// A shard that is dense, row-major and of the local extents is used in place. The device copies other inputs before
+/// the step and other results after it. The copies are in memory of this object, which stays for the next call. If
+/// results are copied, they can be in the memory of an input, even if step::may_overwrite is false.
+///
+/// **Errors.** Throws gspmd::error: the errors of the step; a view of another shape; results that share elements. If
+/// the step throws, no result is copied.
+/// **Threads.** Like the step.
+/// **Example.**
 ///
 ///     strided_step<step> s;
 ///     s(comm, strided_view(u, {52, 66}).interior({1, 1}), strided_view(next, {52, 66}).interior({1, 1}));
 ///     s.copied_bytes();                        // 2 * 50 * 64 * 8
-///
-/// Threads: as the step. Throws gspmd::error: what the step throws; a view of another shape; elements that results share. If the step
-/// throws, no result is copied.
 template <class Step>
 class strided_step {
  public:
-  /// Runs the step: see compile::operator(). Groups are of strided_views only, or of none. Collective.
+  /// Runs the step: see compile::operator(). Either all leaves of a group are strided_views, or none. Collective.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
     const auto used = use_.take();
@@ -57,17 +61,17 @@ class strided_step {
       }(std::index_sequence_for<Shards...>{});
       copies_.put_back();
     } else {
-      step_(comm, shards...);  // says what is wrong
+      step_(comm, shards...);  // reports the mistake
     }
   }
-  /// The bytes that the last call copied, in and out; 0: all was used in place.
+  /// Returns the bytes that the last call copied, in and out. Returns 0 if all shards were used in place.
   [[nodiscard]] std::int64_t copied_bytes() const { return copies_.copied_bytes(); }
 
  private:
-  /// A pointer to const elements is const itself, so that the step says of a result that it is.
+  /// Makes a pointer to const elements const itself, so that the step reports a const result.
   template <class Dense>
   using kept = std::conditional_t<std::is_const_v<std::remove_pointer_t<Dense>>, const Dense, Dense>;
-  /// The shard, or group of shards, that begins at leaf `K`, with pointers in the place of views.
+  /// Returns the shard, or the group of shards, that begins at leaf `K`, with pointers instead of views.
   template <std::size_t K, class Given>
   decltype(auto) dense(Given& given) {
     using plain = std::remove_cv_t<Given>;

@@ -16,14 +16,15 @@
 
 namespace gspmd::detail {
 
-/// The shards that a step is given in one call, checked one by one: where each lies, or its dense copy. A shard is a strided_view, a
-/// sharded_array, a contiguous range of as many elements as a shard has, or a pointer.
+/// The shards that are passed to a step in one call, after checks: the pointer to each shard or to its dense copy. A
+/// shard is a strided_view, a sharded_array, a contiguous range with the number of elements of a shard, or a pointer.
 class taken_shards {
  public:
-  /// Throws gspmd::error unless a sharded_array, `has` on so many devices of a mesh, is leaf `leaf`.
+  /// Throws gspmd::error unless a sharded_array is leaf `leaf`. The array has the plan's value `has`, on `count`
+  /// devices of the mesh `on`.
   using sharded_check = void (*)(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, int count,
                                  const planned_value& has, const mesh_shape& on);
-  /// A call begins on this device. `step` is the name of the object in messages.
+  /// Begins a call on this device. `step` is the name of the object in messages.
   void begin(const char* step, const plan_view& plan, const mesh_info& mesh, int device, sharded_check check_array) {
     step_ = step;
     plan_ = &plan;
@@ -33,7 +34,8 @@ class taken_shards {
     given_.clear();
   }
   [[nodiscard]] std::size_t count() const { return given_.size(); }
-  /// Whether the next shard is one too many, which is counted and refused when all are there.
+  /// Returns true if the next shard exceeds the leaves of the plan. These shards are counted, and finish() reports the
+  /// number.
   [[nodiscard]] bool is_beyond() const { return given_.size() >= plan_->inputs.size() + plan_->outputs.size(); }
   [[nodiscard]] const planned_value& value(std::size_t k) const {
     const auto inputs = plan_->inputs.size();
@@ -78,15 +80,15 @@ class taken_shards {
       copies_.note(k, given_.back());
     }
   }
-  /// The next shard lies where its caller has found that the step can use it.
+  /// Adds a shard that the step can use in place, as the caller has checked.
   template <class T>
   void add_in_place(T* data) {
     if (!is_beyond()) check<T>(given_.size());
     given_.push_back(data);
   }
-  /// The memory that the caller gave for leaf `k`, which add took.
+  /// Returns the caller's memory of leaf `k`, from add.
   [[nodiscard]] const strided_memory& given(std::size_t k) const { return copies_.given(k); }
-  /// Throws gspmd::error: T is not the element type of a leaf, or const and the leaf is written.
+  /// Throws gspmd::error if T is not the element type of a leaf, or if T is const and the leaf is written.
   template <class T>
   void check(std::size_t k) const {
     if (value(k).type != dtype_of<std::remove_const_t<T>>())
@@ -96,7 +98,7 @@ class taken_shards {
       throw error(leaf_text(*plan_, k) + " is written and the shard given is const");
   }
 
-  /// All are there. Throws gspmd::error: more or fewer than the program has, results over each other.
+  /// Ends the list of shards. Throws gspmd::error: more or fewer shards than the program has; results that overlap.
   void finish() {
     const auto inputs = plan_->inputs.size(), outputs = plan_->outputs.size();
     if (given_.size() != inputs + outputs)

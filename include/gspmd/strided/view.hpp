@@ -14,23 +14,28 @@
 
 namespace gspmd {
 
-/// The order of Fortran: the first dim fastest.
+/// Fortran's order: the first dim is fastest.
 struct column_major_order {};
 inline constexpr column_major_order column_major{};
 
-/// A tensor in memory of the caller's, wherever its elements lie: an extent and a stride for each dim, in elements. Nothing is copied, and
-/// the memory must outlive the view. Index `i` of dim `d` is `stride(d)` elements behind index `i - 1`, whatever the order: a
-/// column-major matrix is the same matrix as a row-major one.
+/// A tensor in external memory, with an extent and a stride for each dim, in elements. Nothing is copied, and the
+/// memory must outlive the view.
+///
+/// Index `i` of dim `d` is `stride(d)` elements after index `i - 1`, in any order of storage. So a column-major matrix
+/// is the same matrix as a row-major one. If several indices share an element (a stride of 0), the view can be read,
+/// not written.
+///
+/// **Errors.** Throws gspmd::error: a negative extent or stride; a null pointer; more than 32 dims; different numbers
+/// of strides and extents; more than 2^60 bytes; a layout without strides. Compile error: a type without pointer,
+/// extents and strides.
+/// **Example.** A container `x` can be one of these: Eigen's matrices, maps, blocks and tensors; std::mdspan, Kokkos's
+/// mdspan and View; Boost.MultiArray; a type with lists shape() and strides(); double[4][6]; a range with one dim
+/// (std::vector, std::span); gspmd::array.
 ///
 ///     strided_view(p, {50, 64})                      dense, row-major
 ///     strided_view(p, {50, 64}, {66, 1})             rows of 64 that begin 66 apart
 ///     strided_view(p, {50, 64}, column_major)
-///     strided_view(x)   Eigen's matrices, maps, blocks and tensors; std::mdspan, Kokkos's mdspan and View; Boost.MultiArray; what has
-///                       lists shape() and strides(); double[4][6]; what has one dim (std::vector, std::span); gspmd::array
-///
-/// An element that several indices share (a stride of 0) may be read, not written. Throws gspmd::error: a negative extent or stride, a null
-/// pointer, more than 32 dims, another number of strides than of extents, more than 2^60 bytes, a layout without strides. Errors, at
-/// compile time: a type that does not say where its elements are.
+///     strided_view(x)                                a container
 template <class T>
 class strided_view {
  public:
@@ -67,7 +72,7 @@ class strided_view {
       check();
     }
   }
-  /// A view of the same elements that does not write them.
+  /// Makes a read-only view of the same elements.
   template <class U>
     requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
   strided_view(const strided_view<U>& other) : data_(other.data()), shape_(other.shape()), strides_(other.strides()) {}
@@ -80,11 +85,12 @@ class strided_view {
   [[nodiscard]] std::int64_t stride(int dim) const { return strides_[checked(dim)]; }
   [[nodiscard]] std::int64_t elems() const { return detail::elements(shape_); }
 
-  /// Whether a step can use the memory as it is, since the elements lie one after the other, the last dim fastest. If not, they are
-  /// copied once: on their way in, or out.
+  /// Returns true if a step can use the memory directly: the elements are contiguous, and the last dim is fastest.
+  /// Otherwise they are copied once, on their way in or out.
   [[nodiscard]] bool is_in_place() const { return detail::is_dense_row_major(shape_, strides_); }
 
-  /// The part that begins at an index of each dim. Throws gspmd::error: it does not lie inside.
+  /// Returns the part of `shape` elements that begins at the indices `begin`. Throws gspmd::error if it is not inside
+  /// the view.
   ///
   ///     view.part({1, 0}, {48, 64})        rows 1 to 48
   [[nodiscard]] strided_view part(const detail::int_list& begin, const detail::int_list& shape) const {
@@ -98,7 +104,8 @@ class strided_view {
     for (int d = 0; d < rank(); ++d) first = shape_[d] > 0 ? first + begin.items[d] * strides_[d] : first;
     return {first, shape.items, strides_};
   }
-  /// Without so many indices at both ends of each dim: of a block with ghost layers, the block.
+  /// Returns the view without `widths` indices at both ends of each dim. For a block with ghost layers, this is the
+  /// block.
   ///
   ///     strided_view(p, {52, 66}).interior({1, 1})        50 rows of 64
   [[nodiscard]] strided_view interior(const detail::int_list& widths) const {
@@ -106,7 +113,8 @@ class strided_view {
     for (int d = 0; d < rank() && d < widths.items.count; ++d) shape.push_back(shape_[d] - 2 * widths.items[d]);
     return part(widths, shape);
   }
-  /// The dims in the opposite order: Fortran's u(nx, ny), column-major, as u[ny][nx], which is dense and row-major.
+  /// Returns the dims in reverse order: Fortran's column-major u(nx, ny) becomes u[ny][nx], which is dense and
+  /// row-major.
   [[nodiscard]] strided_view reversed() const {
     detail::extents shape, strides;
     for (int d = rank() - 1; d >= 0; --d) {
@@ -116,7 +124,7 @@ class strided_view {
     return {data_, shape, strides};
   }
 
-  /// `[50,64] with strides [66,1]: copied`, or `...: in place`.
+  /// Returns `[50,64] with strides [66,1]: copied`, or `...: in place`.
   [[nodiscard]] std::string text() const {
     return std::string(detail::shape_text(shape_).view()) + " with strides " + std::string(detail::shape_text(strides_).view()) +
            (is_in_place() ? ": in place" : ": copied");
@@ -150,7 +158,7 @@ template <class X>
   requires(!detail::is_strided_view<std::remove_cvref_t<X>>)
 strided_view(X&& x) -> strided_view<typename decltype(detail::element_in_memory<std::remove_reference_t<X>>())::type>;
 
-/// Whether a step uses the memory of a container as it is: see strided_view::is_in_place.
+/// Returns true if a step uses the memory of a container directly: see strided_view::is_in_place.
 ///
 ///     is_in_place(matrix)        false: it is column-major, and a step works on a copy
 template <class X>

@@ -13,7 +13,7 @@
 #include "gspmd/sharded_array.hpp"
 #include "gspmd/strided/view.hpp"
 
-/// Whole arrays, wherever their elements lie.
+/// Whole arrays with any strides.
 namespace gspmd {
 namespace detail {
 
@@ -22,7 +22,7 @@ strided_memory memory_of(const strided_view<T>& view) {
   return {view.data(), view.shape(), view.strides()};
 }
 
-/// Whether a leaf of an argument is a strided_view.
+/// Returns true if a leaf of an argument is a strided_view.
 template <class Tree>
 constexpr bool has_strided_view() {
   if constexpr (is_strided_view<Tree>) {
@@ -38,7 +38,7 @@ constexpr bool has_strided_view() {
   }
 }
 
-/// An argument with pointers in the place of its views, which checks of types, counts and null pointers take.
+/// Returns an argument with pointers instead of its views, for the checks of types, counts and null pointers.
 template <class Tree>
 decltype(auto) with_pointers(const Tree& tree) {
   if constexpr (has_strided_view<Tree>()) {
@@ -54,7 +54,7 @@ decltype(auto) with_pointers(const Tree& tree) {
   }
 }
 
-/// The whole arrays that a program is given.
+/// Returns the memory of the whole arrays that are passed to a program.
 template <class... Arguments>
 std::vector<strided_memory> strided_inputs(const plan_view& plan, const Arguments&... arguments) {
   const whole_inputs checked(plan, with_pointers(arguments)...);
@@ -73,8 +73,9 @@ std::vector<strided_memory> strided_inputs(const plan_view& plan, const Argument
   return all;
 }
 
-/// Where the whole results of a program go: to the views of the caller's, or, until all devices have run, to dense arrays. Those are of
-/// results that are not dense, and of results in the memory of an input, which other devices may not have cut yet.
+/// The memory for the whole results of a program: the caller's views, or dense arrays that are copied when all devices
+/// have run. A dense array is used if a view is not dense, or if it shares memory with an input that other devices may
+/// still read.
 class strided_results {
  public:
   template <class Results>
@@ -127,7 +128,7 @@ class strided_results {
     }
   }
   [[nodiscard]] bool lies_in_any(std::size_t k, const std::vector<strided_memory>& inputs) const {
-    if (k >= plan_->outputs.size()) return false;  // refused, once all are counted
+    if (k >= plan_->outputs.size()) return false;  // reported when all views are counted
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (shared_elements::in_one_range(views_[k], elem_bytes(k), inputs[i], bytes_of(plan_->value(plan_->inputs[i]).type)))
         return true;
@@ -175,8 +176,11 @@ void scatter_strided(const held_devices& devices, const Tree& whole, auto& tree)
 
 }  // namespace detail
 
-/// `run` of gspmd/run.hpp, of which some arguments are strided_views: every device copies its shard from where the elements lie, and there
-/// is no other copy. Groups (records) are of strided_views only, or of none.
+/// Returns the results of a step, like `run` of gspmd/run.hpp, with strided_views among the arguments. Each device
+/// copies its shard directly from the view, and there is no other copy. Either all leaves of a group (record) are
+/// strided_views, or none.
+///
+/// **Example.**
 ///
 ///     auto y = run<step>(threads{}, strided_view(matrix), w);
 template <class Step, class Backend, class... Arguments>
@@ -203,12 +207,16 @@ auto run(const Backend& backend, const Arguments&... arguments) {
   else return detail::unknown_result<typename Step::template output_element<0>>{};
 }
 
-/// Runs a compiled program once and writes its whole results where `results` says: a strided_view, or a tuple or struct of as many as the
-/// program returns. What is dense and row-major there, and no memory of an argument, is written in place; else a dense array is copied once
-/// all devices have run, so that results may lie over arguments. Arguments are those of run, strided_views or not. With mpi every rank gets the whole results.
+/// Runs a compiled program once and writes its whole results to `results`: a strided_view, or a tuple or struct with a
+/// view for each result.
 ///
-/// **Errors.** Compile error: a missing or superfluous argument or result, or the wrong element type. Throws gspmd::error: the errors of
-/// run; another shape; results that share elements.
+/// If a view is dense, row-major, and shares no memory with an argument, the result is written in place. Otherwise a
+/// dense array is copied when all devices have run, so results can overlap arguments. The arguments are those of run,
+/// strided_views or not. With mpi, each rank gets the whole results.
+///
+/// **Errors.** Compile error: a missing or superfluous argument or result, or the wrong element type. Throws
+/// gspmd::error: the errors of run; another shape; results that share elements.
+/// **Example.**
 ///
 ///     run_into<step>(threads{}, strided_view(y), strided_view(x), w);
 template <class Step, class Backend, class Results, class... Arguments>
@@ -224,7 +232,10 @@ void run_into(const Backend& backend, const Results& results, const Arguments&..
   outputs.put_back();
 }
 
-/// Argument `K` of a step, cut from strided_views, or for a `record` the struct of them: see scatter (gspmd/sharded_array.hpp).
+/// Returns argument `K` of a step, cut from strided_views. For a `record`, pass its struct of views. See scatter
+/// (gspmd/sharded_array.hpp).
+///
+/// **Example.**
 ///
 ///     auto x = scatter<step, 0>(comm, strided_view(matrix));
 template <class Step, std::size_t K, communicator Comm, class Whole>

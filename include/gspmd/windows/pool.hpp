@@ -10,13 +10,14 @@
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/windows/window.hpp"
 
-/// Pooling and its like: reduce_window as networks and grids use it. Lists have a number for each dim, 1 for those that stay (batch,
-/// channels), in whatever order the dims come; splits, communication, gradients and errors are reduce_window's.
+/// Pooling and changes of resolution for networks and grids, by reduce_window. Lists have a number for each dim, in
+/// the order of the dims, and 1 for a dim that does not change (batch, channels). Splits, communication, gradients and
+/// errors are those of reduce_window.
 namespace gspmd {
 namespace detail {
 
-/// How many elements of a dim of `extent` each of so many windows holds, as a tensor of the shape of x that is stretched along the other
-/// dims. It is computed where it is read: counts are not exchanged.
+/// Returns the number of elements of a dim of `extent` in each window, in the shape of x, stretched along the other
+/// dims. The users of the numbers compute them, so they are not exchanged.
 constexpr value elements_in_windows(value x, int dim, std::int64_t extent, const padded_window& w, location at) {
   graph& g = *x.graph();
   const extents shape = x.shape();
@@ -27,7 +28,7 @@ constexpr value elements_in_windows(value x, int dim, std::int64_t extent, const
   return converted(maximum(operand(count, at), operand(std::int64_t{1}, at)), x.type(), at);
 }
 
-/// Whether there is a factor for each dim, and each is at least 1; records the mistake if not.
+/// Returns true if there is a factor for each dim, and each factor is at least 1. Otherwise records an error.
 constexpr bool fit_factors(value x, const char* op, integers factors, location at) {
   graph& g = *x.graph();
   if (factors.size() != static_cast<std::size_t>(x.rank()))
@@ -50,25 +51,30 @@ constexpr bool has_means(value x, const char* op, location at) {
 
 }  // namespace detail
 
-/// The largest element of each window: windows of size[d] elements, stride[d] apart (as far as they are large, if there is no list), over
-/// `x` with low[d] places before and high[d] behind it that do not count. The gradient of a window goes to the first element that is
-/// its largest, in row-major order; to the first NaN if there is one. Windows that hold no element are minus infinity.
+/// Returns the largest element of each window. Windows have size[d] elements and are stride[d] apart (default:
+/// `size`). Padding of low[d] elements before `x` and high[d] elements after it does not count. A window without
+/// elements gives minus infinity. The gradient of a window is added to its first largest element, in row-major order,
+/// or to its first NaN.
 ///
+/// **Example.**
 ///     auto y = max_pool(x, {1, 2, 2, 1});                                   // [n,h,w,c] -> [n,h/2,w/2,c]
 ///     auto z = max_pool(x, {1, 3, 3, 1}, {1, 2, 2, 1}, {0, 1, 1, 0}, {0, 1, 1, 0});
 constexpr value max_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
                          location at = location::current()) {
   return reduce_window(x, monoid::maximum, size, stride.empty() ? size : stride, low, high, {}, {}, at);
 }
-/// The sum of each window, likewise.
+/// Returns the sum of each window; see max_pool for the arguments.
 constexpr value sum_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
                          location at = location::current()) {
   return reduce_window(x, monoid::add, size, stride.empty() ? size : stride, low, high, {}, {}, at);
 }
 
-/// Returns the mean of each window of a float tensor: the sum of the elements in the window, divided by their number. Padding does not count. A
-/// window without elements gives 0. Means of bf16 and f16 are computed as float and rounded once (ops/composite.hpp); halos are sent as float.
+/// Returns the mean of each window of a float tensor: the sum of the elements in the window, divided by their number.
+/// Padding does not count. A window without elements gives 0. Means of bf16 and f16 are computed as float and rounded
+/// once (ops/composite.hpp).
 ///
+/// **Communication.** That of reduce_window. The halos of bf16 and f16 are sent as float.
+/// **Example.**
 ///     auto y = avg_pool(x, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1});
 constexpr value avg_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
                          location at = location::current()) {
@@ -93,19 +99,20 @@ constexpr value avg_pool(value x, integers size, integers stride = {}, integers 
   return detail::rounded_once(at, means, x);
 }
 
-/// `x` with every element repeated factors[d] times along every dim d: the nearest neighbour's interpolation to a finer grid. Its
-/// gradient is a sum_pool. Like any reduction of windows it keeps splits, and a device gets the elements of others' shards that its own
-/// part of the finer grid shows.
+/// Repeats every element of `x` factors[d] times along every dim d: nearest-neighbour interpolation to a finer grid.
+/// The gradient is a sum_pool.
 ///
-/// Errors, at compile time: another number of factors than dims, one below 1; of interpolate and downsample, a tensor of integers too.
-///
+/// **Communication.** Splits do not change. A device receives the elements of other shards that are in its part of the
+/// finer grid.
+/// **Errors.** At compile time: the number of factors differs from the number of dims; a factor below 1.
+/// **Example.**
 ///     auto fine = upsample(coarse, {1, 2, 2});   // [c,h,w] -> [c,2h,2w]
 constexpr value upsample(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};
   const detail::one_call call(x.graph(), "upsample", {x.id()});
   if (!detail::fit_factors(x, "upsample", factors, at)) return detail::made(-1, x);
-  // A window of factor places holds one element, wherever it lies. Along a dim of extent 0 there is none to repeat: it stays as it is,
-  // as windows over nothing but the places around it would be there.
+  // A window of `factor` places holds one element, wherever the window begins. A dim of extent 0 has no element to
+  // repeat, so it is not stretched. Otherwise windows would cover only the padding around it.
   detail::vec<std::int64_t> size, around;
   for (int d = 0; d < x.rank(); ++d) {
     size.push_back(x.shape()[d] == 0 ? 1 : factors[static_cast<std::size_t>(d)]);
@@ -116,14 +123,17 @@ constexpr value upsample(value x, integers factors, location at = location::curr
   return reduce_window(x, kind, places, {}, both, both, places, {}, at);
 }
 
-/// A float tensor on a grid factors[d] times as fine along every dim d, linear between the middles of its cells, and as the outermost cell
-/// from there to the end: multigrid's prolongation, PyTorch's `interpolate(mode="linear", align_corners=False)`. Element i is x at
-/// (i + 1/2) / factor - 1/2. Its gradient is the transposed interpolation. bf16 and f16 are interpolated as float and rounded once
-/// (ops/composite.hpp); messages are floats.
+/// Interpolates a float tensor linearly to a grid that is factors[d] times as fine along every dim d. This is
+/// multigrid's prolongation and PyTorch's `interpolate(mode="linear", align_corners=False)`. Element i is x at (i +
+/// 1/2) / factor - 1/2. Between the centre of the outermost cell and the end of the grid, the result is constant. The
+/// gradient is the transposed interpolation. bf16 and f16 are interpolated as float and rounded once
+/// (ops/composite.hpp).
 ///
-/// Communication: along a split dim with a factor, one element (times the extents of the other dims) to the device at either side by
-/// collective_permute. If a device's part of the finer grid does not begin where its part of x does, also the messages of upsample.
-///
+/// **Communication.** Along a split dim with a factor, each device sends one element (times the extents of the other
+/// dims) to both neighbours, by collective_permute. If a device's part of the finer grid does not begin at its part of
+/// x, also the messages of upsample. Messages are floats.
+/// **Errors.** Those of upsample; a tensor of integers.
+/// **Example.**
 ///     auto fine = interpolate(coarse, {1, 2, 2});   // [c,h,w] -> [c,2h,2w]
 constexpr value interpolate(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};
@@ -136,7 +146,8 @@ constexpr value interpolate(value x, integers factors, location at = location::c
     detail::vec<std::int64_t> along(static_cast<std::size_t>(wide.rank()), 1);
     along[d] = f;
     const auto finer = [&](value coarse) { return upsample(coarse, integers(along.data(), along.size()), at); };
-    // On the coarse grid, where fewer elements cross the boundaries of shards: what it is, and how far it is to both neighbours.
+    // Computed on the coarse grid, where fewer elements cross the boundaries of shards: the element, and the
+    // differences to both neighbours.
     const auto to_neighbour = [&](std::int64_t by) {
       return finer(operand(shift(wide, d, by, boundary::edge(), at), at) - operand(wide, at));
     };
@@ -156,10 +167,13 @@ constexpr value interpolate(value x, integers factors, location at = location::c
   return detail::rounded_once(at, along_all, x);
 }
 
-/// A float tensor on a grid factors[d] times as coarse along every dim d: the mean of each block of cells; the last one along a dim may
-/// have fewer. Multigrid's restriction. Element types are avg_pool's. Splits, communication and gradients are reduce_window's: if no block
-/// crosses a boundary between shards, nothing is sent.
+/// Returns the mean of each block of cells of a float tensor. The result is a grid that is factors[d] times as coarse
+/// along every dim d: multigrid's restriction. The last block along a dim may have fewer cells. Element types are
+/// those of avg_pool. Splits and gradients are those of reduce_window.
 ///
+/// **Communication.** None if no block crosses a boundary between shards; otherwise that of reduce_window.
+/// **Errors.** Those of upsample; a tensor of integers.
+/// **Example.**
 ///     auto coarse = downsample(fine, {1, 2, 2});   // [c,h,w] -> [c,h/2,w/2], rounded up
 constexpr value downsample(value x, integers factors, location at = location::current()) {
   if (!x.is_valid()) return {};

@@ -15,9 +15,11 @@
 
 namespace gspmd {
 
-/// A tensor that a stencil reads, and what it is outside: zero, or what `by_dim` says, with one entry for all dims or one for each.
+/// A tensor that a stencil reads, with its boundaries: zero, or `by_dim`, with one entry for all dims or one for each
+/// dim.
 ///
-///     stencil_field(u, {boundary::edge()})                                              // as its outermost elements
+/// **Example.**
+///     stencil_field(u, {boundary::edge()})                                              // repeats its outermost elements
 ///     stencil_field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})   // by dim
 class stencil_field {
  public:
@@ -31,7 +33,7 @@ class stencil_field {
       : at(where), tensor_(x) {
     for (const auto& s : by_dim) sides_.push_back(s);
   }
-  /// A field that an operator is given; errors name the line of the call.
+  /// A field as an argument of an operator. Errors name the line of the call.
   constexpr stencil_field(const stencil_field& other, location) : stencil_field(other) {}
 
   location at;
@@ -47,7 +49,7 @@ class stencil_field {
 
 namespace detail {
 
-/// An offset that a stencil reads at, and the line that does.
+/// An offset of a read, with the source line of the read.
 struct written_offset {
   std::int64_t by;
   location at;
@@ -55,10 +57,10 @@ struct written_offset {
       : by(static_cast<std::int64_t>(offset)), at(where) {}
 };
 
-/// One field while a stencil is traced: the tensors that it has been read as.
+/// One field while a stencil is traced, with the tensors that were made for its reads.
 class stencil_reads {
  public:
-  /// `shape`: of the stencil's results. It refuses what does not fit.
+  /// `shape` is the shape of the stencil's results. Records an error if the field does not fit.
   constexpr stencil_reads(const stencil_field& f, detail::span<const int> radius, const extents& shape)
       : field_(f), radius_(radius), shape_(shape) {
     const value x = f.tensor();
@@ -126,15 +128,18 @@ class stencil_reads {
     return x.graph() == nullptr ? value{} : made(*x.graph(), -1, x.type(), shape_);
   }
 
-  /// How many indices beyond the end of a dim are read: more behind a field that has one element less than the results.
+  /// Returns the number of indices that are read outside of an end of a dim. At the high end of a field with one
+  /// element fewer than the results, it is one more than the radius.
   [[nodiscard]] constexpr std::int64_t reach(int dim, bool is_low) const {
     const auto lacking = is_low ? 0 : shape_[dim] - field_.tensor().shape()[dim];
     return radius_[static_cast<std::size_t>(dim)] + (lacking > 0 ? lacking : 0);
   }
 
-  // `is_given`: x is no field but the values that stand beyond it along a later dim.
+  // `is_given`: x is not the field but the boundary values of a later dim.
 
-  /// `x`, which has the results' extents along the dims before `dim`, with theirs along `dim` too: element i is element i + by[dim].
+  /// Moves `x` along `dim` so that element i of the result is element i + by[dim] of `x`. The result has the extent of
+  /// the stencil's results along `dim`; `x` already has their extents along the dims before it. With a zero boundary
+  /// and by = 1: {1, 2, 3, 4} -> {2, 3, 4, 0}; for 3 results {1, 2, 3, 4} -> {2, 3, 4}.
   constexpr value moved_to_results(value x, detail::span<const std::int64_t> by, int dim, bool is_given, location at) {
     const auto offset = by[static_cast<std::size_t>(dim)];
     const auto extent = x.shape()[dim], wanted = shape_[dim];
@@ -144,7 +149,7 @@ class stencil_reads {
         behind.beyond() == continuation::none && below.number().real == behind.number().real &&
         below.number().integer == behind.number().integer)
       return framed(x, dim, -offset, wanted + offset - extent, below.number(), at);
-    // Staggered, and no constant: one tensor holds all that is read along the dim.
+    // A staggered field without a constant boundary: one tensor holds all elements that are read along the dim.
     const std::int64_t low = reach(dim, true), above = wanted - extent + low, high = above > 0 ? above : 0;
     vec<value> pieces;
     for (auto first = -low; first < 0;) first += add_piece(pieces, x, by, dim, first, -first, is_given, at);
@@ -153,19 +158,19 @@ class stencil_reads {
       first += add_piece(pieces, x, by, dim, first + extent, high - first, is_given, at);
     return cut(concatenate(detail::span<const value>(pieces.data(), pieces.size()), dim, at), dim, low + offset, wanted, at);
   }
-  /// Adds the elements from index `first` on, `count` of them if the tensor has so many; how many these are.
+  /// Adds at most `count` elements from index `first`, and returns the number of elements that it added.
   constexpr std::int64_t add_piece(vec<value>& pieces, value x, detail::span<const std::int64_t> by, int dim, std::int64_t first,
                                    std::int64_t count, bool is_given, location at) {
     const auto extent = x.shape()[dim];
     if (count > extent) count = extent;
-    const auto offset = first < 0 ? first : first - extent + count;  // of the tensor that begins or ends with them
+    const auto offset = first < 0 ? first : first - extent + count;  // of the tensor that begins or ends with these elements
     pieces.push_back(cut(moved(x, by, dim, offset, is_given, at), dim, first < 0 ? 0 : extent - count, count, at));
     return count;
   }
   static constexpr value cut(value x, int dim, std::int64_t first, std::int64_t count, location at) {
     return count == x.shape()[dim] ? x : framed(x, dim, -first, first + count - x.shape()[dim], 0, at);
   }
-  /// So many elements more before and behind those along `dim`, or less.
+  /// Adds `low` elements before and `high` elements after `x` along `dim`, or removes them if negative.
   static constexpr value framed(value x, int dim, std::int64_t low, std::int64_t high, detail::written_number n, location at) {
     vec<std::int64_t> before(static_cast<std::size_t>(x.rank()), 0), behind = before;
     before[dim] = low;
@@ -173,7 +178,8 @@ class stencil_reads {
     return pad(x, integers(before.data(), before.size()), integers(behind.data(), behind.size()), n, {}, at);
   }
 
-  /// Element i of the result along `dim` is element i + offset of `x`, which has been moved along the dims before it.
+  /// Returns the tensor whose element i along `dim` is element i + offset of `x`. `x` has been moved along the dims
+  /// before `dim`.
   constexpr value moved(value x, detail::span<const std::int64_t> by, int dim, std::int64_t offset, bool is_given, location at) {
     if (offset == 0 || !is_right_) return x;
     for (const auto& k : known_)
@@ -186,7 +192,8 @@ class stencil_reads {
     return result;
   }
 
-  /// The same where `given` stands beyond the end of the field.
+  /// The same if `given` contains the values outside of the end of the field: x = {1, 2, 3, 4}, given = {7}, offset =
+  /// 1 -> {2, 3, 4, 7}.
   constexpr value beside_values(value x, value given, detail::span<const std::int64_t> by, int dim, std::int64_t offset,
                                 location at) {
     if (!given.is_valid()) return stand_in();
@@ -204,7 +211,8 @@ class stencil_reads {
              field_.at);
       return stand_in();
     }
-    // It moves along with the field. Beyond ends where the field has given values too, it goes on as at its edge.
+    // The boundary values move along with the field. Outside of ends that have boundary values too, they continue with
+    // their edge.
     for (int d = 0; d < dim; ++d) given = moved_to_results(given, by, d, true, at);
     const value index = iota<std::int64_t>(x, integers(x.shape()), dim, at);
     const value inside = shift(x, dim, offset, at);
@@ -233,48 +241,52 @@ class stencil_reads {
 
 }  // namespace detail
 
-/// The argument that the function of a stencil gets for each field: `u(di, dj)` is the field whose element [i,j] is element [i+di, j+dj].
+/// The argument of a stencil's function for each field: `u(di, dj)` is the tensor whose element [i,j] is element
+/// [i+di, j+dj] of the field.
 class stencil_neighbours {
  public:
   constexpr explicit stencil_neighbours(detail::stencil_reads& reads) : reads_(&reads) {}
 
-  /// One offset for each dim.
+  /// Takes one offset for each dim.
   constexpr value operator()(detail::written_offset first, std::integral auto... rest) const {
     const std::int64_t by[] = {first.by, static_cast<std::int64_t>(rest)...};
     return reads_->read(by, first.at);
   }
-  /// The same with offsets in a list, for any number of dims: `u.at({di, dj})`.
+  /// The same with a list of offsets, for any number of dims: `u.at({di, dj})`.
   [[nodiscard]] constexpr value at(integers by, location where = location::current()) const { return reads_->read(by, where); }
 
  private:
   detail::stencil_reads* reads_;
 };
 
-/// Returns the results of `f`, called with the neighbours of each element of the fields: a tensor, or several in a tuple, an array or a
-/// record. `Radius` says for each dim how far f reads at most.
+/// Returns the results of `f`, called with an accessor for each field: one tensor, or several in a tuple, an array or
+/// a record. `Radius` is the largest offset of f along each dim.
 ///
+/// **Example.**
 ///     auto next = stencil<1, 1>([](auto u) { return 0.25 * (u(-1, 0) + u(1, 0) + u(0, -1) + u(0, 1)); }, u);
 ///     auto [vx, vy] = stencil<1, 1>([](auto p, auto k) {
 ///       return std::pair(k(0, 0) * (p(1, 0) - p(-1, 0)), k(0, 0) * (p(0, 1) - p(0, -1)));
 ///     }, stencil_field(pressure, {boundary::edge(), boundary::wrap()}), permeability);
 ///
-/// Any number of fields, tensors of one global shape, whose results have it too. A field that is staggered against the first one has
-/// one element more or less along some dims: of u with N + 1 elements, element i of a result of N reads i + di of u. Outside a field is
-/// zero, or what `stencil_field` says by dim and side. Dims are continued one after the other: in a corner that lies outside along several,
-/// the last of them says what is there.
+/// Fields are tensors of one global shape, which the results have too. A staggered field has one element more or fewer
+/// than the first field along some dims. For example, if u has N + 1 elements, element i of a result of N elements
+/// reads i + di of u. The boundary of a field is zero, or the boundaries in `stencil_field` by dim and side. Dims are
+/// continued one after the other: in a corner that is outside along several dims, the last of them determines the
+/// value. The gradient is the transposed stencil, exact at the ends.
 ///
-/// Communication: where a dim is split, the halo is exchanged with the devices next to a shard by one collective_permute for each dim
-/// that is read at an offset: of a field with s elements per index of the dim in a shard, at most radius * s elements each
-/// way, and no more than f reads. Fields that one loop reads go in the same messages. Round the end (`wrap`) the first device and the last
-/// one are next to each other. Corners, reads at offsets along several dims, come with the halo of the later dim: a box sends two messages
-/// for each dim, as a star does. Large shards compute what needs no halo while it is exchanged; `explain` says so. Reads that are
-/// elementwise operands are loads of one loop at an offset (GSPMD 4.3; GShard 3.3.3), shards permitting: each must hold as many elements
-/// as are read beyond it, else the read is a movement of its own. A staggered field is moved to the others' shards first, unless `staggered` (gspmd/staggered.hpp) is
-/// written around and what lies outside of it is one constant. The gradient is
-/// the transposed stencil, exact at the ends.
+/// Reads that are elementwise operands are loads of one loop at an offset (GSPMD 4.3; GShard 3.3.3). For this, each
+/// shard must hold at least the number of elements that are read outside of it. Otherwise the read is a separate
+/// movement. Large shards compute their interior during the exchange; `explain` reports this.
 ///
-/// Errors, at compile time: a read beyond the radius, another number of radii, offsets or boundaries than the field has dims, fields
-/// whose extents differ by more than one, given values of another shape than the end that they stand at.
+/// **Communication.** If a dim is split, neighbouring devices exchange the halo by one collective_permute for each dim
+/// that is read at an offset. Only elements that f reads are sent: at most radius * s in each direction, if a shard
+/// has s elements per index of the dim. Fields that one loop reads share the messages. With `wrap` the first and the
+/// last device are neighbours. Corners (reads at offsets along several dims) arrive with the halo of the later dim. So
+/// a box stencil sends two messages for each dim, as a star stencil does. A staggered field is first moved to the
+/// shards of the other fields. `staggered` (gspmd/staggered.hpp) avoids this if its boundary is one constant.
+/// **Errors.** At compile time: a read beyond the radius; a number of radii, offsets or boundaries that differs from
+/// the number of dims; fields whose extents differ by more than one; boundary values whose shape does not fit their
+/// end.
 template <int... Radius, class F, class... Fields>
   requires(std::is_convertible_v<Fields, stencil_field> && ...)
 constexpr auto stencil(F&& f, stencil_field first, Fields... rest) {

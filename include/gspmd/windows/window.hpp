@@ -10,20 +10,23 @@
 
 namespace gspmd {
 
-/// Reduces windows of `x` by a monoid: StableHLO's `reduce_window`. Along every dim d, output o is the reduction over a window of
-/// size[d] elements, window_dilation[d] apart, which begins at stride[d] * o of what `x` is with base_dilation[d] - 1 places
-/// between its elements, and low[d] before and high[d] behind them (negative: so many less). Places that no element has do not
-/// count. A list that is left out is of ones, low and high of zeros; a dim without a window has size 1. Elements are combined in the
-/// order of the window on all devices and meshes, so that every sharding gives the same bits.
+/// Reduces windows of `x` by a monoid: StableHLO's `reduce_window`. Along every dim d, `x` is first dilated, with
+/// base_dilation[d] - 1 places between its elements, and then padded. low[d] places are added before the elements and
+/// high[d] after them; negative numbers remove elements. Output o is the reduction over a window that begins at
+/// stride[d] * o. The window has size[d] elements, window_dilation[d] apart. Places without an element do not count.
 ///
-/// Splits stay. Where a dim with a window is split, a device gets what its outputs read of others' shards by collective_permute (halo
-/// exchange, GSPMD 4.3 and A.2), from as many neighbours as it takes, uneven parts and halos too: so many bytes, and nothing
-/// else. No communication along other dims, and never a gather. Its gradient, of a sum or a product, is a reduction of windows.
+/// The defaults of low and high are 0, and those of the other lists are 1. A dim without a window has size 1. All
+/// devices and meshes combine elements in the order of the window, so every sharding gives the same bits. The gradient
+/// of a sum or a product is a reduction of windows.
 ///
-/// Errors, at compile time: lists that have not one number for each dim, a size, stride or dilation below 1, a window larger than
-/// the padded dim, a monoid that the element type does not have.
-///
+/// **Communication.** Splits do not change. If a dim with a window is split, a device receives only the elements of
+/// other shards that its outputs read, by collective_permute (halo exchange). Several neighbours may send them, and
+/// parts and halos may be uneven. None along other dims, and never a gather.
+/// **Errors.** At compile time: a list without one number for each dim; a size, stride or dilation below 1; a window
+/// larger than the padded dim; a monoid that the element type does not have.
+/// **Example.**
 ///     auto y = reduce_window(x, monoid::maximum, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {0, 1, 1});   // [c,9,9] -> [c,5,5]
+/// **Source.** GSPMD, sections 4.3 and A.2.
 constexpr value reduce_window(value x, monoid kind, integers size, integers stride = {}, integers low = {}, integers high = {},
                               integers base_dilation = {}, integers window_dilation = {}, location at = location::current()) {
   if (!x.is_valid()) return {};

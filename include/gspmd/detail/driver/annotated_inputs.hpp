@@ -17,7 +17,8 @@ struct array_of;
 
 namespace detail {
 
-/// An input with the annotation that was found for it, if it has none. `Layouts::value` has them by leaf, `First` is the number of its first.
+/// An input with the annotation that the search found, unless it has its own annotation. `Layouts::value` has the
+/// layouts by leaf, and `First` is the number of the input's first leaf.
 template <class Input, class Layouts, const mesh_info& Mesh, std::size_t First>
 struct annotated_input {
   static_assert(accepted<Input>,
@@ -36,7 +37,7 @@ struct annotated_input<in<T, Dims, Split, Partial>, Layouts, Mesh, First> {
   }
   using type = typename decltype(find())::type;
 };
-/// The number of the first leaf of part `K`.
+/// Returns the number of the first leaf of part `K`.
 template <std::size_t K, class... Parts>
 constexpr std::size_t first_leaf(std::size_t first) {
   constexpr int leaves[] = {Parts::leaves..., 0};

@@ -9,8 +9,8 @@
 
 namespace gspmd::detail {
 
-/// A program with next values of inputs, which lie where completion puts the inputs: that is an evaluation of its own, as it is in the plan of
-/// a program.
+/// A program with next values of inputs. The next values get the shardings that completion finds for the inputs. This
+/// completion is a separate evaluation, as in the plan of a program.
 template <class Program, class Mesh>
 struct carried_program {
  private:

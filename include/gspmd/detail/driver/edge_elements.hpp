@@ -7,8 +7,8 @@
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/inputs.hpp"
 
-/// The types in which a user of a program gives and gets complex numbers: those in which the inputs are declared, std::complex say. The
-/// library itself does not read <complex>, which brings streams into every file.
+/// The complex types of the user: inputs and results have the type in which the inputs are declared, for example
+/// std::complex. The library does not include <complex>, because <complex> includes streams.
 namespace gspmd::detail {
 
 template <class Input>
@@ -25,7 +25,8 @@ using declared_elements_t = typename declared_elements<Input>::type;
 template <class... Inputs>
 using all_declared_elements = boost::mp11::mp_append<boost::mp11::mp_list<>, declared_elements_t<Inputs>...>;
 
-/// A class template of complex numbers: what is found of it has any part.
+/// A class template of complex numbers, deduced from a specialisation. `of<Part>` is the specialisation for another
+/// part type.
 template <class T>
 struct complex_family {
   static constexpr bool is_foreign = false;
@@ -42,7 +43,7 @@ struct complex_family<ComplexOf<Part>> {
 template <class T>
 using is_foreign_complex = std::bool_constant<complex_family<T>::is_foreign>;
 
-/// The type in which a result is given whose elements are of type T.
+/// The element type of a result whose elements are of type T.
 template <class T, class Declared>
 struct given_element {
   using type = T;
@@ -53,7 +54,7 @@ struct given_element<complex_number<Part>, Declared> {
   using type = typename complex_family<boost::mp11::mp_front<families>>::template of<Part>;
 };
 
-/// The type in which input `K` is taken, whose elements are of type T.
+/// The element type of input `K`, whose elements are of type T.
 template <class T, class Declared, std::size_t K>
 struct taken_element {
   using type = T;

@@ -8,11 +8,12 @@
 #include "gspmd/detail/passes/lower/dense_use.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 
-/// The plan of a compiled program some of whose inputs and outputs lie by the caller's strides, with layers around them that loads at offsets
-/// read (given_layers). It is the program's own until its operators become steps.
+/// The plan of a compiled program for user-provided strided memory of some inputs and outputs, with ghost layers that
+/// loads at offsets read (given_layers). All passes before the local program becomes steps are shared with the
+/// program's own plan.
 namespace gspmd::detail {
 
-/// The passes of a program and the mesh that they are for.
+/// The program and the mesh of some passes.
 template <class Passes>
 struct planned_on;
 template <class Program, class Mesh, class Until>
@@ -40,7 +41,7 @@ struct without_leaf {
   }();
 };
 
-/// Says why an input cannot be read in place.
+/// The message about an input that cannot be read in place.
 template <class Program>
 struct no_loop_reads {
   static constexpr text make() {
@@ -48,7 +49,8 @@ struct no_loop_reads {
   }
 };
 
-/// The plan of `Passes` with `Given::layers` in place: results that no loop stores are left out and copied.
+/// The plan of `Passes` with `Given::layers` in place. Results that no loop stores are removed from the layers and
+/// copied.
 template <class Passes, class Given>
 struct given_plan {
   using passes = typename planned_on<Passes>::template passes<Given>;

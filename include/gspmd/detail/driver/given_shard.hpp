@@ -10,10 +10,10 @@
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/shard_view.hpp"
 
-/// Whether what a step is given as a shard is the one it takes, decided when compiling.
+/// Checks at compile time that a shard passed to a step is the shard that the step requires.
 namespace gspmd::detail {
 
-/// `f32 [15,64], sharded [data, _]`
+/// Returns the description of a shard in messages: `f32 [15,64], sharded [data, _]`.
 template <class Shard>
 constexpr text shard_text() {
   return text(name_of(dtype_of<std::remove_const_t<typename Shard::element>>()))
@@ -29,13 +29,13 @@ constexpr text mesh_text() {
   return t;
 }
 
-/// placed_array.hpp specialises both.
+/// The primary templates; placed_array.hpp specialises both.
 template <class Given>
 inline constexpr bool is_placed_array = false;
 template <class Given>
 struct placed_array_text;
 
-/// The mesh as the user wrote it; compile.hpp specialises it for meshes of which the planner cut an axis.
+/// The mesh as the user wrote it. trace_program.hpp specialises it for meshes with an axis that the planner has cut.
 template <class Mesh>
 struct base_mesh {
   using type = Mesh;
@@ -44,7 +44,7 @@ struct base_mesh {
 template <class A, class B>
 inline constexpr bool see_each_other = is_view_of<A, B> || is_view_of<B, A>;
 
-/// Whether two shards are on the same mesh, or one of them on a view of the other's.
+/// True if two shards are on the same mesh, or if one mesh is a view of the other.
 template <class Wanted, class Given>
 inline constexpr bool is_on_mesh_of =
     see_each_other<typename base_mesh<typename Given::mesh_type>::type, typename base_mesh<typename Wanted::mesh_type>::type>;
@@ -63,7 +63,7 @@ constexpr bool is_shard_for() {
   }
 }
 
-/// Says what is wrong with the shard given for leaf `K`: inputs come first, then outputs.
+/// The message about a wrong shard for leaf `K`. Inputs are numbered first, then outputs.
 template <std::size_t K, std::size_t InputCount, class Wanted, class Given>
 struct wrong_shard {
   static constexpr text make() {

@@ -10,7 +10,8 @@
 
 namespace gspmd::detail {
 
-/// How much is done in one evaluation. Clang stops after 1,048,576 steps, GCC after 33 million; a price may take thousands. With 400 operators a multigrid cycle took 1.05 million.
+/// The work of one constant evaluation. Clang stops after 1,048,576 steps and GCC after 33 million; a price may take
+/// thousands. A multigrid cycle with 400 operators took 1.05 million.
 #if defined(__clang__)
 inline constexpr effort effort_per_evaluation{64, 96, 200};
 inline constexpr std::size_t longest_in_one_evaluation = 480;  // in nodes
@@ -19,9 +20,11 @@ inline constexpr effort effort_per_evaluation{256, 512, 1024};
 inline constexpr std::size_t longest_in_one_evaluation = 1536;
 #endif
 
-/// The results of the passes as constants: each is an evaluation of its own, from constant to constant, because compilers limit the steps
-/// of one. `Program` is a graph as a constant, see frozen_program. `Until`: passes of the same program for another request, which agree with
-/// these until the local program is made of steps.
+/// The results of the passes as constants. Each pass is a separate evaluation, from constant to constant, because
+/// compilers limit the steps of an evaluation.
+///
+/// `Program` is a graph as a constant, see frozen_program. `Until` are passes of the same program for another request.
+/// Their results are shared up to the pass that makes steps of the local program.
 template <class Program, class Mesh, class Until = void>
 struct static_passes {
   using off = without<>;
@@ -31,7 +34,7 @@ struct static_passes {
   static constexpr const plan_request& request() { return Mesh::info.request; }
   static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
   static constexpr std::vector<split_origin>* origins() { return nullptr; }
-  /// Whether no evaluation may take as long as a pass does.
+  /// Returns true if the program is so long that an evaluation can do only a part of a pass.
   static constexpr bool is_long() { return node_count() > longest_in_one_evaluation; }
   static constexpr std::size_t input_count() { return Program::frozen().sizes.of[1]; }
   static constexpr std::size_t output_count() { return Program::frozen().sizes.of[2]; }
@@ -54,19 +57,19 @@ struct static_passes {
   static constexpr typename Pass::result take() {
     return of<Pass>();
   }
-  /// How long the lists of a result are, by their names.
+  /// Returns the lengths of the lists of a result, by their names.
   template <class Pass>
   static constexpr auto lengths() {
     return frozen<Pass>().sizes.template by_name<typename Pass::result::lengths>();
   }
-  /// How many operators of the local program are movements with a map.
+  /// Returns the number of operators of the local program that are movements with a map.
   static constexpr std::size_t movements() {
     std::size_t count = 0;
     for (const auto& op : item<1>(frozen<emit_pass>().lists)) count += op.movement >= 0 ? 1 : 0;
     return count;
   }
 
-  /// The plan, with its steps in the better order.
+  /// Returns the plan with the better order of its steps.
   static constexpr const auto& plan() {
     if constexpr (item<0>(frozen<order_pass>().rest)) {
       if constexpr (is_smaller(plan_view(frozen<place_pass<true>>()), plan_view(frozen<place_pass<false>>())))
@@ -89,7 +92,7 @@ struct static_passes {
     static constexpr auto run() { return Pass::run(static_passes{}); }
     static constexpr auto guess() { return Pass::guess(static_passes{}); }
   };
-  /// The state of a pass that may take long after `Part` evaluations.
+  /// The state of a long pass after `Part` evaluations.
   template <class Pass, std::size_t Part>
   struct make_part {
     static constexpr auto run() {

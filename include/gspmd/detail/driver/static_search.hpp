@@ -14,7 +14,7 @@
 
 namespace gspmd::detail {
 
-/// A mesh without its limit of memory.
+/// A mesh without its memory limit.
 template <class Mesh>
 struct mesh_without_limit {
   static constexpr mesh_info info = [] {
@@ -29,7 +29,8 @@ inline constexpr bool accepts_meshes<mesh_without_limit<Mesh>> = accepts_meshes<
 template <class Mesh>
 inline constexpr bool is_mesh<mesh_without_limit<Mesh>> = is_mesh<Mesh>;
 
-/// The search of annotations of a program that can be planned, by the compiler: the same as at run time, with the same number of plans.
+/// The search for annotations of a program, evaluated by the compiler. It gives the same result as the search at run
+/// time, with the same number of plans.
 template <std::size_t MostPlans, auto Callable, class Mesh, class... Inputs>
 class static_search {
   using traced = traced_program<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>;
@@ -39,9 +40,9 @@ class static_search {
 
   struct state {
     bool is_asking = false, is_complete = false, has_found = false;
-    layouts_by_input layouts;  // asked for, or found
+    layouts_by_input layouts;  // requested or found
   };
-  /// Runs the search with the answers to the first plans; f(search, state).
+  /// Runs the search with the answers to the first plans; returns f(search, state).
   template <std::size_t... K>
   static constexpr auto run(std::index_sequence<K...>, auto f) {
     const answered_plan* const plans[] = {&answer<K>..., nullptr};
@@ -75,7 +76,8 @@ class static_search {
   using plan_of =
       typename annotated_parts<layouts_after<K>, Mesh::info, 0, Inputs...>::template in_group<on<On>::template plan_with>;
 
-  /// Whether the program with the annotations of plan `K`, whose fastest plan this is, is planned for the memory of a device.
+  /// Returns true if the program with the annotations of plan `K` must also be planned with the memory limit. `fastest`
+  /// is the price of its plan without the limit.
   template <std::size_t... Before>
   static constexpr bool is_tried(plan_price fastest, std::int64_t input_bytes, std::index_sequence<Before...>) {
     memory_trials trials(most_memory);
@@ -129,15 +131,15 @@ class static_search {
   }
 
  public:
-  /// How many plans were made.
+  /// The number of plans that were made.
   static constexpr std::size_t made = count();
   static constexpr bool is_complete = after<made>.is_complete;
-  /// Whether one was found that is not refused.
+  /// True if a plan was found that is not refused.
   static constexpr bool has_found = after<made>.has_found;
-  /// `Of` of the inputs with the annotations that were found.
+  /// `Of` applied to the inputs with the annotations that were found.
   template <template <class...> class Of>
   using with_found = typename annotated_parts<layouts_after<made>, Mesh::info, 0, Inputs...>::template in_group<Of>;
-  /// f(the search as it ended).
+  /// Returns f(the finished search).
   static constexpr auto ended(auto f) {
     return run(std::make_index_sequence<made>{}, [&](const search& s, const state&) { return f(s); });
   }

@@ -18,7 +18,8 @@
 
 namespace gspmd::detail {
 
-/// Returns true if a program can be compiled for this mesh and these inputs; if not, one static_assert says why.
+/// Returns true if a program can be compiled for this mesh and these inputs. If not, a single static_assert states the
+/// reason.
 template <class Mesh, class... Inputs>
 consteval bool reports_arguments() {
   if constexpr (is_input<Mesh>)
@@ -65,7 +66,8 @@ struct wrong_inputs {
   }
 };
 
-/// Whether a program may return this; if not, it is reported. `Lists`: vectors too, as a program that is made at run time may.
+/// Returns true if a program may return `Result`; if not, reports it. `Lists` permits vectors, as in a program that is
+/// made at run time.
 template <class Result, bool Lists = false>
 consteval bool returns_values() {
   if constexpr (std::is_void_v<Result>)
@@ -81,7 +83,8 @@ consteval bool returns_values() {
 template <auto Callable, class... Inputs>
 using traced_call = call_with<const decltype(Callable)&, traced_input<Inputs>&...>;
 
-/// A group as `Result`, of values alone: what stands in for the result of a callable that returns a number among them.
+/// A type with the form of `Result` that contains only values. It is the placeholder for the result of a callable that
+/// returns other things, for example a number.
 template <class Result>
 struct of_values {
   using type = value;
@@ -102,8 +105,8 @@ struct of_values<std::pair<First, Second>> {
   using type = std::pair<typename of_values<First>::type, typename of_values<Second>::type>;
 };
 
-/// The result of the callable, or the stand-in for it where it cannot be called or returns something else: `fits` is false then, and the
-/// mistake has been reported. `returns`: whether the form of the result is known.
+/// The result of the callable. If it cannot be called or returns something else, `result` is a placeholder, `fits` is
+/// false, and the mistake has been reported. `returns` is true if the form of the result is known.
 template <class Call, std::size_t InputCount>
 struct checked_call {
   static constexpr bool fits = false, returns = false;
@@ -124,7 +127,7 @@ struct checked_call<Call, InputCount> {
 template <auto Callable, class... Inputs>
 using checked_program = checked_call<traced_call<Callable, Inputs...>, sizeof...(Inputs)>;
 
-/// A mesh of which the planner cut an axis (passes/rewrite/sub_axes.hpp).
+/// A mesh with an axis that the planner has cut (passes/rewrite/sub_axes.hpp).
 template <class Mesh, axis_cut Cut>
 struct cut_mesh {
   using before = Mesh;
@@ -137,7 +140,7 @@ struct base_mesh<cut_mesh<Mesh, Cut>> {
   using type = typename base_mesh<Mesh>::type;
 };
 
-/// Returns the graph of a callable on the inputs, or the mistake in it, as it was written.
+/// Returns the graph of a callable on the inputs as it was written, or its mistake.
 template <auto Callable, class Mesh, class... Inputs>
 constexpr graph trace_callable() {
   graph g;
@@ -154,7 +157,7 @@ constexpr graph trace_callable() {
   if constexpr (!checked_program<Callable, Inputs...>::fits) {
     g.fail({}, "compile", mistake::reported, "the callable");
   } else {
-    auto result = [&]<std::size_t... K>(std::index_sequence<K...>) {  // std::apply is six lines in every error
+    auto result = [&]<std::size_t... K>(std::index_sequence<K...>) {  // not std::apply, which would add six lines to every error
       return Callable(std::get<K>(arguments)...);
     }(std::index_sequence_for<Inputs...>{});
     for_each_leaf(result, [&](value& leaf) {
@@ -167,7 +170,7 @@ constexpr graph trace_callable() {
   return g;
 }
 
-/// The program for one giant device, or what is wrong with it. `Passes`: those that are left.
+/// Returns the program in the global view, ready to be planned, or its mistake. `Passes` are the remaining passes.
 template <class Mesh, class Passes = program_passes>
 constexpr graph traced_to_plan(graph traced) {
   if (traced.failed()) return traced;
@@ -183,9 +186,9 @@ constexpr graph trace_program() {
   return traced_to_plan<Mesh>(trace_callable<Callable, Mesh, Inputs...>());
 }
 
-/// Returns the graph that stands in for a refused program, so that one mistake is one error: its inputs, and as its results constants of
-/// the types and shapes that a run of the callable gave them. Where there is no run (`Runs` is false, or it gave less) they are numbers of
-/// the type of the first input.
+/// Returns the placeholder graph of a refused program, so that a mistake causes only a single error. It has the inputs
+/// of the program. Its results are constants with the types and shapes from a run of the callable. If there is no such
+/// run (`Runs` is false, or it returned fewer results), the results are scalars with the type of the first input.
 template <bool Runs, auto Callable, class Mesh, class... Inputs>
 constexpr graph stand_in_program() {
   graph g;

@@ -15,25 +15,27 @@
 
 namespace gspmd::detail {
 
-/// The elements beyond one end of a dim of a tensor, as far as somebody reads there.
+/// The elements after one end of a dim of a tensor, up to the furthest element that is read.
 struct beyond_end {
-  std::int64_t reach = 0;  // 0: nobody does
+  std::int64_t reach = 0;  // 0: no element is read
   continuation beyond = continuation::none;
-  std::uint64_t fill = 0;  // where that is none
+  std::uint64_t fill = 0;  // the constant, if `beyond` is none
 };
 
-/// Writes the ghost layers of a device's block that lie beyond the ends of the tensor: constants, or copies of what the block and its
-/// other layers hold. First copies along one dim after the other, then constants, so that a corner is one wherever one of its dims says so.
-/// An exchange brings those of a `round` dim.
+/// Writes the ghost layers of a device's block that are outside the tensor: constants, or copies of elements of the
+/// block and its other layers.
+///
+/// The copies are made first, along one dim after the other, then the constants. So a corner is constant if one of its
+/// dims is constant there. An exchange fills the layers of a `round` dim.
 class ghost_ends {
  public:
-  /// `ends[d]`: below and above dim d. Throws gspmd::error, on all devices alike: a layer is a copy of an element that lies in none of the
-  /// block's layers.
+  /// `ends[d]` is the continuation below and above dim d. Throws gspmd::error, the same on all devices, if a layer
+  /// copies an element that is in none of the block's layers.
   ghost_ends(const placed_tables& tables, int device, const extents& low, const extents& high,
              const std::vector<std::array<beyond_end, 2>>& ends) {
     for (std::int64_t k = 0; k < tables.mesh.device_count(); ++k) find(tables, k, k == device, low, high, ends);
   }
-  /// `block` has the layers.
+  /// Fills the layers of `block`, whose shape includes the layers.
   void fill(const strided_memory& block, std::int64_t elem_bytes) {
     if (constant_.size() < static_cast<std::size_t>(elem_bytes)) constant_.resize(static_cast<std::size_t>(elem_bytes));
     for (const auto& l : copies_)
@@ -63,6 +65,8 @@ class ghost_ends {
     copy_strided(shape, elem_bytes, from, strides, const_cast<void*>(block.at(index_at(block, l.dim, l.at), elem_bytes)),
                  block.strides);
   }
+  /// Finds the layers of `device` outside the tensor, and adds them if the device is this one. Example: the first
+  /// device, with one layer below dim 0 and the continuation `edge`: layer 0 is a copy of layer 1.
   void find(const placed_tables& tables, std::int64_t device, bool is_mine, const extents& low, const extents& high,
             const std::vector<std::array<beyond_end, 2>>& ends) {
     const auto at = tables.mesh.coordinates_of(device);

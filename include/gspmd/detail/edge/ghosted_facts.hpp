@@ -11,11 +11,12 @@
 
 namespace gspmd::detail {
 
-/// A plan for blocks among ghost layers. Leaves are inputs, then outputs; the lists are as long as somebody says something of them.
+/// The facts about a plan for blocks with ghost layers. Leaves are inputs, then outputs. A list ends with the last leaf
+/// that it describes.
 struct ghosted_facts {
   const plan_view* plan;
-  span<const given_layers> listed;    // as the caller lists them
-  span<const given_layers> in_place;  // those without the results that no loop stores
+  span<const given_layers> listed;    // as the caller listed them
+  span<const given_layers> in_place;  // without results that no loop stores
   span<const input_ends> ends;
   span<const fillable> can_fill;
 

@@ -12,25 +12,26 @@
 
 namespace gspmd::detail {
 
-/// Where the leaves of a call lie, and whether they may lie so. What was found good in the last call is not looked at again.
+/// The memory of the leaves of a call, with its checks. Memory that passed the checks in the last call is not
+/// checked again.
 class ghosted_memory {
  public:
   struct leaf {
     strided_memory place;
-    bool fills = false;      // the layers around the input are filled
-    bool is_copied = false;  // it is read before the step, or written after it
+    bool fills = false;      // the step fills the layers around the input
+    bool is_copied = false;  // copied before the step, or after it
     friend bool operator==(const leaf&, const leaf&) = default;
   };
   std::vector<leaf> leaves;
 
-  /// A call begins. `step` is the name of the object in messages.
+  /// Starts a call. `step` is the name of the object in messages.
   void begin(const char* step, const ghosted_facts& facts) {
     step_ = step;
     facts_ = &facts;
     leaves.assign(facts.leaf_count(), {});
   }
-  /// Throws gspmd::error: a leaf without memory; a result lies on another one, or on an input that is read where it is; the layers that are
-  /// filled for an input lie on another one.
+  /// Throws gspmd::error if a leaf has no memory, or if a result overlaps another result or an input that is read in
+  /// place. Also if filled layers of an input overlap another input.
   void check() {
     for (std::size_t k = 0; k < leaves.size(); ++k)
       if (leaves[k].place.data == nullptr && elements(leaves[k].place.shape) > 0) throw_no_memory(*facts_->plan, k);
@@ -51,7 +52,8 @@ class ghosted_memory {
   }
 
  private:
-  /// Whether result `a` may not lie where leaf `b` does. (Of results that are copied, and lie on each other, the step has said it.)
+  /// Returns true if result `a` must not share memory with leaf `b`. (The step has already checked copied results
+  /// against each other.)
   [[nodiscard]] bool overlap(std::size_t a, std::size_t b) const {
     const bool is_input = b < facts_->input_count(), any_copied = leaves[a].is_copied || leaves[b].is_copied;
     const bool a_in_place = facts_->is_in_place(a), b_in_place = facts_->is_in_place(b);
@@ -63,19 +65,19 @@ class ghosted_memory {
     const bool is_same = x.data == y.data && elements(x.shape) * bytes == elements(y.shape) * others;
     return !is_input || a_in_place || b_in_place || !is_same || !may_overwrite(*facts_->plan, a - facts_->input_count(), b);
   }
-  /// Whether inputs are one block, in which filling the layers of one is filling those of the other.
+  /// Returns true if two inputs are the same block, so that filling the layers of the first also fills those of the second.
   [[nodiscard]] bool is_filled_alike(std::size_t k, std::size_t j) const {
     return facts_->is_in_place(j) && leaves[k].place == leaves[j].place && facts_->in_place[k].low == facts_->in_place[j].low &&
            facts_->ends[k] == facts_->ends[j];
   }
-  /// Whether the layers around input `k` share elements with input `j`.
+  /// Returns true if the layers around input `k` share elements with input `j`.
   [[nodiscard]] bool layers_meet(std::size_t k, std::size_t j) const {
     const auto& [is_given, low, high] = facts_->in_place[k];
     const auto bytes = facts_->elem_bytes(k);
     const auto& block = leaves[k].place;
     extents held = block.shape;
     for (int d = 0; d < held.count; ++d) held[d] -= low[d] + high[d];
-    if (elements(held) == 0) return false;  // a device that holds nothing, whose layers nobody fills
+    if (elements(held) == 0) return false;  // a device without elements: its layers are not filled
     for (int d = 0; d < block.shape.count; ++d)
       for (const bool is_high : {false, true}) {
         strided_memory side = block;

@@ -12,8 +12,8 @@
 
 namespace gspmd::detail {
 
-/// Where the shards lie that a step is called with. Knows the step only by its tables: groups of sharded_arrays are read by one
-/// function for all steps and communicators that take such a group.
+/// The memory of the shards that are passed to a step. It depends on the step only through its tables. So one function
+/// reads a group of sharded_arrays for all steps and communicators.
 class given_memory {
  public:
   given_memory() = default;
@@ -25,7 +25,7 @@ class given_memory {
     inputs.resize(devices * plan.inputs.size());
     outputs.resize(devices * plan.outputs.size());
   }
-  /// Sets the place of leaf `leaf` of the program, inputs first, on device `d`.
+  /// Sets the address of leaf `leaf` of the program on device `d`. Inputs are numbered first.
   void put(const plan_view& plan, std::size_t leaf, std::size_t d, const void* shard) {
     inputs[d * plan.inputs.size() + leaf] = shard;
   }
@@ -35,7 +35,8 @@ class given_memory {
     else outputs[d * plan.outputs.size() + leaf - before] = shard;
   }
 
-  /// The leaves of `tree`, the first of which has the number `leaf`; the first `Inputs` of them are inputs.
+  /// Sets the addresses of the leaves of `tree`. The first leaf has the number `leaf`; the first `Inputs` leaves are
+  /// inputs.
   template <std::size_t Inputs, class Tree>
   [[gnu::noinline]] void put_tree(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, std::size_t devices,
                                   Tree& tree) {
@@ -60,11 +61,11 @@ class given_memory {
     }
   }
 
-  std::vector<const void*> inputs;  // of device d, input k: [d * inputs of the program + k]
-  std::vector<void*> outputs;       // likewise
+  std::vector<const void*> inputs;  // device d, input k: [d * number of inputs + k]
+  std::vector<void*> outputs;       // the same with outputs
 };
 
-/// Whether all leaves are sharded_arrays.
+/// Returns true if all leaves are sharded_arrays.
 template <class Tree>
 constexpr bool is_sharded_tree() {
   if constexpr (is_leaf<Tree>) {

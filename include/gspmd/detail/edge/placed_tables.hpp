@@ -10,14 +10,14 @@
 #include "gspmd/detail/ir/open_placement.hpp"
 #include "gspmd/error.hpp"
 
-/// Placements as tables, and what moves between two of them.
+/// Placements as tables, and the movements between two placements.
 namespace gspmd::detail {
 
-/// One dim under a placement, element by element.
+/// A dim under a placement, element by element.
 struct dim_table {
-  std::vector<std::vector<std::int64_t>> global;  // of each part: the global index of each of its elements
-  std::vector<placed_at> at;                      // of each global index
-  std::int64_t local = 0;                         // what every part allocates: the largest of them
+  std::vector<std::vector<std::int64_t>> global;  // by part: the global index of each of its elements
+  std::vector<placed_at> at;                      // by global index
+  std::int64_t local = 0;                         // elements that every part allocates: those of the largest part
 
   template <placement P>
   dim_table(const P& p, int dim, std::int64_t extent, std::int64_t parts) {
@@ -45,12 +45,13 @@ struct dim_table {
   }
 };
 
-/// A run of elements of one dim that lie next to each other on both sides.
+/// A run of elements along a dim that are adjacent in the source and in the target.
 struct placed_run {
   std::int64_t from, to, size;
 };
 
-/// Returns the elements that part `p1` of a dim holds and part `p2` of the other placement wants, in the order in which p1 holds them.
+/// Returns the elements that part `p1` holds and part `p2` of the other placement needs, in the order of p1. Example: 8
+/// elements, contiguous in 2 parts, to block_cyclic<2>: from part 0 to part 1 it is {from 2, to 0, size 2}.
 inline std::vector<placed_run> common_runs(const dim_table& from, std::int64_t p1, const dim_table& to, std::int64_t p2) {
   std::vector<placed_run> runs;
   const auto& held = from.global[static_cast<std::size_t>(p1)];
@@ -65,7 +66,7 @@ inline std::vector<placed_run> common_runs(const dim_table& from, std::int64_t p
   return runs;
 }
 
-/// A tensor over the devices of a mesh: which axes split which dim, and how each dim is dealt to its parts.
+/// A tensor over the devices of a mesh: the axes that split each dim, and the placement of each dim.
 struct placed_tables {
   mesh_shape mesh;
   extents global;
@@ -82,8 +83,9 @@ struct placed_tables {
 
 using dim_runs = std::vector<std::vector<placed_run>>;
 
-/// The elements that device `source` sends to device `target`: a product of runs. Of replicas, a device takes those of the one
-/// that has its own place along the axes that do not split the source: itself, if it holds them. Empty: nothing.
+/// Returns the elements that device `source` sends to device `target`, as a product of runs, or an empty list if there
+/// are none. If the source is replicated, a device receives from the replica with its own position along the axes that
+/// do not split the source. That replica is the device itself if it holds the elements.
 inline dim_runs runs_between(const placed_tables& from, const placed_tables& to, std::int64_t source, std::int64_t target) {
   const auto at = from.mesh.coordinates_of(source), wanted = from.mesh.coordinates_of(target);
   const auto split = from.axes.split_axes();
@@ -110,7 +112,8 @@ inline std::int64_t elements(const dim_runs& runs) {
   return n;
 }
 
-/// Copies a product of runs between a shard and a dense buffer. `IsPack`: from the shard, by the places of the source.
+/// Copies a product of runs between a shard and a dense buffer. If `IsPack`, copies from the shard, at the positions of
+/// the source.
 template <bool IsPack, class Shard, class T>
 T* copy_runs(const dim_runs& runs, const extents& local, Shard* shard, T* packed, std::size_t dim = 0, std::int64_t offset = 0) {
   std::int64_t stride = 1;

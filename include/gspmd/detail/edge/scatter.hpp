@@ -15,11 +15,11 @@
 #include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/error.hpp"
 
-/// Between whole arrays and shards.
+/// Copies between whole arrays and shards.
 namespace gspmd::detail {
 
-/// Fills the shard of the device at `at` from a whole array. Of a partial value the first device along its axes gets the
-/// data, the others the identity.
+/// Fills the shard of the device at `at` from a whole array. If the value is partial, the first device along its axes
+/// gets the data, and the other devices get the identity.
 inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coordinates& at, const void* whole, void* shard) {
   bool is_first = true;
   for (int a = 0; a < mesh.axis_count(); ++a) is_first = is_first && ((v.layout.partial & axis_bit(a)) == 0 || at[a] == 0);
@@ -33,11 +33,12 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
       mesh, movement{v.global, {}, layout, 0}, at, [whole](std::int64_t) { return whole; }, shard, bytes_of(v.type));
 }
 
-/// Communicators whose devices share the caller's memory write an output where it belongs; the others gather it.
+/// True if the devices of a communicator share the caller's memory. Such devices write their part of an output in
+/// place; other devices gather the output.
 template <class Comm>
 inline constexpr bool shares_memory = requires { requires Comm::shares_memory; };
 
-/// Puts shards, one per device of `comm`, together to a whole array; of replicas the first one is taken. Collective.
+/// Combines shards, one per device of `comm`, into a whole array. Uses the first of several replicas. Collective.
 template <class Comm>
 void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, const void* const* shards, void* whole) {
   if constexpr (shares_memory<Comm>) {
@@ -64,7 +65,7 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
   }
 }
 
-/// Reduces the terms of a partial value that the devices of `comm` hold: the value is partial no more. Collective.
+/// Reduces the partial values on the devices of `comm`. Afterwards the value is not partial. Collective.
 template <class Comm>
 std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, planned_value& v, std::vector<const void*>& shards) {
   std::vector<aligned_bytes> sums;
@@ -89,8 +90,8 @@ std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, plan
   return sums;
 }
 
-/// The arrays of the outputs in the form of the callable's result: an array for each value, in tuples and the user's structs.
-/// `First` is the number of the first array that belongs to it.
+/// Returns the arrays of the outputs in the form of the callable's result: an array for each value, in tuples and the
+/// user's structs. `First` is the number of its first array.
 template <class Result, std::size_t First, class Arrays>
 auto like_result(Arrays& arrays) {
   if constexpr (is_leaf<Result>) {

@@ -15,7 +15,7 @@
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/error.hpp"
 
-/// Memory of the user's whose elements lie by strides, whatever their type.
+/// User-provided strided memory, of any element type.
 namespace gspmd::detail {
 
 struct strided_memory {
@@ -33,7 +33,8 @@ struct strided_memory {
 
 inline strided_memory dense_memory(const void* data, const extents& shape) { return {data, shape, row_major_strides(shape)}; }
 
-/// Whether no two indices have the same element: each stride is longer than all shorter ones reach together.
+/// Returns true if each index has its own element: each stride is larger than the reach of all smaller strides
+/// together. Example: [3,2] with strides [2,1] returns true, and with strides [1,1] false.
 inline bool has_own_elements(const strided_memory& m) {
   if (elements(m.shape) == 0) return true;
   std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride, extent
@@ -48,7 +49,8 @@ inline bool has_own_elements(const strided_memory& m) {
   return true;
 }
 
-/// Whether two places share an element, or may: where both have the same strides, and each has its own elements, it is known.
+/// Finds out if two blocks of memory may share an element. The answer is exact if both have the same strides and each
+/// index has its own element. Example: the even columns and the odd columns of a matrix share no element.
 class shared_elements {
  public:
   static bool any(const strided_memory& a, std::int64_t elem_bytes, const strided_memory& b, std::int64_t b_elem_bytes) {
@@ -65,7 +67,7 @@ class shared_elements {
     return looked.meet(0, apart / elem_bytes);
   }
 
-  /// Whether the bytes from the first element of one to its last one meet those of the other, elements that several indices share or not.
+  /// Returns true if the byte ranges of the two blocks overlap, from the first to the last element of each.
   static bool in_one_range(const strided_memory& a, std::int64_t elem_bytes, const strided_memory& b, std::int64_t b_elem_bytes) {
     if (elements(a.shape) == 0 || elements(b.shape) == 0) return false;
     const auto apart = bytes_between(a, b);
@@ -84,7 +86,7 @@ class shared_elements {
     for (int d = 0; d < m.shape.count; ++d) last += (m.shape[d] - 1) * m.strides[d];
     return (last + 1) * elem_bytes;
   }
-  /// Whether indices i of a and k of b exist with sum((i - k) * stride) == apart, over the dims from d on.
+  /// Returns true if indices i of a and k of b exist with sum((i - k) * stride) == apart, over the dims from d on.
   [[nodiscard]] bool meet(std::size_t d, std::int64_t apart) const {
     if (d == dims_.size()) return apart == 0;
     const auto& [stride, a, b] = dims_[d];
@@ -96,7 +98,8 @@ class shared_elements {
   std::vector<dim> dims_;
 };
 
-/// Throws gspmd::error unless a view of a leaf has the shape of every shard, or along some dims that of what the device holds of it.
+/// Throws gspmd::error unless a view of a leaf has the shape of every shard. Along each dim it may also have the extent
+/// without padding on this device.
 inline void require_shard_shape(const plan_view& plan, std::size_t leaf, int device, const extents& given) {
   const auto inputs = plan.inputs.size();
   const auto& v = plan.value(leaf < inputs ? plan.inputs[leaf] : plan.outputs[leaf - inputs]);
@@ -128,7 +131,7 @@ inline void require_whole_shape(const std::string& what, const extents& wanted, 
               (turned == wanted ? "; reversed() of it has the dims in the other order" : ""));
 }
 
-/// Fills the shard of the device at `at` from a whole array that lies by strides, as cut_shard does from a dense one.
+/// Fills the shard of the device at `at` from a strided whole array. The overload in scatter.hpp takes a dense array.
 inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coordinates& at, const strided_memory& whole,
                       void* shard) {
   const auto bytes = bytes_of(v.type);
@@ -143,14 +146,15 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
   if (elements(shape) > 0) copy_strided(shape, bytes, whole.at(begin, bytes), whole.strides, shard, row_major_strides(v.local));
 }
 
-/// The dense copies that a step works on, of what it is given by strides on one device: they stay for the next call.
+/// The dense copies of the strided memory that is passed to a step on one device. The copies are kept for the next
+/// call.
 class dense_copies {
  public:
   dense_copies() = default;
   dense_copies(dense_copies&&) = default;
   dense_copies& operator=(dense_copies&&) = default;
 
-  /// A call begins on this device.
+  /// Starts a call on this device.
   void begin(const plan_view& plan, int device) {
     plan_ = &plan;
     device_ = device;
@@ -159,8 +163,8 @@ class dense_copies {
     for (auto& l : leaves_) l.is_given = l.is_copied = false;
     copied_bytes_ = 0;
   }
-  /// Returns the memory that the step is to have for a leaf: the memory given, or a copy. Throws gspmd::error: another shape than that of
-  /// the shard, elements of a result that several indices share.
+  /// Returns the memory of a leaf for the step: the user's memory, or a copy. Throws gspmd::error if the shape is not
+  /// that of the shard, or if several indices of a result share an element.
   void* take(std::size_t k, const strided_memory& given) {
     require_shard_shape(*plan_, k, device_, given.shape);
     const bool is_result = k >= plan_->inputs.size();
@@ -182,13 +186,13 @@ class dense_copies {
       copy_strided(given.shape, bytes_of(v.type), given.data, given.strides, l.copy.get(), row_major_strides(v.local));
     return l.copy.get();
   }
-  /// A leaf that is given as dense memory.
+  /// Records a leaf that is passed as dense memory.
   void note(std::size_t k, const void* data) {
     leaves_[k].is_given = data != nullptr;
     leaves_[k].given = dense_memory(data, value(k).local);
   }
   [[nodiscard]] const strided_memory& given(std::size_t k) const { return leaves_[k].given; }
-  /// Throws gspmd::error: a result that is copied back lies on another one. (Of those that are in place the step knows it.)
+  /// Throws gspmd::error if a result that is copied back overlaps another result. (The step checks results in place.)
   void check_results() const {
     const auto inputs = plan_->inputs.size();
     for (std::size_t a = inputs; a < leaves_.size(); ++a)
@@ -201,14 +205,14 @@ class dense_copies {
                       "output needs memory of its own");
       }
   }
-  /// The step has run: results go where they belong.
+  /// Copies the results back to the user's memory, after the step.
   void put_back() const {
     for (std::size_t k = plan_->inputs.size(); k < leaves_.size(); ++k)
       if (const auto& l = leaves_[k]; l.is_copied)
         copy_strided(l.given.shape, bytes_of(value(k).type), l.copy.get(), row_major_strides(value(k).local),
                      const_cast<void*>(l.given.data), l.given.strides);
   }
-  /// The bytes that the last call copied in and out.
+  /// Returns the bytes that the last call copied in and out.
   [[nodiscard]] std::int64_t copied_bytes() const { return copied_bytes_; }
 
  private:

@@ -12,10 +12,10 @@
 #include "gspmd/detail/edge/strided_memory.hpp"
 #include "gspmd/detail/transport/communicator.hpp"
 
-/// Boxes of elements that devices send each other, from memory and to memory by strides.
+/// Exchanges boxes of elements between devices, from strided memory to strided memory.
 namespace gspmd::detail {
 
-/// A box that goes from one block to another one: where it begins in each.
+/// A box that is copied from one block to another: its shape, and its first index in each block.
 struct sent_box {
   extents shape, from, to;
 };
@@ -27,11 +27,13 @@ inline std::int64_t elements(const sent_boxes& boxes) {
   return n;
 }
 
-/// All boxes of a product: `dims[d]` are the intervals of dim d.
+/// An interval of a box along one dim: its size, and its first index in each block.
 struct sent_interval {
   std::int64_t size, from, to;
-  bool is_center = false;  // of ghost layers: what the block itself has
+  bool is_center = false;  // with ghost layers: an interval of the block itself
 };
+/// Returns all boxes of a product of intervals: `dims[d]` are the intervals of dim d. Example: a block with ghost
+/// layers on both sides of 2 dims has 3 intervals for each dim. Their product is 9 boxes, or 8 boxes without the center.
 inline sent_boxes product(const std::vector<std::vector<sent_interval>>& dims, bool leaves_out_center) {
   sent_boxes all{{}};
   std::vector<bool> is_center{true};
@@ -57,7 +59,7 @@ inline sent_boxes product(const std::vector<std::vector<sent_interval>>& dims, b
   return rest;
 }
 
-/// The boxes that a device has under one placement and another one, or itself, wants under another.
+/// Returns the boxes that device `source` holds under placement `from` and device `target` needs under placement `to`.
 inline sent_boxes boxes_between(const placed_tables& from, const placed_tables& to, std::int64_t source, std::int64_t target) {
   const auto runs = runs_between(from, to, source, target);
   if (runs.empty()) return {};
@@ -69,10 +71,10 @@ inline sent_boxes boxes_between(const placed_tables& from, const placed_tables& 
   return product(dims, false);
 }
 
-/// An exchange that is found once: what the devices of a process send and receive, and room for it.
+/// An exchange that is computed once: the boxes that the devices of a process send and receive, and buffers for them.
 class view_exchange {
  public:
-  /// `boxes_of(source, target)`: what one device has for another one.
+  /// `boxes_of(source, target)` returns the boxes that `source` sends to `target`.
   template <class Comm, class BoxesOf>
   view_exchange(const Comm& comm, BoxesOf boxes_of) {
     for (int i = 0; i < comm.local_count(); ++i) {
@@ -85,7 +87,8 @@ class view_exchange {
       }
     }
   }
-  /// From `from[i]` to `to[i]` of the i-th device of this process. Collective.
+  /// Copies from `from[i]` to `to[i]`, for the i-th device of this process. Collective. Elements are sent as words of
+  /// 8, 4, 2 or 1 bytes; for example, an element of 12 bytes is three words of 4 bytes.
   template <class Comm>
   void run(Comm& comm, std::int64_t elem_bytes, const strided_memory* from, const strided_memory* to) {
     switch (elem_bytes % 8 == 0 ? 8 : elem_bytes % 4 == 0 ? 4 : elem_bytes % 2 == 0 ? 2 : 1) {
@@ -152,7 +155,7 @@ class view_exchange {
     }
   }
 
-  /// By device; kept, so that calls allocate nothing.
+  /// Arrays by device. They are members, so that calls allocate nothing.
   template <class Word>
   struct pointers {
     std::vector<const Word*> in;
@@ -163,7 +166,7 @@ class view_exchange {
   std::vector<of_device> devices_;
 };
 
-/// Throws gspmd::error unless a view has the extents of what a device holds, `low` more before it and `high` behind it.
+/// Throws gspmd::error unless a view has the extents of the device's elements, plus `low` before and `high` after them.
 inline void require_block_shape(const char* what, const placed_tables& t, int device, const extents& given, const extents& low,
                                 const extents& high) {
   const auto at = t.mesh.coordinates_of(device);
@@ -176,7 +179,7 @@ inline void require_block_shape(const char* what, const placed_tables& t, int de
               (low == extents(low.count, 0) && high == low ? "" : ", ghost layers included,") + " and the view given is " +
               std::string(shape_text(given).view()));
 }
-/// The same of a block without ghost layers.
+/// The same for a block without ghost layers.
 inline void require_block_shape(const char* what, const placed_tables& t, int device, const extents& given) {
   const extents none(t.global.count, 0);
   require_block_shape(what, t, device, given, none, none);

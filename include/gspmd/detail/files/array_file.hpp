@@ -12,16 +12,17 @@
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/detail/transport/box.hpp"
 
-/// Arrays that lie whole in one file: what a device writes and reads of them.
+/// Arrays that are contiguous in a single file: the reads and writes of a device.
 namespace gspmd::detail {
 
-/// Where the elements of an array are: from a byte on, the last dim fastest, or in Fortran's order the first one.
+/// The position of an array's elements: the first byte and the order. The last dim is fastest, or the first dim in
+/// Fortran's order.
 struct array_place {
   std::int64_t begin = 0;
   bool is_fortran_order = false;
 };
 
-/// A box of an array as it lies in the file and in a shard, its rows in the order of the file.
+/// Returns the copy of a box between the file and a shard, with rows in the order of the file.
 inline placed_box place_in_file(const held_ranges& box, const std::vector<std::int64_t>& global, bool is_fortran_order,
                                 const buffer_layout& shard) {
   held_ranges all;
@@ -43,7 +44,8 @@ inline placed_box place_in_file(const held_ranges& box, const std::vector<std::i
   return result;
 }
 
-/// Reads runs of a file to memory, in the order in which they lie in the file: those with small gaps between them by one call of the system.
+/// Reads runs of a file to memory, in the order of the file. Runs with small gaps between them are read with one system
+/// call.
 class run_reader {
  public:
   run_reader(const posix_file& file, std::byte* to) : file_(file), to_(to) {}
@@ -80,13 +82,13 @@ class run_reader {
   std::vector<std::byte> together_;
 };
 
-/// A bool is true that is not 0, as everywhere: another byte in it would be undefined.
+/// Sets each nonzero byte of a bool array to 1. A bool with another byte would be undefined.
 inline void make_bools_true(const stored_array& a, std::byte* shard) {
   if (a.type == dtype::pred)
     std::transform(shard, shard + a.local_bytes(), shard, [](std::byte b) { return b == std::byte{0} ? b : std::byte{1}; });
 }
 
-/// Fills the shard of a device, whose padding stays as it is.
+/// Fills the shard of a device. The padding of the shard stays unchanged.
 inline void read_from_file(const posix_file& file, const array_place& where, const stored_array& a, std::int64_t device,
                            std::byte* shard) {
   const auto target = a.layout_on(device);
@@ -98,7 +100,7 @@ inline void read_from_file(const posix_file& file, const array_place& where, con
   make_bools_true(a, shard);
 }
 
-/// Writes the part of an array that a device has to write, the last dim fastest.
+/// Writes a device's part of an array, with the last dim fastest.
 inline void write_to_file(const posix_file& file, std::int64_t begin, const stored_array& a, const written_part& part,
                           const std::byte* shard) {
   for_each_run(place_in_file(part.box.ranges(), a.global, false, a.layout_on(part.device)), bytes_of(a.type),

@@ -7,7 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Calls `f(in, out, bytes)` for the runs of bytes of a box that follow each other in both buffers, in the order in which they lie there.
+/// Calls `f(in, out, bytes)` for each run of bytes of a box that is contiguous in both buffers, in the order of the
+/// buffers.
 template <class F>
 void for_each_run(const placed_box& placed, std::int64_t elem_bytes, F f) {
   for (box_walk rows(placed); rows.is_there; rows.step())

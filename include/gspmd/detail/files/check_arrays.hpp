@@ -22,7 +22,8 @@ inline std::string stored_shape_text(const std::vector<std::int64_t>& shape) {
   return json_list(shape, ",", [](std::int64_t n) { return std::to_string(n); });
 }
 
-/// Throws gspmd::error: what neither can be saved nor restored.
+/// Throws gspmd::error if an array can be neither saved nor restored. Gives each whole array the devices of the
+/// communicator.
 inline void check_arrays(std::vector<stored_array>& arrays, const device_group& devices) {
   if (arrays.empty()) throw error("it has no arrays; add them first");
   std::set<std::string> names;
@@ -48,13 +49,14 @@ inline void check_arrays(std::vector<stored_array>& arrays, const device_group& 
   }
 }
 
-/// Throws gspmd::error: what can be saved only.
+/// Throws gspmd::error if an array can be saved but not restored.
 inline void check_writable(const std::vector<stored_array>& arrays) {
   for (const auto& a : arrays)
     if (a.is_constant) throw error('`' + a.name + "` was added as a const object, and is to be restored");
 }
 
-/// Throws gspmd::error, alike on all, unless all processes have come with the same arrays and the same `call`, which `words` say.
+/// Throws gspmd::error on all processes unless all pass the same arrays and the same `call`. `words` names the contents
+/// of `call` in the error.
 inline void check_alike(const std::vector<stored_array>& arrays, const std::string& call, const char* words,
                         const device_group& devices) {
   auto text = call;
@@ -69,7 +71,7 @@ inline void check_alike(const std::vector<stored_array>& arrays, const std::stri
     throw error(devices.subject() + ": processes come with different arrays, " + words + "; give all the same");
 }
 
-/// The entry of a file or a directory, `place`, with a name. Throws gspmd::error: there is none.
+/// Returns the entry with a name in the file or directory `place`. Throws gspmd::error if there is no such entry.
 template <class Entry>
 const Entry& entry_named(const std::string& name, const std::vector<Entry>& entries, const std::string& place) {
   std::string names;
@@ -81,7 +83,8 @@ const Entry& entry_named(const std::string& name, const std::vector<Entry>& entr
   throw error('`' + place + "` has no array `" + name + "`; it has " + (names.empty() ? "none" : names));
 }
 
-/// Throws gspmd::error unless an array has the type and the shape that it has in `place`. Types are given as they are written there.
+/// Throws gspmd::error unless an array has the same type and shape as in `place`. The types are in the notation of the
+/// file.
 inline void check_given(const stored_array& a, const std::string& given_type, const std::string& type,
                         const std::vector<std::int64_t>& shape, const std::string& place) {
   const auto differs = [&](const std::string& stored, const std::string& given) {
@@ -91,14 +94,14 @@ inline void check_given(const stored_array& a, const std::string& given_type, co
   if (shape != a.global) throw differs(stored_shape_text(shape), stored_shape_text(a.global));
 }
 
-/// Copies shards that have been read to those of the user's.
+/// Copies the shards that were read to the user's shards.
 inline void give_shards(const std::vector<aligned_bytes>& fresh, const std::vector<stored_array>& arrays) {
   auto from = fresh.begin();
   for (const auto& a : arrays)
     for (auto* shard : a.shards) std::memcpy(shard, (from++)->get(), static_cast<std::size_t>(a.local_bytes()));
 }
 
-/// The parts of an array that is saved. Throws gspmd::error: they are not the whole of it.
+/// Returns the parts of an array that is saved. Throws gspmd::error unless they contain each element once.
 inline std::vector<written_part> checked_parts(const stored_array& a, std::int64_t devices) {
   auto parts = written_parts(a, devices);
   std::vector<const stored_box*> boxes;

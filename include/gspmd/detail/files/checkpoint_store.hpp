@@ -24,8 +24,8 @@
 /// A directory of checkpoints:
 ///
 ///     state/lock                        locked by a saver until it ends, in any way; the file stays
-///     state/step-000000000120/          one checkpoint: manifest.json and the parts. It gets this name when all files are on the disk
-///     state/step-000000000130.partial/  one that is being saved, or removed, or whose saver was killed; the next saver removes it
+///     state/step-000000000120/          a checkpoint: manifest.json and the parts. It gets this name when all files are on the disk
+///     state/step-000000000130.partial/  a checkpoint that is being saved or removed, or whose saver was killed; the next saver removes it
 namespace gspmd::detail {
 
 inline std::string step_directory(std::int64_t step) {
@@ -36,7 +36,7 @@ inline std::string step_directory(std::int64_t step) {
 inline constexpr std::string_view partial_suffix = ".partial";
 inline constexpr std::string_view manifest_name = "manifest.json";
 
-/// The step that a directory is named after; none where step_directory would write no such name.
+/// Returns the step in the name of a directory, if step_directory writes this name.
 inline std::optional<std::int64_t> step_named(std::string_view name) {
   if (name.substr(0, 5) != "step-" || name.size() < 17 || name.size() > 23) return {};
   std::int64_t step = 0;
@@ -47,7 +47,7 @@ inline std::optional<std::int64_t> step_named(std::string_view name) {
   return step_directory(step) == name ? std::optional(step) : std::nullopt;
 }
 
-/// The names in a directory; none where there is no such directory.
+/// Returns the names in a directory, or an empty list if the directory does not exist.
 inline std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code failed;
@@ -57,7 +57,7 @@ inline std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-/// The steps of the checkpoints of a directory, ascending.
+/// Returns the steps of the checkpoints in a directory, ascending.
 inline std::vector<std::int64_t> steps_in(const std::string& directory) {
   std::vector<std::int64_t> steps;
   for (const auto& name : names_in(directory))
@@ -66,8 +66,8 @@ inline std::vector<std::int64_t> steps_in(const std::string& directory) {
   return steps;
 }
 
-/// One save, on the process that makes the directory and names it. While it lasts no other one begins there. Gone before commit(), it leaves
-/// nothing.
+/// A save, on the process that makes and names the directory. No other save to the directory begins during its
+/// lifetime. If it is destroyed before commit(), it removes its files.
 class checkpoint_in_progress {
  public:
   checkpoint_in_progress(const std::string& directory, std::int64_t step)
@@ -99,7 +99,7 @@ class checkpoint_in_progress {
     }
   }
 
-  /// Writes the manifest, waits until the directory is on the disk, and gives it its name.
+  /// Writes the manifest, waits until the directory is on the disk, and gives the directory its name.
   void commit(const std::string& manifest_text) {
     auto file = posix_file::create(partial_ + '/' + std::string(manifest_name));
     file.write(manifest_text.data(), manifest_text.size());
@@ -148,12 +148,13 @@ class checkpoint_in_progress {
       parent = path;
     }
   }
-  /// False where a file system has no locks.
+  /// Locks the directory. Returns false if the file system has no locks.
   bool lock() {
     lock_.emplace(posix_file::lockable(directory_ + "/lock"));
     return lock_file(*lock_, "another save to `" + directory_ + "` is under way; wait for it, or save to another directory");
   }
-  /// Removes the files of a directory, then the directory. A link in its place is not followed: it may lead to files of the user's.
+  /// Removes the files of a directory, then the directory. A link is not followed, because it may lead to the user's
+  /// files.
   static void remove_directory(const std::string& path) {
     const int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (handle < 0) {

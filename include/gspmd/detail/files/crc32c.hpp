@@ -10,7 +10,8 @@
 
 namespace gspmd::detail {
 
-/// Row k has for each byte its remainder with k zero bytes behind it: eight bytes are then looked up independently of each other.
+/// Row k contains for each byte its remainder with k zero bytes after it. So eight bytes are looked up independently of
+/// each other.
 inline constexpr auto crc32c_table = [] {
   std::array<std::array<std::uint32_t, 256>, 8> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -24,7 +25,7 @@ inline constexpr auto crc32c_table = [] {
   return table;
 }();
 
-/// Eight bytes at a time, by tables. `rest`: what the bytes before these left, with all bits turned.
+/// Computes eight bytes at a time with tables. `rest` is the inverted checksum of the previous bytes.
 inline std::uint32_t crc32c_by_tables(const unsigned char* p, std::size_t size, std::uint32_t rest) {
   const auto& t = crc32c_table;
   for (; size >= 8; size -= 8, p += 8) {
@@ -40,7 +41,7 @@ inline std::uint32_t crc32c_by_tables(const unsigned char* p, std::size_t size, 
 }
 
 #if defined(__x86_64__)
-/// The same by the instruction that is there for it.
+/// The same with the processor's instruction.
 [[gnu::target("sse4.2")]] inline std::uint32_t crc32c_by_instruction(const unsigned char* p, std::size_t size,
                                                                      std::uint32_t rest) {
   unsigned long long wide = rest;
@@ -53,13 +54,14 @@ inline std::uint32_t crc32c_by_tables(const unsigned char* p, std::size_t size, 
 }
 #endif
 
-/// CRC-32C, the checksum of iSCSI, SCTP and ext4 (RFC 3720, B.4). In the place of a hash like FNV, because it is certain to see any
-/// change that lies within 32 bits, and other changes pass once in four thousand million; processors have an instruction for it; and FNV
-/// would be several times slower even without, since its multiplications wait for each other at every byte.
+/// Returns the CRC-32C, the checksum of iSCSI, SCTP and ext4 (RFC 3720, B.4). `before` is the checksum of the preceding
+/// bytes.
 ///
 ///     crc32c("123456789", 9) == 0xe3069283
 ///
-/// `before`: the checksum of the bytes that come before these.
+/// It is used instead of a hash like FNV for three reasons. It detects each change within 32 bits, and misses other
+/// changes once in four thousand million. Processors have an instruction for it. FNV is several times slower even
+/// without the instruction, because each of its multiplications waits for the previous byte.
 inline std::uint32_t crc32c(const void* data, std::size_t size, std::uint32_t before = 0) {
   const auto* p = static_cast<const unsigned char*>(data);
 #if defined(__x86_64__)

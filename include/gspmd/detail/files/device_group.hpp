@@ -18,8 +18,8 @@
 
 namespace gspmd::detail {
 
-/// The devices of a communicator of any kind, for agreements outside of programs: errors that all devices throw, and small data that one device
-/// sends to all. Uses only all_reduces of integers, which every communicator has.
+/// The devices of a communicator of any kind, for agreements outside of programs: errors that all devices throw, and
+/// small data that one device sends to all. It uses only all_reduces of integers, which every communicator has.
 class device_group {
  public:
   template <communicator Comm>
@@ -36,7 +36,7 @@ class device_group {
   /// Returns true if this process holds device 0, which does the work that is done once.
   [[nodiscard]] bool is_first() const { return holds(0); }
 
-  /// Sets every value to the sum, or the maximum, of those of all processes.
+  /// Sets each value to the sum, or the maximum, over all processes.
   void all_reduce(std::int64_t* values, std::size_t size, monoid kind) const {
     if (static_cast<int>(held_.size()) == count_) return;
     constexpr std::size_t most = 8192;
@@ -44,8 +44,8 @@ class device_group {
       reduce_(comm_, mesh_, values, std::min(size, most), kind);
   }
 
-  /// Calls `f`, which does not communicate. If it throws on some devices, all devices throw the text of the lowest of these devices, after the
-  /// subject.
+  /// Calls `f`, which must not communicate. If it throws on some devices, all devices throw the text of the lowest of
+  /// these devices, after the subject.
   template <class F>
   void together(F f) const {
     std::string text;

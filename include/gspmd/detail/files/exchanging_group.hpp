@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// Devices that also exchange bytes, where their communicator can: for what saves, not for what only agrees.
+/// Devices that also exchange bytes, if their communicator can. Savers use it; code that only agrees uses device_group.
 class exchanging_group : public device_group {
  public:
   template <communicator Comm>
@@ -26,7 +26,7 @@ class exchanging_group : public device_group {
 
   using byte = std::uint8_t;
   [[nodiscard]] bool can_exchange() const { return exchange_ != nullptr; }
-  /// From each device to each one a block of its own size, as the communicator's exchange. Collective.
+  /// Sends a block of its own size from each device to each device, like the communicator's exchange. Collective.
   void exchange(const byte* const* in, const std::int64_t* const* sent, byte* const* out,
                 const std::int64_t* const* received) const {
     exchange_(comm_, in, sent, out, received);

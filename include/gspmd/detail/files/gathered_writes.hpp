@@ -15,10 +15,14 @@
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/error.hpp"
 
-/// Arrays whose shards have short rows in the file: devices gather stretches of the file in memory, and write each of them by one call.
+/// Arrays with short rows in the file: devices gather stretches of the file in memory, and write each stretch with one
+/// system call.
 namespace gspmd::detail {
 
-/// Stretches of a file, each a box of the array: one index of the dims before `along_`, some of that dim, and all of those behind it.
+/// Stretches of a file. Each is a box of the array: one index of the dims before `along_`, some indices of that dim,
+/// and all later dims.
+///
+///     [3,1000] of f64, at most 4096 bytes -> 6 stretches of 500 elements
 class file_stretches {
  public:
   file_stretches(const std::vector<std::int64_t>& global, std::int64_t elem_bytes, std::int64_t largest)
@@ -32,7 +36,7 @@ class file_stretches {
   }
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::int64_t largest() const { return rows_ * behind_ * elem_bytes_; }
-  /// Empty for a number that there is none of.
+  /// Returns the box of a stretch. The box is empty if `number` is too large.
   [[nodiscard]] held_ranges box(std::int64_t number) const {
     held_ranges b;
     b.rank = static_cast<int>(global_.size());
@@ -48,7 +52,7 @@ class file_stretches {
     for (std::size_t d = along_; d-- > 0; before /= global_[d]) b.end[d] = (b.begin[d] = before % global_[d]) + 1;
     return b;
   }
-  /// Where a box begins among the bytes of the array.
+  /// Returns the first byte of a box among the bytes of the array.
   [[nodiscard]] std::int64_t begin_byte(const held_ranges& b) const {
     std::int64_t at = 0;
     for (std::size_t d = 0; d < global_.size(); ++d) at = at * global_[d] + b.begin[d];
@@ -61,10 +65,10 @@ class file_stretches {
   std::size_t along_;
 };
 
-/// The memory of a process for arrays that are written so, one after the other.
+/// The memory of a process for arrays that are gathered, one array after the other.
 struct gathered_memory {
-  std::int64_t sent_bytes = 0, stretch_bytes = 0;  // the most of a device
-  std::vector<aligned_bytes> sent, received;       // of each device here
+  std::int64_t sent_bytes = 0, stretch_bytes = 0;  // the largest of a device
+  std::vector<aligned_bytes> sent, received;       // by device of this process
   aligned_bytes stretch;
 
   void allocate(std::size_t devices) {
@@ -77,13 +81,14 @@ struct gathered_memory {
   }
 };
 
-/// One array that is written so: each device gathers one stretch of its own in each round, of those that follow each other in the file.
+/// A gathered write of an array. In each round, each device gathers one of its stretches. The stretches of a device are
+/// adjacent in the file.
 class gathered_write {
  public:
-  /// A call of the system costs about as much as moving so many bytes three times more.
+  /// A system call takes about as long as moving this many bytes three more times.
   static constexpr std::int64_t short_row_bytes = 4096, most_stretch_bytes = std::int64_t{4} << 20;
 
-  /// Whether some device has several rows to write, and short ones.
+  /// Returns true if a device has several rows to write and the rows are short.
   [[nodiscard]] static bool is_worth_it(const stored_array& a, const std::vector<written_part>& parts) {
     return std::any_of(parts.begin(), parts.end(), [&](const written_part& p) {
       const auto row = place_in_file(p.box.ranges(), a.global, false, a.layout_on(p.device)).box.row();
@@ -102,7 +107,7 @@ class gathered_write {
     for (const auto& p : parts) boxes_[static_cast<std::size_t>(p.device)] = p.box.ranges();
   }
 
-  /// Adds to the memory what it lacks for this array.
+  /// Enlarges the sizes in `memory` if this array needs more.
   void reserve(gathered_memory& memory) const {
     memory.stretch_bytes = std::max(memory.stretch_bytes, stretches_.largest());
     for (const auto me : devices_.held())
@@ -113,7 +118,8 @@ class gathered_write {
       }
   }
 
-  /// Writes the array, as far as there is no `failure` yet, and keeps the first one: what fails must not leave others waiting in an exchange. Collective.
+  /// Writes the array unless there is a `failure`, and stores the first failure. It does not throw, because other
+  /// devices would wait forever in an exchange. Collective.
   void run(const posix_file& file, const gathered_memory& memory, std::optional<error>& failure) const {
     const auto count = static_cast<std::size_t>(devices_.device_count()), held = devices_.held().size();
     const auto bytes = bytes_of(array_.type);
@@ -165,10 +171,10 @@ class gathered_write {
     return std::min(std::max((bytes + devices - 1) / devices, std::int64_t{1} << 16), most);
   }
   [[nodiscard]] held_ranges stretch(std::int64_t round, int device) const { return stretches_.box(device * rounds_ + round); }
-  /// Returns what device `from` holds of the stretch of device `to`.
+  /// Returns the elements of device `from` in the stretch of device `to`.
   [[nodiscard]] held_ranges shared(std::int64_t round, int from, int to) const {
     const auto& box = boxes_[static_cast<std::size_t>(from)];
-    if (box.rank == 0) return {.rank = 1, .begin = {0}, .end = {0}};  // it writes nothing
+    if (box.rank == 0) return {.rank = 1, .begin = {0}, .end = {0}};  // device `from` writes nothing
     return intersect(box, stretch(round, to));
   }
   [[nodiscard]] std::int64_t shared_bytes(std::int64_t round, int from, int to) const {
@@ -178,7 +184,7 @@ class gathered_write {
   const exchanging_group& devices_;
   const stored_array& array_;
   std::int64_t begin_;
-  std::vector<held_ranges> boxes_;  // that each device writes; of rank 0 if none
+  std::vector<held_ranges> boxes_;  // that each device writes; of rank 0 if the device writes nothing
   file_stretches stretches_;
   std::int64_t rounds_;
 };

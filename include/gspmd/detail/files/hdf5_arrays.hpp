@@ -16,11 +16,11 @@
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/error.hpp"
 
-/// Arrays from datasets: the places of their elements, and the elements that only the library finds.
+/// Arrays from datasets: the bytes of their elements, or elements that only the library can find.
 namespace gspmd::detail {
 
-/// Returns the byte where each array begins in the file, or -1 if only the library finds its elements. Throws gspmd::error: an array is missing, has
-/// another type or shape, or is in another file that may not be opened.
+/// Returns the byte where each array begins in the file, or -1 if only the library finds its elements. Throws
+/// gspmd::error if an array is missing, has another type or shape, or is in another file that may not be opened.
 inline std::vector<std::int64_t> find_in_hdf5(const posix_file& source, const std::vector<stored_array>& arrays,
                                               bool may_open_other_files) {
   const hdf5_reader reader(source, may_open_other_files);
@@ -50,7 +50,8 @@ inline std::vector<std::int64_t> find_in_hdf5(const posix_file& source, const st
   return begins;
 }
 
-/// Fills the shard of a device by the library: from datasets in chunks, compressed, in other files, or with high bytes first.
+/// Fills the shard of a device with the library: from datasets in chunks, compressed, in other files, or with high
+/// bytes first.
 inline void read_by_hdf5(const posix_file& source, bool may_open_other_files, const stored_array& a, std::int64_t device,
                          std::byte* shard) {
   const auto box = a.box_of(device);
@@ -70,7 +71,7 @@ inline void read_by_hdf5(const posix_file& source, bool may_open_other_files, co
     check_hdf5(H5Sselect_hyperslab(there.id(), H5S_SELECT_SET, offset.data(), nullptr, size.data(), nullptr), failed);
     check_hdf5(H5Sselect_hyperslab(here.id(), H5S_SELECT_SET, zeros.data(), nullptr, size.data(), nullptr), failed);
   }
-  // An opaque type is read as it is in the file: the library refuses another tag.
+  // An opaque type is read with the type in the file, because the library rejects another tag.
   const auto type = is_own(a.type) ? hdf5_object(H5Dget_type(dataset.id()), H5Tclose, failed) : hdf5_type(a.type);
   check_hdf5(H5Dread(dataset.id(), type.id(), here.id(), there.id(), H5P_DEFAULT, shard), failed);
   check_sources(reader, dataset, a.name);

@@ -38,7 +38,7 @@ inline std::map<std::string, std::string> hdf5_attributes(const hdf5_reader& rea
     } else {
       value.resize(H5Tget_size(type.id()));
       check_hdf5(H5Aread(attribute.id(), type.id(), value.data()), failed);
-      // The text ends where its padding begins.
+      // The text ends at the start of its padding.
       if (H5Tget_strpad(type.id()) == H5T_STR_SPACEPAD) value.resize(value.find_last_not_of(' ') + 1);
       else value.resize(std::min(value.find('\0'), value.size()));
     }

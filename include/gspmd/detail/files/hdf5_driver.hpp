@@ -16,11 +16,12 @@
 #include "gspmd/detail/files/posix_file.hpp"
 #include "gspmd/error.hpp"
 
-/// A file driver for HDF5's library. Reading, it uses a file that is open already, so the file cannot be replaced in between, and the library takes no
-/// lock. Writing, it keeps the bytes in memory, because the library's own driver crashes at the end of the program if the disk was full (1.10).
+/// A file driver for HDF5's library. For reading, it uses a file that is already open. So the file cannot be replaced
+/// in between, and the library takes no lock. For writing, it keeps the bytes in memory. The library's own driver
+/// crashes at the end of the program if the disk was full (1.10).
 namespace gspmd::detail {
 
-/// The bytes that the library writes, page by page: of a file with room for arrays, those that are not of the arrays.
+/// The bytes that the library writes, by page. In a file with room for arrays, these are all bytes except the elements.
 class hdf5_pages {
  public:
   void write(std::int64_t at, const std::byte* from, std::int64_t size) {
@@ -69,12 +70,13 @@ struct hdf5_medium {
   const posix_file* file = nullptr;
   hdf5_pages* pages = nullptr;
   bool may_open_other_files = false;   // that the file names
-  bool is_open = false;                // `file`: a second open is of another file, whatever its name
+  bool is_open = false;                // `file`: a second open means another file, whatever its name
   std::string refused;                 // the first other file that was not opened
   std::map<std::string, bool> others;  // by path: the other files that the library has tried to open; true if it could
 };
 
-/// The driver in a property list for access, while this object lives. Other files that the file names are opened only if the medium allows it.
+/// The driver in a property list for access, during the lifetime of this object. Other files that the file names are
+/// opened only if the medium allows it.
 class hdf5_driver {
  public:
   explicit hdf5_driver(hdf5_medium& medium)
@@ -88,7 +90,7 @@ class hdf5_driver {
 
  private:
   struct open_file {
-    H5FD_t common;  // first, because the library knows only this member
+    H5FD_t common;  // first, because the library uses only this member
     hdf5_medium* medium;
     std::optional<posix_file> other;  // a file that the medium's file names
     std::int64_t end;                 // of the bytes that the library has allocated
@@ -187,7 +189,7 @@ class hdf5_driver {
     H5FD_class_t c{};
 #ifdef H5FD_CLASS_VERSION
     c.version = H5FD_CLASS_VERSION;
-    c.value = 511;  // from the range that HDF5 leaves to everybody
+    c.value = 511;  // from the range that HDF5 leaves to all applications
 #endif
     c.name = "gspmd";
     c.maxaddr = static_cast<haddr_t>(1) << 62;

@@ -33,7 +33,8 @@ class hdf5_session {
   void* print_data_ = nullptr;
 };
 
-/// Returns why the last call of the library has failed: the first of its errors, where it began.
+/// Returns the reason why the last call of the library failed: the first of its errors, from the function that detected
+/// it.
 inline std::string hdf5_reason() {
   std::string text;
   H5Ewalk2(

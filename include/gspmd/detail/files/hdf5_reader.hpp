@@ -20,7 +20,7 @@
 #include "gspmd/detail/files/posix_file.hpp"
 #include "gspmd/error.hpp"
 
-/// HDF5 files that are read: their groups and datasets.
+/// Reading of HDF5 files: groups and datasets.
 namespace gspmd::detail {
 
 /// A dataset of a file.
@@ -31,7 +31,7 @@ struct hdf5_dataset {
   std::int64_t begin = -1;  // the byte where its elements begin, row-major without gaps; -1 if only the library finds them
 };
 struct hdf5_header {
-  std::map<std::string, std::string> attributes;  // of the file, those that are strings; empty unless asked for
+  std::map<std::string, std::string> attributes;  // of the file, only strings; empty unless requested
   std::vector<hdf5_dataset> datasets;             // in the order of their names
 };
 
@@ -57,7 +57,7 @@ inline hdf5_address hdf5_address_of(hid_t object) {
 }
 #endif
 
-/// An open file. While this object lives, no other thread uses the library.
+/// An open file. No other thread uses the library during its lifetime.
 class hdf5_reader {
  public:
   explicit hdf5_reader(const posix_file& source, bool may_open_other_files = false)
@@ -70,7 +70,8 @@ class hdf5_reader {
   [[nodiscard]] hid_t file() const { return file_.id(); }
   [[nodiscard]] const hdf5_medium& medium() const { return medium_; }
   [[nodiscard]] std::string failed(const std::string& name) const { return '`' + name + "` in `" + path_ + "` cannot be read"; }
-  /// Returns the object of a path that begins at a group or a file; nothing if it does not exist, or is in a file that may not be opened.
+  /// Returns the object at a path that begins at a group or a file. Returns nothing if it does not exist, or is in a
+  /// file that may not be opened.
   [[nodiscard]] static std::optional<hdf5_object> find(hid_t from, const std::string& name) {
     const auto object = H5Oopen(from, name.c_str(), H5P_DEFAULT);
     if (object < 0) return {};
@@ -86,8 +87,8 @@ class hdf5_reader {
   [[nodiscard]] hdf5_object other_file(const std::string& path) const {
     return {H5Fopen(path.c_str(), H5F_ACC_RDONLY, driver_.access()), H5Fclose, '`' + path + "` cannot be read"};
   }
-  /// Returns the names of all datasets, in order. Every group is entered once, and its children are opened from the group: a path from the
-  /// root would open all groups above it again.
+  /// Returns the names of all datasets, in order. Each group is entered once, and its children are opened from the
+  /// group. A path from the root would open all parent groups again.
   [[nodiscard]] std::vector<std::string> names() const {
     struct child {
       std::shared_ptr<const hdf5_object> group;
@@ -156,7 +157,7 @@ class hdf5_reader {
   hdf5_object file_;
 };
 
-/// Returns the type, the shape and the place of an open dataset.
+/// Returns the type, the shape and the first byte of an open dataset.
 inline hdf5_dataset look_at_dataset(const hdf5_reader& reader, const hdf5_object& dataset, const std::string& name) {
   const auto failed = reader.failed(name);
   const hdf5_object type(H5Dget_type(dataset.id()), H5Tclose, failed), space(H5Dget_space(dataset.id()), H5Sclose, failed);
@@ -175,7 +176,7 @@ inline hdf5_dataset look_at_dataset(const hdf5_reader& reader, const hdf5_object
   return found;
 }
 
-/// Returns the path of the file that a dataset is in: a link can lead to another file.
+/// Returns the path of the file that contains a dataset. A link can lead to another file.
 inline std::string file_of(const hdf5_object& dataset) {
   std::string name(static_cast<std::size_t>(std::max<ssize_t>(H5Fget_name(dataset.id(), nullptr, 0), 0)), '\0');
   H5Fget_name(dataset.id(), name.data(), name.size() + 1);

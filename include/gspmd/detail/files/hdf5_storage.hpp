@@ -25,9 +25,10 @@ inline error in_another_file(const hdf5_reader& reader, const std::string& name,
                "`; set may_open_other_files if you trust the file");
 }
 
-/// Throws gspmd::error unless the files of an external storage are plain files with all their bytes. The library waits for a pipe, and reads zeros
-/// after the end of a file. `made`: the creation properties of `dataset`. A `${ORIGIN}` in HDF5_EXTFILE_PREFIX is the folder of the file that holds
-/// the dataset, which an external link can lead to.
+/// Throws gspmd::error unless the files of an external storage are plain files with all their bytes. Otherwise the
+/// library would wait for a pipe, and read zeros after the end of a file. `made` is the creation properties of
+/// `dataset`. A `${ORIGIN}` in HDF5_EXTFILE_PREFIX is the folder of the file that contains the dataset. An external
+/// link can lead to that file.
 inline void check_external_files(const hdf5_reader& reader, const hdf5_object& dataset, hid_t made, const std::string& name,
                                  std::int64_t bytes) {
   const auto failed = reader.failed(name);
@@ -54,8 +55,9 @@ inline void check_external_files(const hdf5_reader& reader, const hdf5_object& d
   }
 }
 
-/// Throws gspmd::error: a dataset in other files that may not be opened; chunks that need far more memory than the dataset. `bytes`: of all
-/// elements. The library unpacks a chunk whole, also for one element of it. Chunks without filters it reads in parts.
+/// Throws gspmd::error for a dataset in other files that may not be opened, and for chunks that need far more memory
+/// than the dataset. `bytes` is the size of all elements. The library unpacks a chunk as a whole, even for one element.
+/// It reads chunks without filters in parts.
 inline void check_storage(const hdf5_reader& reader, const hdf5_object& dataset, const std::string& name, std::int64_t bytes) {
   constexpr hsize_t small_chunk_bytes = hsize_t{1} << 26;
   const auto failed = reader.failed(name);
@@ -86,9 +88,11 @@ inline void check_storage(const hdf5_reader& reader, const hdf5_object& dataset,
   }
 }
 
-/// Returns the path of a source of a virtual dataset that is in the file `home`: an empty text if the library could not open it, nothing if the
-/// library did not need it. The library opens an absolute name. If that fails, or for a relative name, it searches HDF5_VDS_PREFIX, the folder of
-/// `home` and the current folder; of an absolute name it then takes the last component.
+/// Returns the path of a source of a virtual dataset in the file `home`. Returns an empty text if the library could not
+/// open the source, and nothing if the library did not need it.
+///
+/// The library opens an absolute name. If that fails, or if the name is relative, it searches HDF5_VDS_PREFIX, the
+/// folder of `home` and the current folder. For an absolute name, it then searches for the last component.
 inline std::optional<std::string> path_of_source(const hdf5_medium& medium, const std::string& source, const std::string& home) {
   const auto name = source.starts_with('/') ? source.substr(source.rfind('/') + 1) : source;
   const auto is_searched = [&](const std::string& folder) {
@@ -107,8 +111,9 @@ inline std::optional<std::string> path_of_source(const hdf5_medium& medium, cons
   return found;
 }
 
-/// Throws gspmd::error if a virtual dataset lacks a source that was needed: the library takes the fill value for its elements then. Sources in a
-/// numbered series (`%b`) are not checked, because the series ends at the first file that is missing.
+/// Throws gspmd::error if a virtual dataset lacks a source that was needed, because the library then uses the fill
+/// value for its elements. Sources in a numbered series (`%b`) are not checked, because the series ends at the first
+/// file that is missing.
 inline void check_sources(const hdf5_reader& reader, const hdf5_object& dataset, const std::string& name) {
   const auto failed = reader.failed(name);
   const hdf5_object made(H5Dget_create_plist(dataset.id()), H5Pclose, failed);
@@ -125,7 +130,7 @@ inline void check_sources(const hdf5_reader& reader, const hdf5_object& dataset,
     if ((file + source).find("%b") != std::string::npos) continue;
     const auto home = file_of(dataset);
     const auto path = file == "." ? home : path_of_source(reader.medium(), file, home);
-    if (!path) continue;  // no element of this shard is there
+    if (!path) continue;  // this shard has no element of the source
     if (path->empty()) throw error(failed + ": its source `" + file + "` cannot be opened");
     const auto opened = *path == reader.path() ? std::nullopt : std::optional(reader.other_file(*path));
     if (!reader.is_dataset(reader.find(opened ? opened->id() : reader.file(), source)))

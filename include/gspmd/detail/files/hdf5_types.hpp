@@ -11,12 +11,12 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"
 
-/// Element types as HDF5 files hold them, those that h5py writes where it has them.
+/// Element types in HDF5 files. They are the types that h5py writes, if it has the type.
 namespace gspmd::detail {
 
 inline hdf5_object hdf5_copy_of(hid_t type) { return {H5Tcopy(type), H5Tclose, "a type cannot be made"}; }
 
-/// A float of two bytes, which HDF5 describes and does not name.
+/// Returns the type of a 2-byte float. HDF5 can describe the type but has no name for it.
 inline hdf5_object hdf5_short_float(bool high_bytes_first, std::size_t mantissa) {
   auto type = hdf5_copy_of(high_bytes_first ? H5T_IEEE_F32BE : H5T_IEEE_F32LE);
   const auto exponent = 15 - mantissa;
@@ -25,7 +25,7 @@ inline hdf5_object hdf5_short_float(bool high_bytes_first, std::size_t mantissa)
   check_hdf5(H5Tset_ebias(type.id(), (std::size_t{1} << (exponent - 1)) - 1), "a type cannot be made");
   return type;
 }
-/// h5py's bool: an enumeration of bytes.
+/// Returns the type of h5py's bool: an enumeration of bytes.
 inline hdf5_object hdf5_bool(bool high_bytes_first) {
   hdf5_object type(H5Tenum_create(high_bytes_first ? H5T_STD_I8BE : H5T_STD_I8LE), H5Tclose, "a type cannot be made");
   std::int8_t value = 0;
@@ -35,7 +35,7 @@ inline hdf5_object hdf5_bool(bool high_bytes_first) {
   }
   return type;
 }
-/// h5py's complex: a compound of `r` and `i`.
+/// Returns the type of h5py's complex: a compound of `r` and `i`.
 inline hdf5_object hdf5_complex(hid_t part) {
   const auto size = H5Tget_size(part);
   hdf5_object type(H5Tcreate(H5T_COMPOUND, 2 * size), H5Tclose, "a type cannot be made");
@@ -44,7 +44,7 @@ inline hdf5_object hdf5_complex(hid_t part) {
   return type;
 }
 
-/// The type of elements in a file; types of the user's own are bytes of no meaning.
+/// Returns the type of elements in a file. An own type is an opaque type.
 inline hdf5_object hdf5_type(dtype type, bool high_bytes_first = false) {
   const auto one_of = [&](hid_t low, hid_t high) { return hdf5_copy_of(high_bytes_first ? high : low); };
   switch (type) {
@@ -66,7 +66,8 @@ inline hdf5_object hdf5_type(dtype type, bool high_bytes_first = false) {
   return {H5Tcreate(H5T_OPAQUE, static_cast<std::size_t>(bytes_of(type))), H5Tclose, "a type cannot be made"};
 }
 
-/// Whether a type of a file is that of `type` in one order of bytes. The tag of an opaque type is left alone: others write what they like.
+/// Returns true if a type in a file is `type` in one byte order. The tag of an opaque type is ignored, because other
+/// programs write any tag.
 inline bool is_hdf5_type(hid_t found, dtype type, bool high_bytes_first) {
   if (is_own(type))
     return !high_bytes_first && H5Tget_class(found) == H5T_OPAQUE &&
@@ -74,7 +75,7 @@ inline bool is_hdf5_type(hid_t found, dtype type, bool high_bytes_first) {
   return H5Tequal(found, hdf5_type(type, high_bytes_first).id()) > 0;
 }
 
-/// `f64`, `f64 with high bytes first`, or for what the library has not `a string`, `a compound of 24 bytes`.
+/// Returns `f64`, `f64 with high bytes first`, or for other types `a string`, `a compound of 24 bytes`.
 inline std::string hdf5_type_text(hid_t found) {
   for (std::size_t k = 0; k < element_type_count; ++k)
     for (const bool high_bytes_first : {false, true})

@@ -14,10 +14,10 @@
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/error.hpp"
 
-/// HDF5 files that one process makes, with room for what all write.
+/// HDF5 files that one process creates, with room for the elements that all processes write.
 namespace gspmd::detail {
 
-/// Throws gspmd::error: names that mean something else to HDF5.
+/// Throws gspmd::error if a name has another meaning in HDF5.
 inline void check_hdf5_names(const std::vector<stored_array>& arrays) {
   for (const auto& a : arrays) {
     const auto bad = [&](const char* why) { return error("the name `" + a.name + "` " + why); };
@@ -37,7 +37,7 @@ inline void check_hdf5_attributes(const std::map<std::string, std::string>& attr
 
 inline hdf5_object hdf5_properties(hid_t kind) { return {H5Pcreate(kind), H5Pclose, "HDF5 has no properties"}; }
 
-/// A string of any length, which h5py reads as one of Python's.
+/// Returns the type of a string of any length. h5py reads it as a Python string.
 inline hdf5_object hdf5_string() {
   auto type = hdf5_copy_of(H5T_C_S1);
   check_hdf5(H5Tset_size(type.id(), H5T_VARIABLE), "a type cannot be made");
@@ -45,8 +45,8 @@ inline hdf5_object hdf5_string() {
   return type;
 }
 
-/// Writes a file to an empty one, with a dataset for each array and room for its elements, and returns where each begins. The elements
-/// themselves are not written. The file is the same at any time and for any layout.
+/// Writes an HDF5 file to an empty file, with a dataset and room for the elements of each array. Returns the first byte
+/// of each array's elements. The elements are not written. The bytes do not depend on the time or on shardings.
 inline std::vector<std::int64_t> make_hdf5(const posix_file& target, const std::vector<stored_array>& arrays,
                                            const std::map<std::string, std::string>& attributes) {
   constexpr hsize_t pages_from = 1 << 16, page = 4096;

@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// Whether a text is UTF-8 (RFC 3629): no bytes too many or too few, no longer spelling than needed, no surrogates.
+/// Returns true if a text is valid UTF-8 (RFC 3629): complete sequences, shortest encodings, no surrogates.
 inline bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = [&](std::size_t k) { return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0U; };
@@ -30,7 +30,8 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Reads JSON (RFC 8259) from front to back: the caller says what it expects. Throws gspmd::error: something else is there.
+/// Reads JSON (RFC 8259) from front to back. The caller calls the function for the expected value. Throws gspmd::error
+/// if the text differs.
 class json_reader {
  public:
   explicit json_reader(std::string_view text) : text_(text) {}
@@ -50,7 +51,7 @@ class json_reader {
   }
   [[noreturn]] void unexpected() const { throw error("has what does not belong there at byte " + std::to_string(at_)); }
 
-  /// Calls `f(key)` for every member of an object; `f` reads its value.
+  /// Calls `f(key)` for each member of an object; `f` reads the value.
   template <class F>
   void object(F f) {
     expect('{');
@@ -62,7 +63,7 @@ class json_reader {
     } while (accept(','));
     expect('}');
   }
-  /// Calls `f()` for every item of a list.
+  /// Calls `f()` for each item of a list.
   template <class F>
   void list(F f) {
     expect('[');
@@ -82,7 +83,7 @@ class json_reader {
       else s += c;
     }
   }
-  /// A number of elements or bytes: an integer from 0 to 2^62.
+  /// Reads a number of elements or bytes: an integer from 0 to 2^62.
   std::int64_t count() {
     skip_space();
     const auto begin = at_;
@@ -95,7 +96,7 @@ class json_reader {
     if (at_ < text_.size() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E')) unexpected();
     return n;
   }
-  /// Passes over a value of any kind.
+  /// Skips a value of any kind.
   void skip(int depth = 0) {
     skip_space();
     if (depth > 64 || at_ >= text_.size()) unexpected();
@@ -134,7 +135,7 @@ class json_reader {
       return;
     }
     auto code = four_digits();
-    if (code >= 0xd800 && code < 0xdc00) {  // the first half of what does not fit into 16 bits
+    if (code >= 0xd800 && code < 0xdc00) {  // the first half of a code point above 16 bits
       if (next() != '\\' || next() != 'u') unexpected();
       const auto low = four_digits();
       if (low < 0xdc00 || low > 0xdfff) unexpected();

@@ -8,7 +8,7 @@
 
 namespace gspmd::detail {
 
-/// In quotes, as JSON wants it.
+/// Returns a text in quotes, escaped for JSON.
 inline std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {

@@ -19,20 +19,23 @@
 
 namespace gspmd::detail {
 
-/// The size of a plain file. Throws gspmd::error: it is none.
+/// Returns the size of a plain file. Throws gspmd::error if it is another kind of file.
 inline std::int64_t plain_size(const posix_file& file) {
   const auto size = file.size();
   if (size < 0) throw error('`' + file.path() + "` is no file");
   return size;
 }
 
-/// Fills arrays from one file. `describe()` returns them; `read_header(file)` returns the bytes that say where they are; and
-/// `locate(arrays, header, size)`, of these and the size of the file, an array_place for each array, or another place that a read_from_file takes, or throws what is
-/// wrong. Collective.
-///  1. The process of device 0 reads the header, for all.
-///  2. All read the parts that they need, to memory of their own.
-///  3. If all have all of it, it becomes the user's; else all throw, and nobody has any.
-/// A file that is replaced meanwhile is found out by its number: that of the one that the first process holds open.
+/// Fills arrays from a file. Collective.
+///
+/// `describe()` returns the arrays. `read_header(file)` returns the bytes that describe their positions.
+/// `locate(arrays, header, size)` gets the size of the file too, and throws if the header is wrong. It returns an
+/// array_place for each array, or another type that an overload of read_from_file takes.
+///  1. The process of device 0 reads the header and sends it to all processes.
+///  2. Each process reads the parts that it needs, to memory of its own.
+///  3. If all processes have all parts, each copies them to the user's arrays. Otherwise all throw, and no array changes.
+/// A file that is replaced during the load is an error. Each process compares the inode number with that of the first
+/// process's open file.
 template <class Describe, class ReadHeader, class Locate>
 void load_file(const device_group& devices, const std::string& path, const std::string& options, Describe describe,
                ReadHeader read_header, Locate locate) {

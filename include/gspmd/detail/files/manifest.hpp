@@ -12,8 +12,8 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"
 
-/// The manifest of a checkpoint: JSON, of which only the text below is written and read, with these keys in this order and these spaces. So a
-/// reader needs no library, and what any other program has written is no manifest.
+/// The manifest of a checkpoint. It is JSON, but only the text below is written and read: these keys in this order with
+/// these spaces. So a reader needs no library, and text from other programs is not a manifest.
 ///
 ///     {"format": "gspmd checkpoint", "version": 1, "step": 120, "block_bytes": 1048576, "arrays": [
 ///       {"name": "u", "type": "f64", "shape": [7, 3], "sharding": ["x", ""], "parts": [
@@ -21,8 +21,8 @@
 ///         {"file": "0.u.1.npy", "offset": [4, 0], "size": [3, 3], "bytes": 72, "crc32c": ["5f3c31aa"]}]}],
 ///     "manifest_crc32c": "89abcdef"}
 ///
-/// Elements have a checksum for every block of block_bytes, so that whoever reads a few rows of a large file can check those. The last one is
-/// of all of the text before its line.
+/// The elements have a checksum for each block of block_bytes, so a reader of a few rows of a large file can check
+/// these rows. The last checksum covers all text before its line.
 namespace gspmd::detail {
 
 struct stored_part {
@@ -51,11 +51,11 @@ inline constexpr std::string_view manifest_start = "{\"format\": \"gspmd checkpo
 inline constexpr std::string_view manifest_end = "\n\"manifest_crc32c\": ";
 inline constexpr std::int64_t manifest_version = 1;
 
-/// The most bytes of a manifest. A checksum takes 12 bytes and a part about 200, so 85 TiB of elements fit in blocks of 1 MiB, or 5 million parts.
-/// A reader needs memory for the manifest on every process.
+/// The most bytes of a manifest. A checksum takes 12 bytes and a part about 200 bytes. So 85 TiB of elements fit in
+/// blocks of 1 MiB, or 5 million parts. A reader needs memory for the manifest on each process.
 inline constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;
 
-/// Throws gspmd::error: a checkpoint whose manifest would be longer than a reader accepts.
+/// Throws gspmd::error if a manifest would be longer than a reader accepts.
 inline void check_manifest_bytes(std::int64_t bytes) {
   if (bytes > most_manifest_bytes)
     throw error("the manifest would have " + std::to_string(bytes) + " bytes, and at most " +

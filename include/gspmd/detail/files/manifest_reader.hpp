@@ -13,8 +13,8 @@
 
 namespace gspmd::detail {
 
-/// Reads the text that text_of(manifest) writes. Throws gspmd::error: any other text, boxes that do not make up their arrays, files
-/// outside of the directory, numbers that cannot be.
+/// Reads the text that text_of(manifest) writes. Throws gspmd::error for any other text, boxes that do not make up
+/// their arrays, files outside of the directory, and impossible numbers.
 class manifest_reader {
  public:
   manifest_reader(std::string_view text, std::string path) : text_(text), path_(std::move(path)) {}
@@ -44,7 +44,7 @@ class manifest_reader {
   [[noreturn]] void fail(const std::string& what) const { throw error("`" + path_ + "` " + what); }
   [[noreturn]] void unexpected() const { fail("has what does not belong there at byte " + std::to_string(at_)); }
 
-  /// Checks the sum at the end, and takes it off.
+  /// Checks the checksum at the end and removes it from the text.
   void check_sum() {
     constexpr auto tail = manifest_end.size() + std::string_view("\"89abcdef\"}\n").size();
     if (text_.size() < tail || text_.substr(text_.size() - tail, manifest_end.size()) != manifest_end) fail("is cut off");
@@ -82,7 +82,7 @@ class manifest_reader {
     }
     return s;
   }
-  /// Reads at most `most` items, since items may need more memory than their text.
+  /// Reads at most `most` items, because items may need more memory than their text.
   template <class T, class Read>
   std::vector<T> list(const char* between, Read read, std::int64_t most = most_manifest_bytes) {
     std::vector<T> all;

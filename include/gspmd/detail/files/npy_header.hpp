@@ -13,7 +13,8 @@ namespace gspmd::detail {
 
 static_assert(std::endian::native == std::endian::little, "gspmd: files are written as elements lie in memory, low bytes first");
 
-/// How NumPy calls an element type. It has no bf16, nor types of the user's own: those are bytes of no type there (`a.view(...)`).
+/// Returns NumPy's name of an element type. NumPy has no bf16 and no own types; their elements are untyped bytes there
+/// (`a.view(...)`).
 inline std::string npy_type(dtype type) {
   constexpr const char* names[] = {"<f4", "<f8", "<i4", "<i8", "|b1", "|V2", "<f2",
                                    "|i1", "|u1", "<i2", "<u4", "<u8", "<c8", "<c16"};
@@ -21,8 +22,10 @@ inline std::string npy_type(dtype type) {
   return is_own(type) ? "|V" + std::to_string(bytes_of(type)) : names[static_cast<std::size_t>(type)];
 }
 
-/// The bytes before the elements in a .npy file: version 1.0, C order, padded so that the elements begin at a multiple of 64, as NumPy
-/// writes it.
+/// Returns the bytes before the elements in a .npy file: version 1.0, C order. Padding makes the elements begin at a
+/// multiple of 64, as in NumPy.
+///
+///     f32, {3} -> 128 bytes: \x93NUMPY, version 1.0, length 118, {'descr': '<f4', 'fortran_order': False, 'shape': (3,), }, 60 spaces, \n
 inline std::string npy_header(dtype type, const std::vector<std::int64_t>& shape) {
   std::string facts = "{'descr': '" + npy_type(type) + "', 'fortran_order': False, 'shape': (";
   for (std::size_t d = 0; d < shape.size(); ++d) facts += (d > 0 ? ", " : "") + std::to_string(shape[d]);

@@ -13,24 +13,24 @@
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/error.hpp"
 
-/// Reading headers of .npy files (NumPy's format, versions 1 to 3). Errors are without the file's name.
+/// Reading of headers of .npy files (NumPy's format, versions 1 to 3). Errors do not contain the name of the file.
 namespace gspmd::detail {
 
 /// The header of a .npy file.
 struct npy_description {
-  std::string type;  // `<f4`: as the file says; the library may have no such type
+  std::string type;  // `<f4`: as in the file; gspmd may not have the type
   std::vector<std::int64_t> shape;
   bool is_fortran_order = false;  // dim 0 is fastest
   std::int64_t begin = 0;         // the byte where the elements begin
 };
 
-/// Reads the dictionary of a header: Python, with the keys descr, fortran_order and shape, in any order.
+/// Reads the dictionary of a header: a Python dictionary with the keys descr, fortran_order and shape, in any order.
 class npy_parser {
  public:
   explicit npy_parser(std::string_view text) : text_(text) {}
 
   npy_description parse() {
-    // Nothing that is meant has one, and texts of errors would end there.
+    // No valid header has a NUL, and an error text would end at it.
     if (const auto at = text_.find('\0'); at != std::string_view::npos) fail("a NUL at character " + std::to_string(at));
     npy_description h;
     bool has_descr = false, has_order = false, has_shape = false;
@@ -124,7 +124,8 @@ class npy_parser {
   std::size_t at_ = 0;
 };
 
-/// How many bytes of a file of `size` bytes are its header, from the first ones: twelve, or all there are.
+/// Returns the number of bytes of the header in a file of `size` bytes. `start` is the first twelve bytes, or all bytes
+/// of a shorter file.
 inline std::int64_t npy_header_bytes(std::string_view start, std::int64_t size) {
   if (start.size() < 10 || start.substr(0, 6) != "\x93NUMPY") throw error("is not a .npy file");
   const int version = static_cast<unsigned char>(start[6]);
@@ -137,14 +138,14 @@ inline std::int64_t npy_header_bytes(std::string_view start, std::int64_t size) 
   return bytes;
 }
 
-/// Whether elements that NumPy calls `name` are those of a type. A bf16 of ml_dtypes is two bytes of no type.
+/// Returns true if NumPy's type `name` has the elements of `type`. A bf16 of ml_dtypes is two untyped bytes.
 inline bool is_npy_type(const std::string& name, dtype type) {
   if (name == npy_type(type)) return true;
   if (type == dtype::pred) return name == "?" || name == "b1";
   return name.size() > 1 && name[0] == '<' && npy_type(type)[0] == '|' && name.substr(1) == npy_type(type).substr(1);
 }
 
-/// The type of the library that a name is; `|V2` is bf16.
+/// Returns the element type of a NumPy name. `|V2` is bf16.
 inline dtype npy_dtype(const std::string& name) {
   std::string known;
   for (std::size_t i = 0; i < element_type_count; ++i) {
@@ -154,7 +155,7 @@ inline dtype npy_dtype(const std::string& name) {
   throw error("has the dtype `" + name.substr(0, 20) + "`; only little-endian " + known + " are read");
 }
 
-/// Reads a header that begins a file of `size` bytes; `text` is all of it, or more.
+/// Reads the header of a file of `size` bytes. `text` is the whole header, or more.
 inline npy_description parse_npy(std::string_view text, std::int64_t size) {
   const auto begin = npy_header_bytes(text, size);
   const std::size_t before = text[6] == 1 ? 10 : 12;
@@ -164,8 +165,8 @@ inline npy_description parse_npy(std::string_view text, std::int64_t size) {
   return found;
 }
 
-/// Throws gspmd::error unless a file of `size` bytes has the elements of its header, of `elem_bytes` each. An extent of 0 does not excuse
-/// the others from being countable.
+/// Throws gspmd::error unless a file of `size` bytes has the elements of its header, with `elem_bytes` each. Even if an
+/// extent is 0, the product of the other extents must not be too large.
 inline void check_npy_size(const npy_description& of, std::int64_t elem_bytes, std::int64_t size) {
   auto bound = elem_bytes;
   bool is_empty = false;

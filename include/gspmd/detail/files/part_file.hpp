@@ -16,10 +16,11 @@
 #include "gspmd/detail/files/stored_array.hpp"
 #include "gspmd/detail/transport/box.hpp"
 
-/// The .npy file of one part.
+/// The .npy file of a part of an array.
 namespace gspmd::detail {
 
-/// Writes a part of a shard to a new file that is on the disk when this returns, block by block; returns the checksums of the blocks.
+/// Writes a part of a shard to a new file, block by block. Returns the checksums of the blocks when the file is on the
+/// disk.
 inline std::vector<std::uint32_t> write_part(const std::string& path, const stored_array& a, const written_part& part,
                                              const std::byte* shard, std::int64_t block_bytes) {
   auto file = posix_file::create(path);
@@ -39,7 +40,7 @@ inline std::vector<std::uint32_t> write_part(const std::string& path, const stor
   for_each_run(placed, bytes_of(a.type), [&](std::int64_t from, std::int64_t, std::int64_t size) {
     for (const auto* in = shard + from; size > 0;) {
       const auto n = std::min(block.size() - filled, static_cast<std::size_t>(size));
-      if (n == block.size()) {  // all of a block lies together
+      if (n == block.size()) {  // the whole block is contiguous
         write_block(in, n);
       } else {
         std::memcpy(block.data() + filled, in, n);
@@ -55,7 +56,8 @@ inline std::vector<std::uint32_t> write_part(const std::string& path, const stor
   return checksums;
 }
 
-/// Reads the blocks of a part that somebody wants, each once if they are asked for in the order of the file, and checks them.
+/// Reads and checks the blocks of a part that are needed. If the reads are in the order of the file, each block is read
+/// once.
 class part_reader {
  public:
   part_reader(const std::string& path, const manifest& m, const stored_entry& a, const stored_part& part)
@@ -76,12 +78,12 @@ class part_reader {
     if (found != header) throw error("`" + path + "` was changed after it was written: its header is another one");
   }
 
-  /// Bytes `from` to `from + size` of the elements.
+  /// Reads bytes `from` to `from + size` of the elements.
   void read(std::int64_t from, std::byte* to, std::int64_t size) {
     while (size > 0) {
       const auto number = from / block_bytes_, at = from % block_bytes_;
       const auto n = std::min(size, block_bytes_ - at);
-      if (n == block_bytes_) {  // all of a block is wanted, in one place
+      if (n == block_bytes_) {  // the whole block, to contiguous memory
         load(number, to);
       } else {
         if (number != loaded_) load(number, block_.data());
@@ -110,7 +112,7 @@ class part_reader {
   std::vector<std::byte> block_;
 };
 
-/// Fills the shard of a device from the parts of `directory` that hold some of it.
+/// Fills the shard of a device from the parts in `directory` that contain some of its elements.
 inline void read_shard(const std::string& directory, const manifest& m, const stored_entry& stored, const stored_array& a,
                        std::int64_t device, std::byte* shard) {
   const auto target = a.layout_on(device);

@@ -16,28 +16,29 @@
 
 #include "gspmd/error.hpp"
 
-/// Files by the calls of POSIX: streams of C++ cannot say that bytes have reached the disk, nor why they have not.
+/// Files with the functions of POSIX. C++ streams do not report whether bytes have reached the disk, nor the reason of
+/// a failure.
 namespace gspmd::detail {
 
-/// `<path> cannot be written: No space left on device`
+/// Returns the error `<path> cannot be written: No space left on device`.
 [[nodiscard]] inline error file_error(const std::string& path, const char* cannot, int reason = errno) {
   return error("`" + path + "` " + cannot + ": " + std::error_code(reason, std::generic_category()).message());
 }
 
-/// An open file, closed at the end. Throws gspmd::error with the path and the system's reason.
+/// An open file, which the destructor closes. The functions throw gspmd::error with the path and the system's reason.
 class posix_file {
  public:
   /// Creates a file. Throws if the name exists, also as a link.
   [[nodiscard]] static posix_file create(const std::string& path) {
     return {path, O_WRONLY | O_CREAT | O_EXCL, "cannot be made"};
   }
-  /// Opens a file of the user's to read. The name may be a link. A pipe does not block, and has no size().
+  /// Opens a user's file for reading. The name may be a link. A pipe does not block, and has no size().
   [[nodiscard]] static posix_file read(const std::string& path) {
     return {path, O_RDONLY | O_NONBLOCK | O_NOCTTY, "cannot be opened"};
   }
 
-  // Names that gspmd chooses itself, such as F.partial: others with write access to the folder can put a link or a pipe there. A link is not
-  // followed, a pipe does not block, and both are errors.
+  // The functions below open names that gspmd chooses itself, for example F.partial. Other users with write access to
+  // the folder can put a link or a pipe there. A link is not followed, and a pipe does not block. Both are errors.
 
   /// Opens a file that exists.
   [[nodiscard]] static posix_file write_to(const std::string& path) { return {path, own_name(path, O_WRONLY)}; }
@@ -67,7 +68,7 @@ class posix_file {
   [[nodiscard]] int handle() const { return handle_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// Returns the size in bytes; -1 if this is not a plain file.
+  /// Returns the size in bytes, or -1 if this is not a plain file.
   [[nodiscard]] std::int64_t size() const {
     struct ::stat facts {};
     if (::fstat(handle_, &facts) != 0) throw file_error(path_, "has no size");
@@ -122,7 +123,7 @@ class posix_file {
     if (errno == reason) return {};
     throw file_error(path, cannot);
   }
-  /// Returns a handle of a plain file; -1 for the reason that is allowed.
+  /// Returns a handle of a plain file, or -1 if opening fails with the error `allowed`.
   static int own_name(const std::string& path, int flags, int allowed = 0) {
     const int handle = ::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
     const int reason = errno;
@@ -145,8 +146,8 @@ class posix_file {
   int handle_ = -1;
 };
 
-/// Locks a file, which the system takes back when the file is closed or the process has died. False where a file system has no locks.
-/// Throws gspmd::error: `is_locked`, or why it cannot.
+/// Locks a file. The system releases the lock when the file is closed or the process dies. Returns false if the file
+/// system has no locks. Throws gspmd::error: `is_locked` if another process has the lock, or the reason of a failure.
 inline bool lock_file(const posix_file& file, const std::string& is_locked) {
   if (::flock(file.handle(), LOCK_EX | LOCK_NB) == 0) return true;
   if (errno == EWOULDBLOCK) throw error(is_locked);
@@ -154,10 +155,10 @@ inline bool lock_file(const posix_file& file, const std::string& is_locked) {
   throw file_error(file.path(), "cannot be locked");
 }
 
-/// Returns when the names in a directory are on the disk: those of files that were made, renamed or removed.
+/// Waits until the names in a directory are on the disk, for files that were created, renamed or removed.
 inline void sync_directory(const std::string& path) {
   const auto directory = posix_file::read(path);
-  // A file system that does this by itself may refuse the call.
+  // A file system that does this itself may reject the call.
   if (::fsync(directory.handle()) != 0 && errno != EINVAL && errno != EROFS)
     throw file_error(path, "cannot be written to the disk");
 }

@@ -20,8 +20,9 @@
 
 namespace gspmd::detail {
 
-/// Returns the text of a manifest. If the file is no manifest, returns its beginning, which manifest_reader refuses. Throws gspmd::error: the file is
-/// longer than any manifest, or does not end as a manifest. The file is not read then, and needs no memory.
+/// Returns the text of a manifest. If the file is no manifest, returns its beginning, which manifest_reader rejects.
+/// Throws gspmd::error if the file is longer than any manifest, or does not end as a manifest. The file is not read
+/// then, and needs no memory.
 inline std::string read_text(const std::string& path) {
   const auto file = posix_file::read(path);
   const auto size = file.size();
@@ -40,9 +41,10 @@ inline std::string read_text(const std::string& path) {
   return part(0, size);
 }
 
-/// Collective. Returns the restored step: `wanted`, or the newest one. Returns nothing if the directory has no checkpoint and `wanted` is empty.
-///  1. The process of device 0 reads the manifest, for all.
-///  2. All read the parts that they need, to memory of their own.
+/// Restores arrays from a checkpoint. Collective. Returns the restored step: `wanted`, or the newest step. Returns
+/// nothing if `wanted` is empty and the directory has no checkpoint.
+///  1. The process of device 0 reads the manifest and sends it to all processes.
+///  2. Each process reads the parts that it needs, to memory of its own.
 ///  3. If all processes have read their parts, each copies them to the user's arrays. Otherwise all throw, and no array changes.
 template <class Describe>
 std::optional<std::int64_t> restore_checkpoint(const device_group& devices, const std::string& directory,

@@ -22,8 +22,9 @@
 #include "gspmd/detail/support/sort_in_order.hpp"
 #include "gspmd/error.hpp"
 
-/// The format of safetensors (github.com/huggingface/safetensors, "Format"): eight bytes, low ones first, say how long the header is; the
-/// header is JSON; the elements of all tensors follow without holes, row-major, low bytes first.
+/// The format of safetensors (github.com/huggingface/safetensors, "Format"). The first eight bytes are the length of
+/// the header, low byte first. The header is JSON. The elements of all tensors follow without gaps, row-major, low
+/// bytes first.
 ///
 ///     {"__metadata__":{"format":"pt"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}
 namespace gspmd::detail {
@@ -31,10 +32,10 @@ namespace gspmd::detail {
 static_assert(std::endian::native == std::endian::little,
               "gspmd: safetensors have their low bytes first, and are read and written as they lie in memory");
 
-/// One tensor of a file.
+/// A tensor of a file.
 struct safetensors_entry {
   std::string name;
-  std::string type;  // `F32`, `BF16`, `F8_E4M3`: as the file says; the library may have no such type
+  std::string type;  // `F32`, `BF16`, `F8_E4M3`: as in the file; gspmd may not have the type
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;  // bytes after the header
 };
@@ -45,14 +46,15 @@ struct safetensors_header {
   std::vector<safetensors_entry> tensors;  // in the order of their bytes
 };
 
-/// Of f32 `F32`; empty for what the format does not have: c128 and types of the user's own.
+/// Returns the format's name of a type, for example `F32` for f32. Returns an empty text for c128 and own types,
+/// because the format lacks them.
 inline std::string safetensors_type(dtype type) {
   constexpr const char* names[] = {"F32", "F64", "I32", "I64", "BOOL", "BF16", "F16", "I8", "U8", "I16", "U32", "U64", "C64", ""};
   static_assert(std::size(names) == element_type_count);
   return is_own(type) ? "" : names[static_cast<std::size_t>(type)];
 }
 
-/// The bytes of an element of a type of a file; 0 of one whose width this library does not know, such as halves of bytes.
+/// Returns the bytes of an element of a type in a file, or 0 if gspmd lacks the width, for example half a byte.
 inline std::int64_t safetensors_width(const std::string& type) {
   for (std::size_t i = 0; i < element_type_count; ++i)
     if (type == safetensors_type(static_cast<dtype>(i)) && !type.empty()) return bytes_of(static_cast<dtype>(i));
@@ -60,9 +62,10 @@ inline std::int64_t safetensors_width(const std::string& type) {
   return type.starts_with("F8_") ? 1 : 0;
 }
 
-inline constexpr std::int64_t most_safetensors_header = 100'000'000;  // as the format's own reader has it
+inline constexpr std::int64_t most_safetensors_header = 100'000'000;  // the limit of the format's own reader
 
-/// The length of the header, from the first bytes of a file of `size` bytes. Throws gspmd::error, without the file's name.
+/// Returns the length of the header, from the first bytes of a file of `size` bytes. Throws gspmd::error without the
+/// name of the file.
 inline std::int64_t safetensors_header_bytes(std::string_view start, std::int64_t size) {
   if (size < 8) throw error("is no safetensors file: it has " + std::to_string(size) + " bytes");
   std::uint64_t length = 0;
@@ -94,8 +97,8 @@ inline safetensors_entry parse_safetensors_entry(json_reader& in, const std::str
   return e;
 }
 
-/// Throws gspmd::error unless the bytes of the tensors follow each other from the first one to the last one, `bytes` in all, each as many
-/// as its type and shape say.
+/// Throws gspmd::error unless the bytes of the tensors are adjacent, `bytes` in all, and each tensor has the bytes of
+/// its type and shape.
 inline void check_safetensors(const safetensors_header& header, std::int64_t bytes) {
   std::int64_t next = 0;
   for (const auto& e : header.tensors) {
@@ -104,7 +107,7 @@ inline void check_safetensors(const safetensors_header& header, std::int64_t byt
     if (e.begin > next) throw error("has bytes that are no tensor's, before `" + e.name + '`');
     next = e.end;
     const auto width = safetensors_width(e.type);
-    if (width == 0) continue;  // it can be passed over, not loaded
+    if (width == 0) continue;  // it can be skipped, not loaded
     auto elems = std::int64_t{1};
     const bool is_empty = std::find(e.shape.begin(), e.shape.end(), 0) != e.shape.end();
     for (const auto n : e.shape) {
@@ -121,7 +124,7 @@ inline void check_safetensors(const safetensors_header& header, std::int64_t byt
                 " bytes after its header, which speaks of " + std::to_string(next));
 }
 
-/// Reads a header that `bytes` bytes of elements follow. Throws gspmd::error, without the file's name.
+/// Reads the header of a file with `bytes` bytes of elements. Throws gspmd::error without the name of the file.
 inline safetensors_header parse_safetensors(std::string_view text, std::int64_t bytes) {
   if (text.empty() || text[0] != '{') throw error("is no safetensors file: its header does not begin with `{`");
   if (!is_utf8(text)) throw error("has a header that is no UTF-8");
@@ -136,15 +139,16 @@ inline safetensors_header parse_safetensors(std::string_view text, std::int64_t 
     });
   });
   in.expect_end();
-  // Readers need no order in the header; the bytes have one, where those of a tensor of none are before others.
+  // The header can have any order; the bytes have an order. An empty tensor precedes another tensor at the same byte.
   sort_in_order(header.tensors,
                 [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   check_safetensors(header, bytes);
   return header;
 }
 
-/// The eight bytes and the header for some arrays, and where they begin: the widest elements first, each type by names, so that elements are
-/// aligned, as the format's own writer has it. Throws gspmd::error: what the format cannot hold.
+/// Returns the first eight bytes and the header for some arrays, and the first byte of each array. The widest elements
+/// are first, then the order is by name, so that elements are aligned, as in the format's own writer. Throws
+/// gspmd::error if the format cannot store an array.
 inline file_layout safetensors_layout(const std::vector<stored_array>& arrays,
                                       const std::map<std::string, std::string>& metadata) {
   std::vector<std::size_t> order(arrays.size());

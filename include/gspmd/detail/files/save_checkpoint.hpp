@@ -19,7 +19,8 @@
 
 namespace gspmd::detail {
 
-/// `0.weights.w1.2.npy`: the number of the array makes it the only one, its name is for people.
+/// Returns the file name of a part: `0.weights.w1.2.npy`. The number of the array makes it unique; the name is for
+/// readers.
 inline std::string part_file_name(std::size_t array, const std::string& name, std::size_t part) {
   auto plain = name.substr(0, 64);
   for (auto& c : plain)
@@ -27,7 +28,7 @@ inline std::string part_file_name(std::size_t array, const std::string& name, st
   return std::to_string(array) + '.' + plain + '.' + std::to_string(part) + ".npy";
 }
 
-/// Brings the checksums that each process has for its own parts to all.
+/// Sends the checksums that each process has of its own parts to all processes.
 inline void share_checksums(manifest& m, const device_group& devices) {
   std::vector<std::int64_t> all;
   for (const auto& a : m.arrays)
@@ -44,11 +45,12 @@ struct save_request {
   std::int64_t step, keep, block_bytes;
 };
 
-/// Collective.
-///  1. The process of device 0 locks the directory and makes one for the step, under a name that nobody reads.
-///  2. All write their parts, until they are on the disk.
-///  3. The first one writes the manifest and gives the directory its name.
-/// After each of these all know whether all are there, and else all throw, and the first one removes what was written.
+/// Saves arrays to a checkpoint. Collective.
+///  1. The process of device 0 locks the directory and makes a directory for the step, under a name that no reader uses.
+///  2. Each process writes its parts and waits until they are on the disk.
+///  3. The process of device 0 writes the manifest and gives the directory its name.
+/// After each step, all processes agree whether all succeeded. If not, all throw, and the process of device 0 removes
+/// the written files.
 template <class Describe>
 void save_checkpoint(const device_group& devices, const save_request& request, Describe describe) {
   std::vector<stored_array> arrays;
@@ -69,7 +71,7 @@ void save_checkpoint(const device_group& devices, const save_request& request, D
       auto& entry = m.arrays.emplace_back(stored_entry{a.name, a.type, a.global, a.sharding, {}});
       for (const auto& p : parts.back()) {
         const auto blocks = m.block_count(p.box.elems() * bytes_of(a.type));
-        check_manifest_bytes(12 * (blocks_of_all += blocks));  // before there is memory for the checksums
+        check_manifest_bytes(12 * (blocks_of_all += blocks));  // before memory for the checksums is allocated
         entry.parts.push_back({part_file_name(m.arrays.size() - 1, a.name, entry.parts.size()), p.box,
                                std::vector<std::uint32_t>(static_cast<std::size_t>(blocks))});
       }

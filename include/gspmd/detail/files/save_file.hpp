@@ -18,7 +18,7 @@
 
 namespace gspmd::detail {
 
-/// The bytes before the arrays of a file, and behind these where each of them begins.
+/// The bytes of a file before the arrays, and the first byte of each array.
 struct file_layout {
   std::string header;
   std::vector<std::int64_t> begins;
@@ -30,12 +30,15 @@ struct write_header {
   }
 };
 
-/// Writes arrays to one file. `describe()` returns them; `lay_out(arrays)` returns a file_layout, and throws what the format cannot hold;
-/// `begin(file, arrays, layout)` writes what is not of the arrays, and may say only then where they begin. Collective.
-///  1. The process of device 0 makes the file, under a name that nobody reads, and calls `begin`.
-///  2. All write their parts at their places, those of arrays with short rows gathered, until they are on the disk.
-///  3. The first one gives the file its name.
-/// After each of these all know whether all are there, and else all throw, and the first one removes what was written.
+/// Writes arrays to a file. Collective.
+///
+/// `describe()` returns the arrays. `lay_out(arrays)` returns a file_layout, and throws if the format cannot store an
+/// array. `begin(file, arrays, layout)` writes all bytes except the elements. It may set the first bytes of the arrays.
+///  1. The process of device 0 makes the file, under a name that no reader uses, and calls `begin`.
+///  2. Each process writes its parts, and waits until they are on the disk. Arrays with short rows are gathered first.
+///  3. The process of device 0 gives the file its name.
+/// After each step, all processes agree whether all succeeded. If not, all throw, and the process of device 0 removes
+/// the written file.
 template <class Describe, class LayOut, class Begin = write_header>
 void save_file(const exchanging_group& devices, const std::string& path, Describe describe, LayOut lay_out, Begin begin = {}) {
   std::vector<stored_array> arrays;

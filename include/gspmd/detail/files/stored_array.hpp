@@ -16,13 +16,14 @@
 
 namespace gspmd::detail {
 
-/// `f64`; a type of the user's own is its number and its width, `own 0 of 16 bytes`: what it means is the user's to know.
+/// Returns `f64` or, for an own type, its number and width: `own 0 of 16 bytes`. Only the user has the meaning of an
+/// own type.
 inline std::string stored_type(dtype type) {
   return is_own(type) ? "own " + std::to_string(own_number(type)) + " of " + std::to_string(bytes_of(type)) + " bytes"
                       : std::string(name_of(type));
 }
 
-/// A box of a tensor: what one device holds of it, or one file.
+/// A box of a tensor: the elements of a device or of a file.
 struct stored_box {
   std::vector<std::int64_t> offset, size;
 
@@ -43,17 +44,17 @@ struct stored_box {
   friend auto operator<=>(const stored_box&, const stored_box&) = default;
 };
 
-/// An array of the user's that is saved or restored, as it lies on the devices: all that a checkpoint knows of one, whatever its type.
+/// A user's array that is saved or restored, with its sharding: all that a checkpoint needs of an array of any type.
 struct stored_array {
   std::string name;
   dtype type = dtype::f32;
   std::vector<std::int64_t> global, local;
-  std::vector<std::string> sharding;               // of each dim the axes that split it: for people
+  std::vector<std::string> sharding;               // by dim: the axes that split it, for readers
   std::int64_t devices = 1;                        // of its mesh
-  bool is_whole = false;                           // on no mesh: every device has all of it, and a process has it once
-  bool is_partial = false;                         // devices hold terms
-  bool is_constant = false;                        // may be saved and not restored
-  std::function<stored_box(std::int64_t)> box_of;  // what a device holds, at the beginning of its shard along every dim
+  bool is_whole = false;                           // on no mesh: each device has the whole array, and a process has it once
+  bool is_partial = false;                         // devices have partial values
+  bool is_constant = false;                        // can be saved, not restored
+  std::function<stored_box(std::int64_t)> box_of;  // by device: its elements, at the beginning of its shard along each dim
   std::vector<std::byte*> shards;                  // of the devices of this process
 
   [[nodiscard]] std::int64_t local_bytes() const {
@@ -61,7 +62,7 @@ struct stored_array {
     for (const auto e : local) n *= e;
     return n;
   }
-  /// Where the elements of a device's box lie in its shard.
+  /// Returns the layout of a device's box in its shard.
   [[nodiscard]] buffer_layout layout_on(std::int64_t device) const {
     buffer_layout layout;
     const auto box = box_of(device);
@@ -75,13 +76,17 @@ struct stored_array {
   }
 };
 
-/// The part of an array that one device writes.
+/// The part of an array that a device writes.
 struct written_part {
   std::int64_t device;
   stored_box box;
 };
 
-/// The boxes of an array, each once: of devices that hold the same the first one writes it, and one that holds nothing writes nothing.
+/// Returns each box of an array once. If devices hold the same box, the first device writes it. A device without
+/// elements writes nothing.
+///
+///     [4] on two devices, split      -> device 0: elements 0 and 1; device 1: elements 2 and 3
+///     [4] on two devices, replicated -> device 0: elements 0 to 3
 inline std::vector<written_part> written_parts(const stored_array& a, std::int64_t devices) {
   std::map<stored_box, std::int64_t> first;
   for (std::int64_t d = 0; d < devices; ++d)
@@ -91,8 +96,10 @@ inline std::vector<written_part> written_parts(const stored_array& a, std::int64
   return parts;
 }
 
-/// Whether boxes hold every element of a tensor once: so many elements as it has, and no two boxes meet. Only such are compared as meet along
-/// the dim that has most different offsets.
+/// Returns true if the boxes contain each element of a tensor once: the numbers of elements are equal, and no two boxes
+/// overlap. Only boxes that overlap along one dim are compared: the dim with the most different offsets.
+///
+///     [4], boxes 0-1 and 2-3 -> true;   0-1 and 1-2 -> false;   0-1 and 3 -> false
 inline bool is_tiling(const std::vector<std::int64_t>& global, const std::vector<const stored_box*>& boxes) {
   std::int64_t wanted = 1, held = 0;
   for (const auto e : global) wanted *= e;

@@ -8,31 +8,32 @@
 
 namespace gspmd::detail {
 
-/// The block of scores that attention has in memory at a time: so many rows of q by so many rows of k.
+/// The block of scores that attention holds in memory: `rows` rows of q by `cols` rows of k.
 struct attention_block {
   std::int64_t rows = 0, cols = 0;
 
-  /// Two blocks of floats stay in a core's cache. Products of 128 rows are faster than those of 64, and causal attention computes more
-  /// scores in vain with them.
+  /// Picks the size of a block. Two blocks of floats fit into a core's cache. Products of 128 rows are faster than
+  /// products of 64 rows, but with them causal attention computes more unused scores.
   static constexpr attention_block of(std::int64_t rows, std::int64_t cols, bool is_causal) {
     constexpr std::int64_t most_columns = 256;
     const std::int64_t most_rows = is_causal ? 64 : 128;
     return {rows < most_rows ? rows : most_rows, cols < most_columns ? cols : most_columns};
   }
-  /// Elements of scratch for the result: the scores, and of each row the largest one and the sum.
+  /// Returns the elements of scratch for the result: the scores, and the largest score and the sum of each row.
   [[nodiscard]] constexpr std::int64_t forward_elems() const { return rows * (cols + 2); }
-  /// For the gradient: the scores and their gradients.
+  /// Returns the elements of scratch for the gradient: the scores and their gradients.
   [[nodiscard]] constexpr std::int64_t backward_elems() const { return 2 * rows * cols; }
 };
 
 inline namespace GSPMD_TARGET {
 
-/// Attention of the blocks of one device (kernels/attention.hpp), of `rank` dims: q, k, v, the scale and, if `is_causal`, what the rows of q
-/// see; then the result, the logarithms of the sums of exponentials, and scratch.
+/// Computes attention of the blocks of one device (kernels/attention.hpp), of `rank` dims. The blocks are q, k, v, the
+/// scale and, if `is_causal`, the positions that the rows of q see. Then come the result, the logarithms of the sums of
+/// exponentials, and scratch.
 template <class T>
 void attend_blocks(int rank, bool is_causal, const erased_block* blocks);
-/// Its gradient: q, k, v, the result, the gradient by it, the logarithms, the scale and what rows see; then the gradients by q, k and v, and
-/// scratch.
+/// Computes the gradient of attention. The blocks are q, k, v, the result, the gradient of the result, the logarithms,
+/// the scale and the positions that rows see. Then come the gradients of q, k and v, and scratch.
 template <class T>
 void attend_blocks_back(int rank, bool is_causal, const erased_block* blocks);
 

@@ -4,14 +4,15 @@
 #include "gspmd/detail/ir/annotation.hpp"
 #include "gspmd/detail/ir/even_cuts.hpp"
 
-/// Layouts on a mesh of which a program types some axes, the explicit ones, and leaves the others to the planner, the automatic ones. Of a dim
-/// that both split the explicit ones are major: the automatic ones cut what they leave, evenly, so that no part leaves its device for them.
+/// Layouts on a mesh with explicit axes, which a program's types state, and automatic axes, which the planner assigns.
+/// If both split a dim, the explicit axes are major. The automatic axes must cut the explicit parts evenly, so that no
+/// element leaves its device.
 ///
-///     12 elements, data:2 explicit, model:3 automatic     [data] [data,model]: parts of 6, and of 2 inside of these
-///     12 elements, data:2 explicit, model:4 automatic     [data] only: model would cut parts of 2 that do not end where those of 6 do
+///     12 elements, data:2 explicit, model:3 automatic     [data] [data,model]: parts of 6, and of 2 inside these
+///     12 elements, data:2 explicit, model:4 automatic     [data] only: model would cut parts of 2 whose ends differ from those of 6
 namespace gspmd::detail {
 
-/// The part of a layout on these axes.
+/// Returns the part of a layout on these axes.
 constexpr sharding part_along(const sharding& all, axis_mask axes) {
   sharding s;
   for (const auto& use : all.splits)
@@ -22,7 +23,8 @@ constexpr sharding part_along(const sharding& all, axis_mask axes) {
   return s;
 }
 
-/// Both together; an automatic axis that does not cut a dim evenly does not split it.
+/// Returns the layout with the axes of `outer` and `inner`. If an inner axis does not cut a dim evenly, it does not
+/// split the dim.
 constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, const sharding& outer, const sharding& inner) {
   sharding s;
   for (int d = 0; d < shape.count; ++d) {
@@ -36,7 +38,7 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
   return s;
 }
 
-/// A mistake in what a user says of a value on such a mesh; empty if there is none.
+/// Returns the mistake in an annotation on such a mesh; empty if the annotation is correct.
 [[gnu::cold]] constexpr text automatic_mistake(const mesh_info& mesh, const extents& shape, const sharding& s) {
   const axis_mask automatic = mesh.automatic_axes;
   text what;

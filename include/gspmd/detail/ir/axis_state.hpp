@@ -6,19 +6,19 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// The state of a value along one mesh axis, which says what the devices along it hold, in programs that state it themselves (modes
-/// explicit and manual).
+/// The state of a value along one mesh axis: the relation between the data of the devices. Programs in the explicit and
+/// the manual mode state it themselves.
 namespace gspmd::detail {
 
-///                the devices hold      what it stands for          its gradient
-///   constant     equal data            the value                   it has none
-///   replica      equal data            the value                   partial: a term of it on each device
-///   invariant    equal data            the value                   invariant: complete on each device
-///   varying      unrelated data        a value on each device      varying
-///   shard        part k of a dim       the parts side by side      shard of the same dim
-///   partial      terms                 their reduction             of a sum: replica; of another monoid: none
+///                data of the devices   meaning                    gradient
+///   constant     equal data            the value                  does not exist
+///   replica      equal data            the value                  partial: a partial value on each device
+///   invariant    equal data            the value                  invariant: complete on each device
+///   varying      unrelated data        a value on each device     varying
+///   shard        part k of a dim       the parts side by side     shard of the same dim
+///   partial      partial values        their reduction            of a sum: replica; of another monoid: does not exist
 ///
-/// replica and invariant are the same bytes: they differ in who adds up the gradient.
+/// replica and invariant hold the same bytes. They differ in the step that sums the gradient over the devices.
 enum class state : std::uint8_t { constant, replica, invariant, varying, shard, partial };
 
 struct axis_state {
@@ -34,17 +34,17 @@ struct axis_state {
 constexpr axis_state shard_of(int dim) { return {state::shard, static_cast<std::int8_t>(dim), monoid::add}; }
 constexpr axis_state partial_by(monoid kind) { return {state::partial, 0, kind}; }
 
-/// Returns false for a reduction by another monoid than the sum: it has no gradient.
+/// Returns false for a reduction by a monoid other than the sum: it has no gradient.
 constexpr bool is_of_sums(const axis_state& a) { return a.is != state::partial || a.reduced_by == monoid::add; }
 
-/// The state of the gradient of a value. A constant has none, and is its own.
+/// Returns the state of the gradient of a value. A constant has no gradient; its own state is returned.
 constexpr axis_state dual(const axis_state& a) {
   if (a.is == state::replica) return {state::partial};
   if (a.is == state::partial) return {state::replica};
   return a;
 }
 
-/// `C`, `R`, `I`, `V`, `S(0)`, `P`, `P<max>`, as a document writes them.
+/// Returns `C`, `R`, `I`, `V`, `S(0)`, `P` or `P<max>`, as in documents.
 constexpr text short_text(const axis_state& a) {
   switch (a.is) {
     case state::constant: return "C";

@@ -7,65 +7,69 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/network_rates.hpp"
 
-/// How long collectives take on a network, in picoseconds, from the bytes that each device sends where it sends fewest. Each takes the
-/// least that its usual algorithms take (Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in
-/// MPICH"): those with few messages for little data, those with few bytes for much. Over axes with links of their own a collective is
-/// done axis by axis, so that every byte is counted on the axis it travels over.
+/// The times of collectives on a network, in picoseconds. The input is the bytes that each device sends with the
+/// algorithm that sends the fewest bytes. Each collective takes the time of the fastest of its usual algorithms
+/// (Thakur, Rabenseifner and Gropp 2005, "Optimization of Collective Communication Operations in MPICH"). Algorithms
+/// with few messages are fastest for small data, those with few bytes for large data. If each axis has its own links, a
+/// collective runs axis by axis, so every byte counts on the axis that carries it.
 namespace gspmd::detail {
 
 /// Picoseconds by mesh axis.
 using axis_times = inline_vec<std::int64_t, max_axes>;
 
-/// a * b / c without overflow on the way, where the result has room.
+/// Returns a * b / c without overflow of intermediate results, if the result fits.
 constexpr std::int64_t share_of(std::int64_t a, std::int64_t b, std::int64_t c) {
   return saturating_add(saturating_multiply(a / c, b), saturating_multiply(a % c, b) / c);
 }
 
-/// How often 1 is doubled until it is `n` or more.
+/// Returns the number of doublings from 1 to at least `n`.
 constexpr std::int64_t doublings(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
 }
 
-/// A device sends `bytes` to its neighbours along an axis of `n` devices, so many times round the ring.
+/// Returns the time for each of `n` devices along an axis to send `bytes` to its neighbours, in `times` passes
+/// around the ring.
 constexpr std::int64_t ring_time(const link_rate& link, std::int64_t n, std::int64_t bytes, std::int64_t times = 1) {
   if (!link.is_torus || n == 2) return add_times(link.time_of(bytes), link.time_of_messages(times * (n - 1)));
-  return add_times(link.time_of(bytes) / 2, link.time_of_messages(times * (n / 2)));  // both ways round
+  return add_times(link.time_of(bytes) / 2, link.time_of_messages(times * (n / 2)));  // in both directions
 }
 
-/// `n` devices gather, each sending `bytes`; a reduce_scatter is the same backwards. By a switch they trade all they have with ever
-/// farther ones, in log2(n) messages (recursive doubling; Bruck's where n is no power of 2). On a torus every message crosses the links
-/// in between, so that a ring has no more of them on its way. `times`: 2 for both of them, which send `bytes` together.
+/// Returns the time for `n` devices to gather, each sending `bytes`. A reduce_scatter is the same in reverse. On a
+/// switch, the distance to the partner doubles with each of log2(n) messages (recursive doubling). If n is not a power
+/// of 2, this is Bruck's algorithm. On a torus every message crosses the links in between, so a ring needs no more
+/// messages on its links. `times` is 2 for a reduce_scatter and an all_gather that send `bytes` together.
 constexpr std::int64_t gather_time(const link_rate& link, std::int64_t n, std::int64_t bytes, std::int64_t times = 1) {
   if (link.is_torus) return ring_time(link, n, bytes, times);
   return add_times(link.time_of(bytes), link.time_of_messages(times * doublings(n)));
 }
 
-/// `n` devices add up `bytes` of each, and none has them in parts: each gathers all and adds, or, by a switch and with a power of 2, they
-/// double what is added (recursive doubling).
+/// Returns the time for `n` devices to sum `bytes` per device without scattering. Each device gathers all data
+/// and adds. On a switch, if `n` is a power of 2, the devices use recursive doubling.
 constexpr std::int64_t whole_sum_time(const link_rate& link, std::int64_t n, std::int64_t bytes) {
   const auto rounds = doublings(n);
   const bool doubles = !link.is_torus && (n & (n - 1)) == 0;
   return gather_time(link, n, saturating_multiply(bytes, doubles ? rounds : n - 1));
 }
 
-/// How many of the blocks 0 to n-1 an exchange by Bruck's algorithm sends in all: block b once for each bit of b. n/2 log2(n) where n is
-/// a power of 2.
+/// Returns the number of blocks that an exchange of the blocks 0 to n-1 by Bruck's algorithm sends. It sends block b
+/// once for each set bit of b. This is n/2 log2(n) if n is a power of 2.
 constexpr std::int64_t blocks_of_bruck(std::int64_t n) {
   std::int64_t blocks = 0;
   for (std::int64_t bit = 1; bit < n; bit *= 2) blocks += n / (2 * bit) * bit + (n % (2 * bit) > bit ? n % (2 * bit) - bit : 0);
   return blocks;
 }
 
-/// The root of a number, rounded down.
+/// Returns the square root of a number, rounded down.
 constexpr std::int64_t root_of(std::int64_t n) {
   auto root = std::int64_t{1} << (std::bit_width(static_cast<std::uint64_t>(n)) + 1) / 2;
   while (root * root > n) root = (root + n / root) / 2;
   return root;
 }
 
-/// `n` devices trade equal parts of `bytes` each. By a switch in n-1 messages, each to the one it is for, or in log2(n) by way of others
-/// (Bruck). On a ring a part travels n/4 links on average. Where links between switches are shared, it takes the longer the more devices
-/// there are, as their square root: GShard 5.3 measures 9 times the time for 128 times the devices.
+/// Returns the time for `n` devices to exchange equal parts of `bytes` each. On a switch this takes n-1 direct
+/// messages, or log2(n) messages through other devices (Bruck). On a ring a part crosses n/4 links on average. If links
+/// between switches are shared, the time grows with the square root of the number of devices. GShard 5.3 measures 9
+/// times the time for 128 times the devices.
 constexpr std::int64_t exchange_time(const link_rate& link, std::int64_t n, std::int64_t bytes) {
   if (link.is_torus) {
     const auto links = n == 2 ? 1 : 2;
@@ -79,7 +83,7 @@ constexpr std::int64_t exchange_time(const link_rate& link, std::int64_t n, std:
   return directly < by_others ? directly : by_others;
 }
 
-/// A collective of `n` devices that one switch joins, each of which sends `bytes`.
+/// Returns the time of a collective of `n` devices on one switch, if each device sends `bytes`.
 constexpr std::int64_t time_on_switch(const link_rate& link, collective_kind kind, std::int64_t n, std::int64_t bytes) {
   if (kind == collective_kind::collective_permute) return add_times(link.time_of(bytes), link.per_message);
   if (kind == collective_kind::all_to_all) return exchange_time(link, n, share_of(bytes, n, n - 1));
@@ -92,13 +96,13 @@ constexpr std::int64_t time_on_switch(const link_rate& link, collective_kind kin
 /// Axes of a mesh, slowest first.
 using slow_to_fast = inline_vec<int, max_axes>;
 
-/// Adds the times of an all_gather over axes with links of their own: over the slowest axis first, while there is little to send. `times`
-/// is that of gather_time.
+/// Adds the times of an all_gather over axes with their own links. The slowest axis comes first, while the messages are
+/// small. `times` is as in gather_time.
 constexpr void add_gather_times(const mesh_shape& mesh, const network_rates& net, const slow_to_fast& order, int first,
                                 std::int64_t bytes, std::int64_t times, axis_times& sum) {
   std::int64_t devices = 1;
   for (int k = first; k < order.count; ++k) devices *= mesh.sizes[order[k]];
-  std::int64_t before = 1, left = bytes;  // devices that a device has the shards of; what it has yet to send
+  std::int64_t before = 1, left = bytes;  // devices whose shards a device has; bytes that it still sends
   for (int k = first; k < order.count; ++k) {
     const int a = order[k];
     const std::int64_t n = mesh.sizes[a];
@@ -115,15 +119,16 @@ constexpr std::int64_t sum_of_times(const axis_times& times) {
   return sum;
 }
 
-/// all_reduce over axes with links of their own: reduce_scatter over some of the fastest, whole sums of the parts over the others,
-/// all_gather back. `bytes` are sent where all are scattered.
+/// Returns the times of an all_reduce over axes with their own links. It is a reduce_scatter over some of the fastest
+/// axes, whole sums of the parts over the other axes, and an all_gather. `bytes` is the number for a reduce_scatter
+/// over all axes.
 constexpr axis_times times_of_sum(const mesh_shape& mesh, const network_rates& net, const slow_to_fast& order,
                                   std::int64_t bytes) {
   std::int64_t devices = 1;
   for (const int a : order) devices *= mesh.sizes[a];
   const auto whole = share_of(bytes, devices, 2 * (devices - 1));
   axis_times best;
-  for (int first = 0; first <= order.count; ++first) {  // scattered from here on
+  for (int first = 0; first <= order.count; ++first) {  // the first axis of the reduce_scatter
     axis_times times(mesh.axis_count(), std::int64_t{0});
     std::int64_t parts = 1;
     for (int k = first; k < order.count; ++k) parts *= mesh.sizes[order[k]];
@@ -134,13 +139,13 @@ constexpr axis_times times_of_sum(const mesh_shape& mesh, const network_rates& n
   return best;
 }
 
-/// A collective that sends `bytes` from each device, by mesh axis:
+/// Returns the times by mesh axis of a collective, if each device sends `bytes`:
 ///   all_gather      axis by axis
-///   reduce_scatter  the same backwards
-///   all_reduce      both of them, or whole sums
+///   reduce_scatter  the same in reverse
+///   all_reduce      reduce_scatter and all_gather, or whole sums
 ///   all_to_all      an exchange along each axis
 ///   collective_permute  a shift to a neighbour along the slowest of its axes
-/// Where one switch joins all devices, they send to each other at once, and all of it counts on the first axis.
+/// If one switch connects all devices, all devices communicate directly, and the whole time counts on the first axis.
 constexpr axis_times times_of_collective(const mesh_shape& mesh, const network_rates& net, collective_kind kind, axis_mask axes,
                                          std::int64_t bytes) {
   axis_times times(mesh.axis_count(), std::int64_t{0});
@@ -179,7 +184,8 @@ constexpr std::int64_t time_of_collective(const mesh_shape& mesh, const network_
   return sum_of_times(times_of_collective(mesh, net, kind, axes, bytes));
 }
 
-/// Shards of `bytes` in all go round the devices of some axes, all one way or half of them each way: at the pace of the slowest link.
+/// Returns the times for shards of `bytes` in total to rotate around the devices of `axes`, at the speed of the
+/// slowest link. With `both_ways`, half of the shards rotate in each direction.
 constexpr axis_times times_round_ring(const mesh_shape& mesh, const network_rates& net, axis_mask axes, bool both_ways,
                                       std::int64_t bytes) {
   axis_times times(mesh.axis_count(), std::int64_t{0});

@@ -3,20 +3,21 @@
 
 #include "gspmd/detail/ir/index_map.hpp"
 
-/// Two maps one after the other as one: a pad and a slice of it are a shift, and one exchange (GSPMD 4.6 and A.2).
+/// Composition of two maps: a pad followed by a slice is a shift, with one exchange (GSPMD 4.6 and A.2).
 namespace gspmd::detail {
 
-/// The extents of a dim: of the operand, of what the first map makes of it, and of what the second one makes of that.
+/// The extents of a dim of the operand, of the result of the first map, and of the result of the second map. The
+/// intermediate tensor is the result of the first map.
 struct composed_extents {
   std::int64_t from = 0, between = 0, to = 0;
 };
 
-/// Every element of the operand and of the result has a place in the middle of them, whose element it is.
+/// The composition of two maps along one dim.
 struct composed_dim {
   dim_map map;
   bool is_possible = false;
-  bool shows_first_fill = false;   // there may be elements in the middle that none of the operand becomes
-  bool shows_second_fill = false;  // and elements of the result that none in the middle becomes
+  bool shows_first_fill = false;   // elements of the intermediate tensor can have no element of the operand
+  bool shows_second_fill = false;  // elements of the result can have no element of the intermediate tensor
 
   [[nodiscard]] constexpr bool is_identity(const composed_extents& e) const {
     return map.from_first == map.to_first && map.from_step == 1 && map.to_step == 1 && map.beyond == continuation::none &&
@@ -24,7 +25,7 @@ struct composed_dim {
   }
 };
 
-/// Whether each of `to` elements of a result is one of `from` elements of the operand, which may go round.
+/// Returns true if each of `to` elements of a result is one of `from` elements of the operand, which can be periodic.
 constexpr bool fills_nothing(const dim_map& map, std::int64_t from, std::int64_t to) {
   if (to == 0) return true;
   if (map.from_step == 0 || map.to_step != 1) return false;
@@ -33,8 +34,8 @@ constexpr bool fills_nothing(const dim_map& map, std::int64_t from, std::int64_t
   return (a < b ? a : b) >= 0 && (a < b ? b : a) < from;
 }
 
-/// Along one dim: `second` after `first`. It is possible where an element has one way from the operand to the result, or none: one that
-/// the first map takes away must not come back with the second one.
+/// Returns `second` after `first` along one dim. The composition is possible if each element moves from the operand to
+/// the result at most once. An element that the first map drops must not reappear in the second map.
 ///   pad by 1 and 0, then slice to before the last     i of the result is i - 1
 ///   slice from 1, then pad by 1 and 0                 not possible: element 0 is gone
 constexpr composed_dim composed(const dim_map& first, const dim_map& second, const composed_extents& e) {
@@ -42,7 +43,7 @@ constexpr composed_dim composed(const dim_map& first, const dim_map& second, con
   const auto is_affine = [](const dim_map& map) {
     return map.from_step != 0 && (map.beyond == continuation::none || map.beyond == continuation::round);
   };
-  constexpr auto most = std::int64_t{1} << 29;  // products of these can be counted
+  constexpr auto most = std::int64_t{1} << 29;  // products of smaller numbers do not overflow
   const auto is_small = [&](std::int64_t n) { return n < most && n > -most; };
   for (const auto* map : {&first, &second})
     if (!is_affine(*map) || map->is_tile() || !is_small(map->from_first) || !is_small(map->from_step) ||
@@ -50,7 +51,8 @@ constexpr composed_dim composed(const dim_map& first, const dim_map& second, con
       return result;
   if (!is_small(e.from) || !is_small(e.between) || !is_small(e.to)) return result;
 
-  // Element to_first + to_step * t of the middle is from_first + from_step * u of it: t0 + (from_step / x) * k, u0 + (to_step / x) * k.
+  // Solve to_first + to_step * t = from_first + from_step * u: t = t0 + (from_step / x) * k, u = u0 + (to_step / x) *
+  // k.
   const auto steps = second.from_step < 0 ? -second.from_step : second.from_step;
   const auto [x, inverse] = common_divisor(first.to_step, steps);
   const auto apart = second.from_first - first.to_first;
@@ -69,7 +71,8 @@ constexpr composed_dim composed(const dim_map& first, const dim_map& second, con
   result.shows_first_fill = !fills_nothing(first, e.from, e.between);
   result.shows_second_fill = !fills_nothing(second, e.between, e.to);
   if (first.beyond == continuation::round || second.beyond == continuation::round) {
-    // Round and round is round, if all that a map takes from the other one lies in the middle.
+    // The composition of periodic maps is periodic, if the intermediate tensor contains all elements that one map reads
+    // of the other map.
     const bool is_first = first.beyond == continuation::none || e.from == e.between;
     const bool is_second = second.beyond == continuation::none ? !result.shows_second_fill : e.from == e.between;
     const bool is_turned = !result.shows_first_fill && (first.from_step == 1 || first.from_step == -1);

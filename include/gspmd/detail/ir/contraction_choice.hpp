@@ -8,13 +8,13 @@
 
 namespace gspmd::detail {
 
-/// Chooses how a contraction is done: what is packed, and what the matrices are. Buffers: 0 lhs, 1 rhs, 2 the result.
+/// Chooses the method of a contraction: the packed buffers and the matrices. Buffers: 0 lhs, 1 rhs, 2 the result.
 struct contraction_choice {
   enum kind : std::int8_t { absent, batch, left, right, sum };  // of a letter; left and right: free letters
   static constexpr int kind_count = 5;
   using letter_list = inline_vec<std::int8_t, max_rank>;
 
-  /// Letters that are neighbours, in one order, in every buffer that has them and is not packed: as good as one letter.
+  /// Letters that are adjacent, in the same order, in every unpacked buffer that has them. They act as one letter.
   struct group {
     kind what = absent;
     int first = 0, count = 0;  // in `sequence`
@@ -22,7 +22,7 @@ struct contraction_choice {
     bool has_unit_stride[3]{};  // in buffers that are not packed
   };
 
-  /// One way to do it: which buffers are packed and which groups make the matrices' extents (-1: none, that is 1).
+  /// One method: the packed buffers, and the groups that form the extents of the matrices (-1: no group, extent 1).
   struct choice {
     unsigned packed = 0;
     int m = -1, n = -1, k = -1;
@@ -31,10 +31,10 @@ struct contraction_choice {
   };
 
   const contraction& c;
-  letter_list order[3]{};  // letters left after summing and leaving out those of extent 1
-  letter_list dims[3]{};   // the dims that have them, by letter: of the left operand also those that only a window keeps
-  std::int64_t stride[3][max_letters]{};  // of letters, in buffers that are not packed
-  std::int8_t window_of[max_letters]{};   // of letters that stand in one: its number, from 1
+  letter_list order[3]{};  // letters after summing, without those of extent 1
+  letter_list dims[3]{};   // the dims of these letters, by letter; the left operand also has dims that only a window keeps
+  std::int64_t stride[3][max_letters]{};  // of letters, in unpacked buffers
+  std::int8_t window_of[max_letters]{};   // of letters in a window: the number of the window, from 1
   kind kind_of[max_letters]{};
   double total = 1;  // multiplications
   double size[3] = {1, 1, 1};
@@ -77,14 +77,14 @@ struct contraction_choice {
     }
   }
 
-  /// Whether a letter belongs to a window that has phases.
+  /// Returns true if a letter belongs to a window with phases.
   constexpr bool is_phased(int letter) const { return window_of[letter] != 0 && c.windows[window_of[letter] - 1].base > 1; }
   constexpr bool is_phased_inner(int letter) const {
     return is_phased(letter) && c.windows[window_of[letter] - 1].inner == letter;
   }
   constexpr bool is_phased_group(int g) const { return g >= 0 && is_phased(sequence[groups[g].first]); }
 
-  /// Whether a window stands where the left operand lists this letter.
+  /// Returns true if this letter of the left operand is read through a window.
   constexpr bool has_window(int letter) const {
     return window_of[letter] != 0 && c.windows[window_of[letter] - 1].letter == letter;
   }
@@ -97,7 +97,7 @@ struct contraction_choice {
       if (other == letter) return;
     order[buffer].push_back(letter);
   }
-  /// The strides of letters in a buffer whose dims have this order.
+  /// Sets the strides of the letters in a buffer whose dims have this order.
   constexpr void set_strides(int buffer, const letter_list& laid_out, std::int64_t* strides) const {
     std::int64_t elems = 1;
     for (int i = laid_out.count - 1; i >= 0; --i) {
@@ -154,16 +154,17 @@ struct contraction_choice {
   constexpr double extent_of(int g) const { return g < 0 ? 1.0 : static_cast<double>(groups[g].extent); }
   constexpr bool has_unit_stride(int g, int buffer) const { return g < 0 || groups[g].has_unit_stride[buffer]; }
 
-  /// A matrix needs a unit stride in one of its two directions; a vector may have any.
+  /// Returns true if groups a and b form a matrix in a buffer. A matrix needs a unit stride in one direction; a vector
+  /// can have any stride.
   constexpr bool is_matrix(int a, int b, int buffer, unsigned packed) const {
     if (buffer == 0 && !c.windows.empty()) return is_matrix_of_windows(a, b, (packed & 1U) != 0);
-    if ((packed >> buffer & 1U) != 0 && (is_phased_group(a) || is_phased_group(b))) {  // it is no unit stride
+    if ((packed >> buffer & 1U) != 0 && (is_phased_group(a) || is_phased_group(b))) {  // a phased letter has no unit stride
       const auto laid_out = packed_order(buffer, a, b);
       return !is_phased(laid_out[laid_out.count - 1]);
     }
     return (packed >> buffer & 1U) != 0 || a < 0 || b < 0 || has_unit_stride(a, buffer) || has_unit_stride(b, buffer);
   }
-  /// Nor may its rows overlap, or lie backwards.
+  /// Returns the same for a buffer with windows: in addition, rows must not overlap and strides must be positive.
   constexpr bool is_matrix_of_windows(int a, int b, bool is_packed) const {
     std::int64_t packed_stride[max_letters]{};
     if (is_packed) set_strides(0, packed_order(0, a, b), packed_stride);
@@ -175,8 +176,9 @@ struct contraction_choice {
            (along(b) == 1 && along(a) >= groups[b].extent && !is_phased_group(b));
   }
 
-  /// The order of a buffer's dims when it is packed: what the product does not cover outermost, its matrix innermost,
-  /// and of the matrix that dim last that was last before, for that keeps rows whole.
+  /// Returns the order of a buffer's dims if it is packed. Dims that the product does not cover come first, the dims of
+  /// the matrix last. If the matrix contains the last dim of the buffer, this dim stays last, which keeps rows
+  /// contiguous.
   constexpr letter_list packed_order(int buffer, int a, int b) const {
     const int last = dims[buffer][dims[buffer].count - 1];
     if (a >= 0) {
@@ -201,7 +203,7 @@ struct contraction_choice {
     if (b >= 0) append_dims(result, buffer, b);
     return result;
   }
-  /// Appends the dims of a group's letters. The dim of a letter that only a window has is the window's.
+  /// Appends the dims of a group's letters. If only a window has a letter, its dim is the dim of the window.
   constexpr void append_dims(letter_list& to, int buffer, int g) const {
     for (int i = 0; i < groups[g].count; ++i) {
       auto dim = sequence[groups[g].first + i];
@@ -216,15 +218,16 @@ struct contraction_choice {
     }
   }
 
-  // Costs are in multiplications at the peak of a matrix product, some 60 per ns: moving an element costs 10 to 40 of them.
+  // Costs are in multiplications at the peak rate of a matrix product, about 60 per ns. Moving an element costs 10 to
+  // 40.
   constexpr double gemm_cost(double m, double n, double k) const {
     const double work = m * n * k;
     if (work <= worth_a_gemm_call) return total / work * (100 + work * 16);
     if (m == 1 || n == 1 || k == 1) return total / work * (4000 + work * 8);
     return total / work * (6000 + work + 12 * (m * k + k * n) + 24 * m * n);
   }
-  /// Of products that kernels/small_product.hpp does, whose columns lie one after the other in an operand and in the result: four rows, or the
-  /// one that is left, by a vector of 8, of 4, or of one element take the same time.
+  /// Returns the cost of products that kernels/small_product.hpp computes, whose columns are contiguous in an operand
+  /// and in the result. Four rows, or one remaining row, take the same time with a vector of 8, 4 or 1 elements.
   constexpr double small_product_cost(std::int64_t rows, std::int64_t cols, std::int64_t k) const {
     const auto vectors = cols / 8 + cols % 8 / 4 + cols % 4;
     return total / static_cast<double>(rows * cols * k) * (1200 + 50 * static_cast<double>((rows / 4 + rows % 4) * k * vectors));
@@ -246,7 +249,8 @@ struct contraction_choice {
     return cost;
   }
 
-  /// The candidates for M, N or K among the groups of a kind: those with a unit stride somewhere, and the largest; and none.
+  /// Returns the candidates for M, N or K among the groups of a kind. These are the groups with a unit stride in a
+  /// buffer, the largest group, and -1 for no group.
   constexpr inline_vec<int, 5> candidates(kind what) const {
     inline_vec<int, 5> list;
     int largest = -1;
@@ -269,7 +273,7 @@ struct contraction_choice {
       for (const auto n : ns)
         for (const auto k : ks) {
           if (!is_matrix(m, k, 0, packed) || !is_matrix(k, n, 1, packed) || !is_matrix(m, n, 2, packed)) continue;
-          // One product without any copy is what cannot be improved on; never leave it for a guess about small sizes.
+          // A single product without copies is optimal, so an estimate for small sizes must not replace it.
           const bool is_all = packed == 0 && k >= 0 && (m >= 0) + (n >= 0) + 1 == groups.count;
           const double cost = is_all ? 0 : packing + product_cost(packed, m, n, k);
           if (best.cost < 0 || cost < best.cost) best = {packed, m, n, k, -1, cost};
@@ -297,7 +301,7 @@ struct contraction_choice {
     consider_gemms(0, best);
     if (best.cost == 0) return best;
     consider_vector(best);
-    bool has_matrices = false;  // else packing cannot make any
+    bool has_matrices = false;  // otherwise packing cannot create a matrix
     for (const auto& g : groups) has_matrices = has_matrices || g.what != batch;
     for (unsigned packed = 1; has_matrices && packed < 8; ++packed) {
       if (best.cost <= packing_cost(packed)) continue;

@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// Writes the plan of what was chosen: offsets in scratch, loops, strides.
+/// Writes the plan of the chosen method: offsets in scratch, loops, strides.
 struct contraction_planner : contraction_choice {
   using contraction_choice::contraction_choice;
 
@@ -54,14 +54,14 @@ struct contraction_planner : contraction_choice {
   constexpr contraction_plan plan() {
     contraction_plan p = outline();
     for (const auto l : p.summed)
-      if (c.extent[l] == 0) return p;  // zeros, whatever the rest
+      if (c.extent[l] == 0) return p;  // the result is zeros
     if (p.out_elems == 0) return p;
     complete(p, choose());
     if (!c.windows.empty()) p.direct = find_direct_convolution(c);
     return p;
   }
 
-  /// The best plan that packs just these buffers, whatever it costs: for tests.
+  /// Returns the best plan that packs exactly these buffers, at any cost: for tests.
   constexpr contraction_plan plan_as(unsigned packed) {
     contraction_plan p = outline();
     choice best;
@@ -123,7 +123,8 @@ struct contraction_planner : contraction_choice {
         p.sum_letter.push_back(static_cast<std::int8_t>(l));
       }
     };
-    // Outer to inner as the result lies in memory where possible; the groups are listed in the result's order per kind.
+    // Loops are outer to inner in the order of the result in memory if possible. The groups of a kind are in the order
+    // of the result.
     for (int g = 0; g < groups.count; ++g) {
       if (groups[g].what == sum && g != best.k) add_sums(g);
       if (groups[g].what != sum && g != best.m && g != best.n && g != best.vector) p.loops.push_back(loop_of_group(g));
@@ -172,7 +173,7 @@ struct contraction_planner : contraction_choice {
       add_phases(best);
       return;
     }
-    contraction_loop m, n, k;  // extent 1 where there is none
+    contraction_loop m, n, k;  // extent 1 if the group does not exist
     if (best.m >= 0) m = loop_of_group(best.m);
     if (best.n >= 0) n = loop_of_group(best.n);
     if (best.k >= 0) {
@@ -186,7 +187,7 @@ struct contraction_planner : contraction_choice {
     const int first = p.is_swapped ? 1 : 0, second = 1 - first;
     p.m = rows.extent;
     p.n = cols.extent;
-    // Of a matrix with one row or column the stride goes into the leading dimension, so that it may be any.
+    // If a matrix has one row or column, its stride becomes the leading dimension, so it can be any stride.
     const auto orient = [](const contraction_loop& r, const contraction_loop& col, int b, bool& transpose, std::int64_t& ld) {
       transpose = r.extent == 1 || (col.extent != 1 && col.stride[b] != 1);
       ld = transpose ? (col.extent == 1 ? r.extent : col.stride[b]) : (r.extent == 1 ? col.extent : r.stride[b]);
@@ -203,8 +204,8 @@ struct contraction_planner : contraction_choice {
     add_phases(best);
   }
 
-  /// Whether narrow operands are made wider panel by panel: products are large and read both where they lie. Panels are added up one after
-  /// the other, so there are few.
+  /// Returns true if narrow operands are widened panel by panel: the product is large and reads both operands in place.
+  /// Panels are added in sequence, so their number is limited.
   [[nodiscard]] constexpr bool has_panels(const contraction_plan& p, std::int64_t terms) const {
     return c.is_narrow && c.windows.empty() && p.merged_sums > 0 && !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced &&
            !p.rhs.packed && !p.unpacked && terms <= 64 * narrow_panel_terms && terms > 0 &&
@@ -212,7 +213,7 @@ struct contraction_planner : contraction_choice {
   }
 };
 
-/// How to do a contraction, with little copying and few, large matrix products.
+/// Returns the plan of a contraction, with little copying and few, large matrix products.
 constexpr contraction_plan plan_contraction(const contraction& c) { return contraction_planner(c).plan(); }
 
 }  // namespace gspmd::detail

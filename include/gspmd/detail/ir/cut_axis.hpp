@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// Cuts an axis of a mesh into (major, size / major). `axis` below 0: nothing to cut.
+/// A cut of a mesh axis into (outer, size / outer). A negative `axis` means no cut.
 struct axis_cut {
   int axis = -1;
   std::int32_t outer = 1;
@@ -19,7 +19,7 @@ constexpr text part_name(const mesh_info& mesh, axis_cut cut, bool is_major) {
                           << (is_major ? cut.outer : mesh.shape.sizes[cut.axis] / cut.outer);
 }
 
-/// Whether the names of the parts have room, and there is an axis to spare.
+/// Returns true if the names of the parts are short enough and the mesh can have one more axis.
 constexpr bool can_cut(const mesh_info& mesh, axis_cut cut) {
   const text outer = part_name(mesh, cut, true);
   const text inner = part_name(mesh, cut, false);
@@ -35,7 +35,7 @@ constexpr axis_list cut_axis(const axis_list& axes, int axis) {
   return result;
 }
 
-/// `x` -> `x:(1)2`, `x:(2)2`; `x:(2)4` -> `x:(2)2`, `x:(4)2`
+/// Returns the mesh with one axis cut: `x` -> `x:(1)2`, `x:(2)2`; `x:(2)4` -> `x:(2)2`, `x:(4)2`
 constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   mesh_info result;
   result.request = mesh.request;
@@ -54,7 +54,7 @@ constexpr mesh_info cut_axis(const mesh_info& mesh, axis_cut cut) {
   }
   result.views = mesh.views;
   for (auto& v : result.views) v.parts = cut_axis(v.parts, cut.axis);
-  result.shape.order = mesh.shape.order;  // row-major over the same digits
+  result.shape.order = mesh.shape.order;  // still row-major over the same coordinates
   result.shape.position = mesh.shape.position;
   auto& links = result.request.network.links;
   if (cut.axis < links.count && links.count < max_axes) links.insert(cut.axis, link_rate(links[cut.axis]));

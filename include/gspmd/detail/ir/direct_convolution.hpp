@@ -7,10 +7,10 @@
 
 namespace gspmd::detail {
 
-/// Finds out whether a contraction is a convolution of channels-last tensors, as libraries of convolutions know it: of every window one
-/// letter counts places of the result and the other one is summed; besides there are dims that operand and result have, features that the
-/// operands have, and features of the result. No window has a base, and no letter stands in all three. The gradient by the window is
-/// the same with the window in the place of the result.
+/// Checks if a contraction is a convolution of channels-last tensors, as convolution libraries define it. One letter of
+/// every window counts positions of the result and the other letter is summed. The other dims are batch dims of operand
+/// and result, features of both operands, and features of the result. No window has a base, and no letter is in all
+/// three tensors. The gradient with respect to the window is the same, with window and result exchanged.
 class direct_convolution_search {
   using letter_list = inline_vec<std::int8_t, max_rank>;
 
@@ -47,7 +47,7 @@ class direct_convolution_search {
       if (w.letter == l || w.inner == l) return true;
     return false;
   }
-  /// Sets the strides of the letters. In the left operand the stride of a window's dim stands at its letter.
+  /// Sets the strides of the letters. In the left operand, the stride of a window's dim is stored at its letter.
   constexpr void set_strides(const letter_list& letters, std::int64_t* strides) const {
     std::int64_t elems = 1;
     for (int i = letters.count - 1; i >= 0; --i) {
@@ -75,14 +75,14 @@ class direct_convolution_search {
     a.step = w.step;
     a.dilation = w.inner_step;
     auto first = w.first;
-    if (a.dilation < 0) {  // read from its other end
+    if (a.dilation < 0) {  // read from the other end
       first += a.dilation * (a.window - 1);
       d.window_first += (a.window - 1) * a.window_stride;
       a.window_stride = -a.window_stride;
       a.dilation = -a.dilation;
     }
     d.lhs_first += first * a.in_stride;
-    // All of the dim, so that it lies in memory without gaps, unless that had room for more results.
+    // Use the whole dim, so that it is contiguous in memory, unless it has space for more results.
     const auto span = (a.window - 1) * a.dilation + 1;
     a.in = w.extent - first;
     if ((a.in - span) / a.step + 1 != a.out) a.in = (a.out - 1) * a.step + span;
@@ -99,7 +99,7 @@ class direct_convolution_search {
         d.batch_out_stride = strides_[2][l];
         return true;
       }
-      // Two dims that are one in both tensors, whichever comes first.
+      // Join two dims that are adjacent in both tensors, in either order.
       const auto is_one = [&](std::int64_t outer, std::int64_t inner, std::int64_t inner_extent) {
         return outer == inner * inner_extent;
       };

@@ -7,12 +7,13 @@
 #include "gspmd/detail/ir/scalar_math.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The error function and its inverse, like scalar_math.hpp without branches and calls: within 3 ulp, the inverse within 5.
+/// The error function within 3 ulp and its inverse within 5 ulp, without branches and calls, like scalar_math.hpp.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// x P(x^2) below 1, and 1 - e^-x^2 R((x - k) / (x + k)) beyond. P is erf(x) / x and R is erfc(x) e^x^2 at Chebyshev's nodes, computed with 50
-/// digits; what the polynomials leave off is 0.15 ulp at most.
+/// Returns x P(x^2) below 1, and 1 - e^-x^2 R((x - k) / (x + k)) from 1 on. P interpolates erf(x) / x and R
+/// interpolates erfc(x) e^x^2 at Chebyshev's nodes, computed with 50 digits. The truncation of the polynomials adds at
+/// most 0.15 ulp.
 template <class T>
 [[gnu::always_inline]] inline T error_function(T x) {
   if constexpr (!is_chosen_in_vectors<T>) return __builtin_erf(x);
@@ -38,7 +39,8 @@ template <class T>
   return choose(x != x, x, y);
 }
 
-/// The x whose error function is y: polynomials of M. Giles, Approximating the erfinv function, 2011.
+/// Returns the x whose error function is y. The polynomials are those of M. Giles, Approximating the erfinv function,
+/// 2011.
 template <class T>
 [[gnu::always_inline]] inline T inverse_error_function(T y) {
   constexpr T infinity = std::numeric_limits<T>::infinity();
@@ -76,7 +78,7 @@ template <class T>
                    -2.5556418169965252055e-10, -2.7109920616438573243e-11);
     x = choose(is_inner, inner, choose(is_outer, outer, middle));
   }
-  return choose(absolute(y) == T(1), y * infinity, x * y);  // beyond 1 a NaN
+  return choose(absolute(y) == T(1), y * infinity, x * y);  // NaN if |y| > 1
 }
 
 }  // namespace GSPMD_TARGET

@@ -11,21 +11,21 @@
 
 namespace gspmd::detail {
 
-/// Turns the loop of a group into one of as few dims as possible; both paths execute what comes out.
+/// Collapses the loop of a group into a loop with as few dims as possible. Both paths run the collapsed loop.
 ///
 ///   loop [4, 6], a load of strides {6, 1} and one of {0, 0}  -> [24], {1} and {0}
-///   loop [4, 6], a load of strides {0, 1}                    -> unchanged: the rows share it
-///   loop [4, 1, 6], nothing moves along the middle           -> as [4, 6]
-///   loop [4, 6], an iota along dim 0                         -> unchanged: it needs the row's index
+///   loop [4, 6], a load of strides {0, 1}                    -> unchanged: the rows share the load
+///   loop [4, 1, 6], no load moves along the middle           -> as [4, 6]
+///   loop [4, 6], an iota along dim 0                         -> unchanged: it needs the index of the row
 ///   loop [4, 0, 6]                                           -> [0]
 ///
-/// With `keeps_dims`, or where a load lies by the caller's strides, no dims are joined.
-/// The dims in `cut` end early on some devices. What is inside of such a dim may still join it, so that it ends at a multiple;
-/// the result is the mask of the loop's new dims, as many and in the same order.
+/// If `keeps_dims` is set, or a load uses the user's strides, no dims are joined. The dims in `cut` end early on some
+/// devices. An inner dim can still join such a dim, so that the joined dim ends at a multiple. Returns the mask of
+/// these dims in the new loop, in the same number and order.
 ///
 ///   loop [4, 6], dim 0 is cut                                -> [24], cut
 ///   loop [4, 6], dim 1 is cut                                -> unchanged
-///   loop [4, 2, 3], a load one further along dim 0           -> [4, 6]
+///   loop [4, 2, 3], a load at offset 1 along dim 0           -> [4, 6]
 constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cut = 0, span<fused_margin> margins = {},
                                  bool keeps_dims = false) {
   for (const auto& o : ops) keeps_dims = keeps_dims || o.given != 0;
@@ -40,17 +40,17 @@ constexpr dim_mask collapse_loop(extents& loop, vec<scalar_op>& ops, dim_mask cu
     for (auto& m : margins) m.strides = extents(1, 0);
     return 0;
   }
-  bool is_kept[max_rank]{};  // or one of a load at an offset
+  bool is_kept[max_rank]{};  // dims of an iota or of a load at an offset
   for (const auto& o : ops) {
     if (o.op == opcode::iota) is_kept[o.dim] = true;
     for (const auto& along : o.offsets) is_kept[along.dim] = true;
   }
 
-  // to[d]: the dim of the result that takes over the stride of dim d; -1: none does
+  // to[d]: the dim of the result that gets the stride of dim d; -1: no dim
   int to[max_rank]{};
   extents result;
   dim_mask result_cut = 0;
-  int before = -1;  // the last dim that was kept
+  int before = -1;  // the last kept dim
   for (int d = 0; d < loop.count; ++d) {
     to[d] = -1;
     const bool is_cut = (cut & dim_bit(d)) != 0;

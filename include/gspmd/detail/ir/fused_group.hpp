@@ -11,7 +11,7 @@
 
 namespace gspmd::detail {
 
-/// A load reads `by` further along loop dim `dim`.
+/// A load reads the element at offset `by` along loop dim `dim`.
 struct offset_along {
   std::int8_t dim = 0;
   std::int64_t by = 0;  // not 0
@@ -20,12 +20,12 @@ struct offset_along {
 inline constexpr int max_offset_dims = 3;
 using load_offsets = inline_vec<offset_along, max_offset_dims>;
 
-/// One scalar operation of a fused loop. Its register is its position in the group.
+/// One scalar operation of a fused loop. The number of its register is its position in the group.
 ///
-///   constant   the value is `real` (floats) or `integer` (the rest)
+///   constant   the value is `real` (floats) or `integer` (other types)
 ///   iota       index along loop dim `dim`, plus iota_offsets[`slot`] of the device
-///   parameter  a load: inputs[`slot`], strides in `strides`; of the element that is `offsets` further, which lies in a margin where
-///              the loop's extents end (fused_margin)
+///   parameter  a load: inputs[`slot`], with `strides`, at `offsets` from the current element. Elements beyond the ends of the
+///              loop are in a margin (fused_margin)
 ///   otherwise  an elementwise opcode on the registers `args`
 struct scalar_op {
   opcode op = opcode::constant;
@@ -36,7 +36,9 @@ struct scalar_op {
   std::int64_t integer = 0;
   std::int16_t slot = 0;
   std::int16_t given =
-      0;  // of a load: the input, counted from 1, whose strides and layers are the caller's (given_layers); 0: of none
+      // of a load: the number, from 1, of the input whose strides and ghost layers are the user's (given_layers); 0: no
+      // such input
+      0;
   std::int8_t dim = 0;
   extents strides;  // of a load, in elements per loop dim; 0 broadcasts
   load_offsets offsets;
@@ -55,14 +57,14 @@ struct scalar_op {
     s.integer = integer;
     return s;
   }
-  /// Without its strides.
+  /// Returns a load without strides.
   static constexpr scalar_op load(dtype type, int slot) {
     scalar_op s = constant(type, 0, 0);
     s.op = opcode::parameter;
     s.slot = static_cast<std::int16_t>(slot);
     return s;
   }
-  /// The conversion of one register.
+  /// Returns the conversion of one register.
   static constexpr scalar_op conversion(int from, dtype type, dtype to) {
     scalar_op s = constant(to, 0, 0);
     s.op = opcode::convert;
@@ -70,7 +72,7 @@ struct scalar_op {
     s.args.push_back(static_cast<std::int16_t>(from));
     return s;
   }
-  /// The larger of two registers, with `below`; else the smaller one.
+  /// Returns the larger of two registers if `below` is set, otherwise the smaller one.
   static constexpr scalar_op bound_of(int a, int b, dtype type, bool below) {
     scalar_op s = constant(type, 0, 0);
     s.op = below ? opcode::maximum : opcode::minimum;
@@ -79,7 +81,7 @@ struct scalar_op {
     return s;
   }
   [[nodiscard]] constexpr bool is_constant() const { return op == opcode::constant; }
-  /// Numbers by their bits: 0 and -0.0 are two programs, and a NaN is equal to itself. Functions by identity.
+  /// Compares numbers by their bits: 0 and -0.0 differ, and a NaN equals itself. Compares functions by identity.
   friend constexpr bool operator==(const scalar_op& a, const scalar_op& b) {
     return a.op == b.op && a.type == b.type && a.operand_type == b.operand_type && a.args == b.args &&
            std::bit_cast<std::uint64_t>(a.real) == std::bit_cast<std::uint64_t>(b.real) && a.integer == b.integer &&
@@ -88,7 +90,8 @@ struct scalar_op {
   }
 };
 
-/// True when a load with these strides reads the element that the loop is at: they are those of the dense loop.
+/// Returns true if a load with these strides reads the element of the current loop index: the strides are those of the
+/// dense loop.
 constexpr bool is_dense(const extents& loop, const extents& strides) {
   std::int64_t stride = 1;
   for (int d = loop.count - 1; d >= 0; --d) {
@@ -98,8 +101,8 @@ constexpr bool is_dense(const extents& loop, const extents& strides) {
   return true;
 }
 
-/// The register `op` is stored to outputs[`slot`], dense row-major over the loop, or by the caller's strides for `given`: an input or
-/// output, counted from 1.
+/// Stores register `op` to outputs[`slot`], dense row-major over the loop. If `given` is set, it is the number, from 1,
+/// of an input or output whose strides are the user's.
 struct fused_store {
   std::int16_t op = 0;
   std::int16_t slot = 0;
@@ -107,9 +110,9 @@ struct fused_store {
   friend constexpr bool operator==(const fused_store&, const fused_store&) = default;
 };
 
-/// Where the load `op` at offsets finds elements beyond the loop's ends: in inputs[`slot`], where the element that would have index 0
-/// along the dims beyond whose ends it lies is at `first`. There is one entry for each set of the load's dims that an index can lie
-/// beyond the ends of: in the order of the sets as numbers, bit k for offsets[k].
+/// The location of elements beyond the loop's ends that the load `op` reads: inputs[`slot`]. `first` is the offset of
+/// the element with index 0 along the dims that the index exceeds. A load has one entry for each nonempty set of its
+/// dims that an index can exceed. The entries are in the order of the sets as numbers, with bit k for offsets[k].
 struct fused_margin {
   std::int16_t op = 0;
   std::int16_t slot = 0;
@@ -119,13 +122,14 @@ struct fused_margin {
 };
 constexpr std::size_t margin_count(const load_offsets& offsets) { return (std::size_t{1} << offsets.count) - 1; }
 
-/// Where a load finds its element: at offset + the sum of index * stride.
+/// The location of a loaded element: `offset` + the sum of index * stride.
 struct found_load {
   std::int16_t slot;
   const extents* strides;
   std::int64_t offset;
 };
-/// `margins`: of the load. An index before the begin of a dim counts from there in a margin, one behind its end from there.
+/// Returns the location of an element. `margins` are those of the load. In a margin, an index before the begin of a dim
+/// counts from the begin, and an index after the end counts from the end.
 constexpr found_load find_load(const scalar_op& o, const fused_margin* margins, const extents& loop, const std::int64_t* index) {
   std::int64_t moved[max_offset_dims]{};
   unsigned beyond = 0;
@@ -143,12 +147,12 @@ constexpr found_load find_load(const scalar_op& o, const fused_margin* margins, 
   return found;
 }
 
-/// A run of elementwise operators as one loop nest over `loop`: every element is loaded, computed and stored once.
+/// A sequence of elementwise operators as one loop nest over `loop`: every element is loaded, computed and stored once.
 struct fused_group {
   extents loop;
   span<const scalar_op> ops;
   span<const fused_store> stores;
-  span<const fused_margin> margins = {};  // of the loads at offsets, in their order
+  span<const fused_margin> margins = {};  // of the loads at offsets, in order
 };
 
 }  // namespace gspmd::detail

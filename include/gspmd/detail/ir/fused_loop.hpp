@@ -19,30 +19,33 @@
 namespace gspmd::detail {
 
 struct scalar_op;
-/// The strides of inputs and outputs that lie by them (given_layers; no strides of others), and who finds the rows of a loop there (detail/run/given_rows.hpp).
+/// The strides of inputs and outputs in the user's strided memory (given_layers), which are empty for other values.
+/// `place` locates the rows of a loop in this memory (detail/run/given_rows.hpp).
 struct given_rows {
   const extents* strides;
-  const scalar_op* placed_later;  // a load without offsets, in the place of one that `place` finds
+  const scalar_op* placed_later;  // a load without offsets that replaces a load that `place` locates
   void (*place)(const given_rows& given, void* runner);
 };
 
-// GSPMD_LOOP_FUNCTION stands before the functions that the loops end in. GCC compiles them with three options of their own:
-//   fp-contract=off    whether two operators meet in one loop must not show in the bits (Clang fuses only what stands in one
-//                      expression of the source)
-//   no-trapping-math   else GCC makes branches of more selects than it can vectorise; for what it does all the same see apply<select>
+// GSPMD_LOOP_FUNCTION marks the functions that contain the loops. GCC compiles them with three options:
+//   fp-contract=off    the bits of a result must not depend on the fusion of two operators into one loop (Clang contracts only
+//                      within one expression of the source)
+//   no-trapping-math   otherwise GCC turns more selects into branches, which it cannot vectorise; see also apply<select>
 //   no-math-errno      see square_root
-// GCC inlines into such a function only what is always_inline, so groups with a user's map do without. And it gives a function that has no
-// float of its own the float options of what it inlines (gcc/ipa-inline-transform.cc), which are the file's: GSPMD_KEEP_LOOP_OPTIONS is a
-// float that takes no instruction. Without it `floor` was no vector instruction.
+// GCC inlines only always_inline functions into such a function, so groups with a user's map use none of this. GCC
+// gives a function without its own float the float options of its inlined functions, which are those of the file
+// (gcc/ipa-inline-transform.cc). GSPMD_KEEP_LOOP_OPTIONS is a float that takes no instruction. Without it `floor` was
+// not vectorised.
 
-/// Calls body(i) for i < n so that both compilers vectorise it. `body` may store to memory that it loads from only at the
-/// same index and after loading it; the pragmas say so, else every in-place update would run scalar.
+/// Calls body(i) for i < n so that both compilers vectorise it. `body` may store to memory that it loads from, if it
+/// loads the same index before it stores. The pragmas state this. Otherwise in-place updates would not be vectorised.
 ///
-/// The loop of constant length is for GCC at -O2, which vectorises no other. It is longer than what GCC unrolls before
-/// the vectoriser sees it. When the body cannot be vectorised, say for a call in it, Clang warns: here if it knows lines (-g), else
-/// at the function that the loop ends in, which should not be inlined further and turn off -Wpass-failed too.
+/// The loop of constant length is for GCC at -O2, which vectorises no other loop. It is longer than the loops that GCC
+/// unrolls before vectorisation. If the body cannot be vectorised, for example because of a call, Clang warns. It warns
+/// here if it has line numbers (-g), otherwise at the function that contains the loop. That function should not be
+/// inlined further, and should turn off -Wpass-failed too.
 ///
-/// `rest` is n % for_each_index_step, for those who know it as a constant.
+/// `rest` is n % for_each_index_step, for callers that have it as a constant.
 inline constexpr std::int64_t for_each_index_step = 64;
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -74,8 +77,9 @@ template <class Body>
   for_each_index(n, n % for_each_index_step, body);
 }
 
-/// A pred is read as a byte: what lies past the end of a shard need not be a valid bool. A complex number is read and written part by part:
-/// GCC makes one integer of 8 bytes of it otherwise, and no vectors of the loop.
+/// Loads an element. A pred is read as a byte, because padding after the end of a shard can be an invalid bool. A
+/// complex number is loaded and stored part by part. Otherwise GCC uses an integer of 8 bytes and does not vectorise
+/// the loop.
 template <class T>
 [[gnu::always_inline]] inline T load_element(const void* from, std::int64_t i) {
   if constexpr (dtype_of<T>() == dtype::pred) return static_cast<const unsigned char*>(from)[i] != 0;

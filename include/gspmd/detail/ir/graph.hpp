@@ -22,7 +22,7 @@ namespace gspmd::detail {
 struct location {
   const char* file = "";
   int line = 0;
-  /// An input is known by its number, not by a line, and by its name if it is a member of a struct: {name, -1 - number}.
+  /// An input is identified by its number instead of a line. A member of a struct also has a name: {name, -1 - number}.
   static constexpr location input(int number, const char* name = nullptr) {
     return {name, name == nullptr ? number : -1 - number};
   }
@@ -32,74 +32,79 @@ struct location {
   static constexpr location current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
-/// A part of the program that its user named (ops/named.hpp), in another one or in none (-1). Each call of a function is one.
+/// A named part of the program (ops/named.hpp). `outer` is the enclosing scope, or -1. Each call of a function is one
+/// scope.
 struct scope {
   const char* name = "";
   int outer = -1;
 };
 
-/// The nodes of one call of a function that adds several (ops/one_call.hpp). Its user has the arguments and the last node.
+/// The nodes of one call of a function that adds several nodes (ops/one_call.hpp). The user's code holds only the
+/// arguments and the last node.
 struct written_call {
   const char* name = "";
   int begin = 0, end = 0;
   inline_vec<int, 16> arguments;  // nodes; -1: a number
 
-  /// Whether a node is made on the way.
+  /// Returns true if `node` is an intermediate node of the call.
   [[nodiscard]] constexpr bool is_inner(int node) const { return node >= begin && node < end - 1; }
 };
 
 class differentiator;
 
-/// The nodes of one call of a function whose values are computed again on the way back (gspmd/recompute.hpp), and what goes back through it.
+/// The nodes of one call of a function whose values are recomputed in the backward pass (gspmd/recompute.hpp).
+/// `go_back` propagates the gradient through the call.
 struct recomputed_call {
   int begin = 0, end = 0;
-  int region = -1;  // where it stands
+  int region = -1;  // the region that contains the call
   void (*go_back)(differentiator&, int call) = nullptr;
 };
 
-/// One operator of the program for one giant device. Its first result has the node's number; where it has more, nodes that stand for
-/// them follow it, each with the operator as its operand.
+/// One operator of the program in the global view. The first result has the number of the node. If an operator has
+/// several results, `opcode::result` nodes follow it, one for each further result, with the operator as their operand.
 struct node {
   operator_code op;
   dtype type = dtype::f32;
   extents shape;  // global, of the first result
   std::int8_t results = 1;
   inline_vec<int, max_map_arity> operands;
-  inline_vec<std::int64_t, 3 * max_rank> attributes;  // what they are, the operator's struct says
+  inline_vec<std::int64_t, 3 * max_rank> attributes;  // the operator's struct defines their meaning
   monoid reduced_by = monoid::add;                    // reduce
   double real = 0;                                    // constant of a floating type
-  std::int64_t integer = 0;                           // constant of another type; convert of floats: 1; 2 if the user rounds
+  std::int64_t integer = 0;  // constant of another type; convert of floats: 1; 2 if the user rounds; 3: widened_term
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
-  bool in_gradient = false;                      // the differentiator wrote it
-  bool is_border = false;                        // it stands between a manual region and what is around it (ops/local_view.hpp)
-  bool is_started = false;                       // a collective that goes on beside what does not need it
-  bool annotated = false;                        // `annotation` was written by the user
-  int state = -1;                                // of an input that the planner placed, and of its next values: its number
-  bool deferred = false;           // a reshard that is left to what its readers compute (passes/rewrite/defer_reshards.hpp)
+  bool in_gradient = false;                      // added by the differentiator
+  bool is_border = false;                        // passes a value into or out of a manual region (ops/local_view.hpp)
+  bool is_started = false;                       // a collective that runs concurrently with nodes that do not need it
+  bool annotated = false;                        // the user wrote `annotation`
+  int state = -1;                                // the number of an input that the planner placed; also on its next values
+  bool deferred = false;           // a reshard that is left to the users of the value (passes/rewrite/defer_reshards.hpp)
   bool forbid_reshard = false;     // the user allows no communication on the operands
-  bool allow_replication = false;  // the user knows that operands may be gathered because the operator cannot keep their split
-  bool keep_split = false;         // the user lets no operator that reads it gather it
-  bool keep_partial = false;       // the user wants it reduced no earlier than an operator needs the sum
-  axis_mask exchange_axes = 0;     // along which the user lets its parts get what others hold, where types say what is sent
+  bool allow_replication = false;  // the user allows gathers of operands whose split the operator cannot keep
+  bool keep_split = false;         // no operator that reads the value may gather it
+  bool keep_partial = false;       // the value is reduced only if an operator needs the sum
+  axis_mask exchange_axes = 0;     // explicit mode: the axes along which the user permits exchanges
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
-  detail::annotation annotation;   // of a value of a manual region it says also along which axes it varies
+  detail::annotation annotation;   // of a value of a manual region: also the axes along which it varies
   location at;
-  axis_mask local_axes = 0;  // whose local view it stands in: its shape is that of a shard along these (ops/local_view.hpp)
-  // Of a program in which manual regions leave axes to the planner (passes/typed/manual_regions.hpp), the local axes along which no plan looks
-  // at it: all, but where a collective moves it. Those along which it varies are fewer: of equal data too devices split nothing there.
+  axis_mask local_axes = 0;  // the axes of its local view: its shape is that of a shard along them (ops/local_view.hpp)
+  // In a program whose manual regions leave axes to the planner (passes/typed/manual_regions.hpp): the local axes that
+  // plans for this node ignore, as if their size were 1. These are all local axes, except if a collective moves the
+  // value. A value can be equal on all devices along a hidden axis, since devices split no work along it.
   axis_mask hidden_axes = 0;
-  int region = -1;  // the loop, branch or otherwise node in whose body it stands; -1: the program itself
+  int region = -1;  // the loop, branch or otherwise node whose body contains it; -1: the program itself
   int scope = -1;   // the named part of the program that it belongs to
-  int tag = -1;     // what the builder of a graph calls it; survives every renumbering
+  int tag = -1;     // set by the builder of a graph; renumbering keeps it
 };
 
-/// Whether a loop runs until a condition does not hold (open_while).
+/// Returns true if a loop runs until a condition is false (open_while).
 constexpr bool is_while(const node& n) { return n.op == opcode::loop && n.attributes.count > 0 && n.attributes[0] != 0; }
 
 constexpr void set_while(node& n) { n.attributes.push_back(1); }
 
-/// How many trips of a loop the user asks for on one exchange of margins (passes/ghost/ghost_zones.hpp); -1: as many as are fastest.
+/// Returns the number of iterations that the user requests for each exchange of halos (passes/ghost/ghost_zones.hpp).
+/// Returns -1 if the planner picks the fastest number.
 constexpr std::int64_t ghost_sweeps(const node& n) {
   return n.op == opcode::loop && n.attributes.count > 1 ? n.attributes[1] : 1;
 }
@@ -109,21 +114,21 @@ constexpr void set_ghost_sweeps(node& n, std::int64_t sweeps) {
   n.attributes.push_back(sweeps);
 }
 
-/// Adds attributes. An operator with other ones than dims has a struct that writes them, `keep(n)`, and reads them, `of(n)`; nobody else
-/// knows their places.
+/// Adds attributes. If an operator has attributes other than dims, the operator's struct writes them in `keep(n)` and
+/// reads them in `of(n)`. No other code depends on their positions.
 template <class... A>
 constexpr void add_attributes(node& n, A... attributes) {
   (n.attributes.push_back(static_cast<std::int64_t>(attributes)), ...);
 }
-/// The attribute `k` of an operator whose attributes are dims.
+/// Returns attribute `k` of an operator whose attributes are dims.
 constexpr int attribute_dim(const node& n, int k) { return static_cast<int>(n.attributes[k]); }
 
 class kept_functions;
 
 class graph;
 
-/// A function that programs of some modes have. It is known without its address whether there is one: for GCC with
-/// -fsanitize=undefined it is no constant whether that is null.
+/// A function that only programs of some modes have. The flag `is_there_` replaces a comparison of the address with
+/// null: in GCC with -fsanitize=undefined that comparison is not a constant expression.
 class pass_of_mode {
  public:
   using function = void (*)(graph&, bool annotate);
@@ -140,8 +145,8 @@ class pass_of_mode {
 
 class program_typer;
 
-/// Where a program that writes its own communication keeps the types of its values while it is traced, so that none is found twice. They
-/// belong to this graph: a copy begins without.
+/// Holds the types of the values of a program in the explicit mode during tracing, so that each type is computed once.
+/// The types belong to one graph. A copy starts empty.
 class types_so_far {
  public:
   constexpr types_so_far() = default;
@@ -163,57 +168,58 @@ class types_so_far {
   void (*drop_)(program_typer*) = nullptr;
 };
 
-/// A program in the global view, in the order it was written; operands come before their users.
+/// A program in the global view, in the order in which it was written. Operands come before their users.
 ///
-/// Bodies of loops and conditionals are graphs inside the graph: runs of nodes of the same list, between a node that opens them
-/// and the nodes that are their results. What a body reads from outside it simply names. With regions in brackets:
+/// Bodies of loops and conditionals are ranges of the same list of nodes. Each body is between a node that opens it and
+/// the nodes that are its results. A body reads outside values directly. With regions in brackets:
 ///
-///   loop (trips in `integer`, 1 where is_while; the counter)  [ carry(init)...  body  ]  loop_result(carry, next)...
+///   loop (iterations in `integer`, 1 if is_while; the counter)  [ carry(init)...  body  ]  loop_result(carry, next)...
 ///   branch(pred)  [ body ]  otherwise(branch)  [ body ]  cond_result(otherwise, value if true, value if false)...
 ///
-/// While a program is traced, nodes may be added to a region that was closed before; canonical_order brings them together.
+/// During tracing, nodes can be added to a region that is already closed. canonical_order moves them into the region.
 class graph {
  public:
   vec<node> nodes;
   vec<int> inputs;
   vec<int> outputs;
-  vec<scope> scopes;                    // named parts; the outer one comes first
-  const mesh_info* mesh = nullptr;      // what annotations name
-  kept_functions* functions = nullptr;  // where functions with state are kept; null: there is no such place
-  int open_region = -1;                 // where `add` puts nodes
-  int open_scope = -1;                  // and the part that they belong to
+  vec<scope> scopes;                    // named parts; an outer scope precedes its inner scopes
+  const mesh_info* mesh = nullptr;      // the mesh whose axes annotations name
+  kept_functions* functions = nullptr;  // owns functions with state; null: no owner
+  int open_region = -1;                 // the region of nodes that `add` creates
+  int open_scope = -1;                  // the scope of nodes that `add` creates
   bool has_regions = false;
   struct composed_value {
-    int tag, reader;  // its own, and that of an operator that reads its operand instead
+    int tag, reader;  // the tag of the value, and the tag of an operator that now reads the operand of the value
     dtype type;
     extents shape;
   };
-  vec<composed_value> composed;    // values that are no longer made, see compose_movements
-  std::int64_t largest_bytes = 0;  // of a tensor
+  vec<composed_value> composed;    // values that compose_movements removed
+  std::int64_t largest_bytes = 0;  // of the largest tensor
   struct tagged {
     int tag;
     int node;
   };
-  vec<tagged> also_tagged;  // further tags of nodes that stand for equal ones
-  // Of a program that writes its own communication (passes/typed): finds the type of every value, which becomes its annotation where that
-  // is asked for, or records the mistake. Null: completion and choose do what they find best.
+  vec<tagged> also_tagged;  // further tags of nodes that replaced equal nodes
+  // Set in the explicit mode (passes/typed): computes the type of every value, or records the mistake. If `annotate` is
+  // set, the types become annotations. Null: completion and choose decide.
   pass_of_mode find_types;
-  // Of a program with manual regions: finds the states of what stands in them, and turns it into what is planned where that is asked for,
-  // or records the mistake.
+  // Set in programs with manual regions: computes the states of the values in manual regions, or records the mistake.
+  // If `annotate` is set, it also rewrites the regions for the planner.
   pass_of_mode type_local;
-  // Of a program with next values of inputs (passes/carried): gives them the places of these.
+  // Set in programs with next values of inputs (passes/carried): gives each next value the sharding of its input.
   void (*place_carried)(graph&, const vec<sharding>& completed) = nullptr;
   types_so_far typer;
-  // Of a program with values that are made behind others (ops/barrier.hpp): leaves of these what is planned, once their order is settled.
+  // Set in programs with ordered barriers (ops/barrier.hpp): removes the operands that only define the order, once the
+  // order of the nodes is final.
   pass_of_mode settle_barriers;
-  // Of a program with staggered fields (gspmd/staggered.hpp): gives them one extent.
+  // Set in programs with staggered fields (gspmd/staggered.hpp): gives the fields one extent.
   pass_of_mode align_fields;
-  vec<recomputed_call> recomputed;  // as it is traced; who is inside of another one comes before it
-  vec<written_call> calls;          // of a program whose types may be refused, as it is traced
-  bool is_in_call = false;          // `add` adds to what a call consists of
-  axis_mask open_local = 0;         // the axes whose local view `add` puts nodes in
-  bool allow_replication = true;    // for all operators; programs that users write start without it
-  text error;                       // the first mistake found; operators after it are not checked
+  vec<recomputed_call> recomputed;  // collected during tracing; an inner call precedes the call that contains it
+  vec<written_call> calls;          // collected during tracing, if the types of the program may be refused
+  bool is_in_call = false;          // `add` adds nodes of a call
+  axis_mask open_local = 0;         // the axes of the local view of nodes that `add` creates
+  bool allow_replication = true;    // for all operators; false at the start of programs that users write
+  text error;                       // the first mistake; later operators are not checked
   mistake broken = mistake::none;   // the rule it breaks
 
   static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs, s.outputs, s.scopes); }
@@ -222,7 +228,7 @@ class graph {
   }
 
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
-  /// Returns what the program is besides its nodes, for a pass that makes them anew.
+  /// Returns a graph with everything except the nodes, for a pass that rebuilds the nodes.
   [[nodiscard]] constexpr graph without_nodes() const {
     graph g;
     g.mesh = mesh;
@@ -255,8 +261,9 @@ class graph {
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }
-  /// Whether operands stand in the manual region that is open, or none does and none is; records the mistake if not. Who compares shapes
-  /// asks before: those of another view are no mistake of theirs.
+  /// Returns true if all operands belong to the open manual region, or if no manual region is open and no operand
+  /// belongs to one. Otherwise records the mistake. Operators that compare shapes call this first, because shapes of
+  /// different views do not compare.
   constexpr bool may_read(std::initializer_list<int> operands, location at, std::string_view op) {
     return may_read(span<const int>(operands.begin(), operands.size()), at, op);
   }
@@ -273,8 +280,8 @@ class graph {
     }
     return true;
   }
-  /// Whether the bytes of a tensor can be counted; records the mistake if not. Asked for what may be larger than every tensor
-  /// before it.
+  /// Returns true if the bytes of a tensor can be counted; otherwise records the mistake. Callers check a node that can
+  /// be larger than all previous tensors.
   constexpr bool is_countable(const node& n, std::string_view op) {
     const std::int64_t bytes = bounded_bytes(n.shape, bytes_of(n.type));
     if (bytes > largest_bytes) largest_bytes = bytes;
@@ -284,12 +291,12 @@ class graph {
   }
   /// Adds a node that may be larger than its operands.
   constexpr int add_sized(const node& n) { return is_countable(n, name_of(n.op)) ? add(n) : -1; }
-  /// The operator that makes the value of node `i`.
+  /// Returns the operator that computes the value of node `i`.
   constexpr node& maker_of(int i) {
     node& n = nodes[static_cast<std::size_t>(i)];
     return n.op == opcode::result ? nodes[static_cast<std::size_t>(n.operands[0])] : n;
   }
-  /// Adds a further result of the node that was added last, or of the one whose further result that is.
+  /// Adds a further result of the last operator. The last node is this operator or one of its further results.
   constexpr int add_result(dtype type, const extents& shape) {
     const int last = static_cast<int>(nodes.size()) - 1;
     const int maker = nodes.back().op == opcode::result ? nodes.back().operands[0] : last;
@@ -303,20 +310,20 @@ class graph {
     if (id >= 0) ++nodes[static_cast<std::size_t>(maker)].results;
     return id;
   }
-  /// Adds a node that opens a region; what is added from now on stands in its body.
+  /// Adds a node that opens a region. Later nodes are added to the body of the region.
   constexpr int open(node n) {
     const int id = add(n);
     if (id >= 0) open_region = id;
     has_regions = true;
     return id;
   }
-  /// True when node `i` stands in the body of `region`, or in a body inside it.
+  /// Returns true if node `i` is in the body of `region`, or in a nested body.
   [[nodiscard]] constexpr bool is_inside(int i, int region) const {
     int r = nodes[static_cast<std::size_t>(i)].region;
     while (r != region && r >= 0) r = nodes[static_cast<std::size_t>(r)].region;
     return r == region;
   }
-  /// True when what stands in the open region may read node `i`: it stands there, or further outside.
+  /// Returns true if nodes of the open region may read node `i`: `i` is in the open region or in an enclosing one.
   [[nodiscard]] constexpr bool is_visible(int i) const {
     const node& n = nodes[static_cast<std::size_t>(i)];
     const int home = n.op == opcode::loop ? i : n.region;  // the counter belongs to the body
@@ -324,7 +331,7 @@ class graph {
     while (r != home && r >= 0) r = nodes[static_cast<std::size_t>(r)].region;
     return r == home;
   }
-  /// Records a mistake at the user's line and gives the number that poisons what is built on it.
+  /// Records a mistake at the user's line. Returns -1; a node with the operand -1 is not added.
   constexpr int fail(location at, std::string_view op, mistake rule, const text& what) {
     if (error.empty()) {
       error << place(at, op) << ": " << what;
@@ -332,8 +339,8 @@ class graph {
     }
     return -1;
   }
-  /// Adds what a refused operator leaves: a tensor of the type and shape that its result would have, so that what the program
-  /// goes on to ask of it (its rank, an extent) makes no second mistake of the first.
+  /// Adds a constant with the type and shape that the result of a refused operator would have. Later queries of its
+  /// rank or extents then cause no second error.
   constexpr int add_stand_in(dtype type, const extents& shape) {
     if (!failed()) fail({}, "program", mistake::other, "a value of another program is used");
     node n;
@@ -348,12 +355,13 @@ class graph {
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }
-  /// `input 0`, `input 2 (w1)`: a member of a struct.
+  /// Returns `input 0`, or `input 2 (w1)` for a member of a struct.
   static constexpr text input_text(location at) {
     text t = text("input ") << at.number();
     return at.name()[0] == '\0' ? t : t << " (" << at.name() << ')';
   }
-  /// `einsum at mlp.cpp:12`, `input 0`, or where there are no lines but names: "einsum `scores`", or neither: `compile`
+  /// Returns `einsum at mlp.cpp:12` or `input 0`. If there are names instead of lines: "einsum `scores`". Without both:
+  /// `compile`.
   static constexpr text place(location at, std::string_view op) {
     if (at.is_input()) return input_text(at);
     if (at.line == 0 && *at.file == '\0') return op;

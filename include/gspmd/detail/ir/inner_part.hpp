@@ -6,11 +6,11 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
-/// A loop in two parts: an inner box, which needs nothing of some margins and is computed while they are exchanged, and what lies around
-/// it, the rim.
+/// A loop in two parts. The interior is a box that needs no elements of some margins, and is computed while the margins
+/// are exchanged. The rest of the loop is the boundary.
 namespace gspmd::detail {
 
-/// How far inside along a loop dim no element needs these margins.
+/// The distances from the ends of a loop dim at which elements stop needing the margins.
 struct part_side {
   std::int8_t dim = 0;
   std::int64_t low = 0, high = 0;
@@ -20,9 +20,9 @@ inline constexpr int max_part_dims = 4;
 
 struct inner_part {
   inline_vec<part_side, max_part_dims> sides;
-  std::int64_t most_elems = 0;  // of the box, in whole indices of the first dim; 0: as large as it can be
+  std::int64_t most_elems = 0;  // of the box, in whole indices of the first dim; 0: unlimited
 
-  /// False if there are too many dims.
+  /// Widens the boundary for a load at offset `by`. Returns false if there are too many dims.
   constexpr bool need(int dim, std::int64_t by) {
     int k = 0;
     while (k < sides.count && sides[k].dim != dim) ++k;
@@ -52,7 +52,7 @@ struct loop_box {
   }
 };
 
-/// The inner box of a loop; empty where it is too thin.
+/// Returns the interior of a loop, which is empty if the loop is too thin.
 constexpr loop_box inner_box(const inner_part& part, const extents& loop) {
   loop_box box(loop);
   for (const auto& side : part.sides) {
@@ -70,7 +70,8 @@ constexpr loop_box inner_box(const inner_part& part, const extents& loop) {
   return box;
 }
 
-/// Calls visit(box) for boxes that the loop consists of without its inner box: along each dim what lies before and behind it.
+/// Calls visit(box) for the boxes that form the boundary of a loop: along each dim the boxes before and after the
+/// interior.
 template <class Visit>
 constexpr void for_each_rim_box(const inner_part& part, const extents& loop, Visit visit) {
   const loop_box inner = inner_box(part, loop);

@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/ir/plan.hpp"
 
-/// The facts of a step for passes and counts, whatever its kernel: facts_of(step).
+/// The facts of a step for passes and counts, independent of its kernel: facts_of(step).
 namespace gspmd::detail {
 
 struct kernel_facts {
@@ -22,7 +22,7 @@ struct kernel_facts {
   ring_rounds_kind (*rounds)(const plan_view& p, const plan_step& s);
 };
 
-/// A kernel that states every fact (ir/kernels/parts.hpp), each as what it is here.
+/// A kernel that states every fact (ir/kernels/parts.hpp) with the type of the member here.
 template <class K>
 concept complete_kernel = requires {
   requires mp11::mp_is_list<typename K::tables>::value;
@@ -30,7 +30,7 @@ concept complete_kernel = requires {
   kernel_facts{K::work, K::role, K::works_in_place, K::mark_kept, K::scratch_bytes, K::axes, K::messages, K::packing, K::rounds};
 };
 
-/// A table per fact: a program that asks a few facts of its steps while it runs contains no code of the others.
+/// One table for each fact: a program that queries a few facts at run time contains no code of the other facts.
 template <class Kernels>
 struct facts_of_kernels;
 template <complete_kernel... K>
@@ -77,14 +77,15 @@ class facts_of_step {
 
 constexpr facts_of_step facts_of(const plan_step& s) { return facts_of_step(s); }
 
-/// How kernel K describes a step; null: the step is of another one.
+/// Returns kernel K's description of a step, or null if the step has another kernel.
 template <class K>
 constexpr auto description_by(const plan_view& p, const plan_step& s) {
   const auto& table = table_of<typename mp11::mp_first<typename K::tables>::entry>(p);
   return s.kernel == id_of<K> ? table.data() + s.spec : nullptr;
 }
 
-/// Whether a step computes the inner part of a loop, or the rest of one, which goes on where that one ended.
+/// Return true if a step computes the interior of a loop (is_inner_part), or the rest of the loop after the interior
+/// (is_rim).
 constexpr bool is_inner_part(const plan_view& p, const plan_step& s) {
   const auto* group = description_by<kernels::fused>(p, s);
   return group != nullptr && group->part >= 0 && !group->is_rim;
@@ -94,6 +95,6 @@ constexpr bool is_rim(const plan_view& p, const plan_step& s) {
   return group != nullptr && group->is_rim;
 }
 
-/// One message carries all operands.
+/// Returns true if one message carries all operands.
 constexpr bool is_joined(const plan_step& s) { return s.operands.count > 1 && facts_of(s).role == step_role::joins_operands; }
 }  // namespace gspmd::detail

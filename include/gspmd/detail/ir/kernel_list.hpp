@@ -10,7 +10,8 @@ namespace gspmd::detail {
 
 namespace mp11 = boost::mp11;
 
-/// All kernels, which the list declares. A new one is its struct, behind ir/plan.hpp, and an entry here; and where it is added as a step.
+/// All kernels. The list declares them. A new kernel needs a struct in a header that ir/plan.hpp includes, an entry in
+/// this list, and code that adds it as a step.
 namespace kernels {
 using list =
     mp11::mp_list<struct fused, struct contract, struct contract_round_ring, struct reduce, struct permute, struct move,
@@ -24,17 +25,19 @@ using list =
 using all_kernels = kernels::list;
 inline constexpr std::size_t kernel_count = mp11::mp_size<all_kernels>::value;
 
-/// The kernel of a step: its place in the list. An enumeration without names, as constant evaluation compares it without a call.
+/// The kernel of a step: its index in the list. It is an enumeration without names, because constant evaluation
+/// compares enumerations without a call.
 enum class kernel_id : std::uint8_t {};
 
-/// The place of K in the list, or its size. By the compilers' own comparison, as every file asks this of all kernels.
+/// Returns the index of K in the list, or the size of the list. It uses the compilers' own comparison of types, because
+/// every file evaluates it for all kernels.
 template <class K, class... Kernels>
 constexpr std::size_t place_of(mp11::mp_list<Kernels...>) {
   std::size_t place = 0;
   static_cast<void>(((__is_same(K, Kernels) || (++place, false)) || ...));
   return place;
 }
-/// The number of a kernel. One that is in no list has none.
+/// The number of a kernel. A type that is not in the list has no number.
 template <class K>
   requires(place_of<K>(all_kernels{}) < kernel_count)
 inline constexpr kernel_id id_of{place_of<K>(all_kernels{})};

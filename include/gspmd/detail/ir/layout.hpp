@@ -7,8 +7,8 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
-/// Where the elements of a value lie on a mesh: plain numbers, no names. The planner, the executors and the communicators
-/// all use these few functions, so there is one answer to "which part does device d hold".
+/// The placement of the elements of a value on a mesh, in numbers without names. The planner, the executors and the
+/// communicators use these functions, so they all compute the same part for a device.
 namespace gspmd::detail {
 
 using axis_mask = std::uint32_t;  // a set of mesh axes, by position
@@ -17,13 +17,13 @@ using dim_mask = std::uint64_t;   // a set of tensor dims, by position
 constexpr axis_mask axis_bit(int axis) { return axis_mask{1} << axis; }
 constexpr dim_mask dim_bit(int dim) { return dim_mask{1} << dim; }
 
-using coordinates = inline_vec<std::int32_t, max_axes>;  // a device's position on each mesh axis
+using coordinates = inline_vec<std::int32_t, max_axes>;  // the position of a device on each mesh axis
 
 /// The sizes of the axes, major to minor, and the order of the devices (GSPMD 3.1).
 struct mesh_shape {
   inline_vec<std::int32_t, max_axes> sizes;
   const std::int32_t* order = nullptr;     // device id at each position, row-major over the axes; null: the identity
-  const std::int32_t* position = nullptr;  // its inverse
+  const std::int32_t* position = nullptr;  // the inverse of `order`
 
   [[nodiscard]] constexpr int axis_count() const { return sizes.count; }
   [[nodiscard]] constexpr std::int64_t device_count() const {
@@ -31,7 +31,7 @@ struct mesh_shape {
     for (int a = 0; a < sizes.count; ++a) n *= sizes[a];
     return n;
   }
-  /// Axes of size 1 cut nothing and join nobody: the others.
+  /// Returns the axes of size above 1. Axes of size 1 split no dim and connect no devices.
   [[nodiscard]] constexpr axis_mask wide_axes() const {
     axis_mask axes = 0;
     for (int a = 0; a < sizes.count; ++a)
@@ -59,8 +59,8 @@ struct mesh_shape {
   }
 };
 
-/// The device number `member` of the group of devices that agree with `at` on all axes outside `axes`.
-/// Members are numbered row-major over the axes of the group (GSPMD 4.2).
+/// Returns device `member` of the group of devices that have the coordinates `at` on all axes outside `axes`. Members
+/// are numbered row-major over the axes of the group (GSPMD 4.2).
 constexpr coordinates group_member(const mesh_shape& mesh, axis_mask axes, coordinates at, std::int64_t member) {
   for (int a = mesh.axis_count() - 1; a >= 0; --a)
     if ((axes & axis_bit(a)) != 0) {
@@ -70,7 +70,7 @@ constexpr coordinates group_member(const mesh_shape& mesh, axis_mask axes, coord
   return at;
 }
 
-/// The number of the device at `at` in its group over `axes`.
+/// Returns the number of the device at `at` in its group over `axes`.
 constexpr std::int64_t group_index(const mesh_shape& mesh, axis_mask axes, const coordinates& at) {
   std::int64_t index = 0;
   for (int a = 0; a < mesh.axis_count(); ++a)
@@ -78,29 +78,29 @@ constexpr std::int64_t group_index(const mesh_shape& mesh, axis_mask axes, const
   return index;
 }
 
-/// One mesh axis splits one tensor dim. It has no initialisers, so that compilers make the elements of a list at once: constant evaluations
-/// make millions.
+/// One mesh axis that splits one tensor dim. It has no initialisers, so compilers create the elements of a list in one
+/// operation; constant evaluations create millions.
 struct axis_use {
   std::int8_t axis;
   std::int8_t dim;
   friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
 };
 
-/// The sharding of a value (GSPMD 3.1): what devices hold of it. Along each axis they hold parts of a dim, terms of a reduction, unrelated
-/// data, or the same. Plans are made of parts, terms and the same; programs that state the rest (axis_state.hpp) have the other masks.
-/// Whoever relies on devices holding the same asks for equal_axes.
+/// The sharding of a value (GSPMD 3.1). Along each axis the devices hold parts of a dim, partial values, unrelated
+/// data, or equal data. Plans use only parts, partial values and equal data. Programs that state further states
+/// (axis_state.hpp) set `varying` and `replica`. Code that requires equal data must use equal_axes.
 struct sharding {
   inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor
   axis_mask partial = 0;                  // the value is the reduction over the devices along these axes
   monoid reduced_by = monoid::add;        // of the partial axes
-  axis_mask varying = 0;                  // each device has a value of its own
-  axis_mask replica = 0;                  // equal data, and each device has a term of the gradient
+  axis_mask varying = 0;                  // each device has its own value
+  axis_mask replica = 0;                  // equal data; each device has a partial value of the gradient
 
   friend constexpr bool operator==(const sharding& a, const sharding& b) {
     return a.partial == b.partial && a.varying == b.varying && a.replica == b.replica && a.splits == b.splits &&
            (a.partial == 0 || a.reduced_by == b.reduced_by);
   }
-  /// Returns the part of it that plans are made of.
+  /// Returns the members that plans use.
   [[nodiscard]] constexpr sharding planned() const { return {splits, partial, reduced_by}; }
 
   [[nodiscard]] constexpr axis_mask split_axes() const {
@@ -119,11 +119,11 @@ struct sharding {
       if (use.dim == dim) return true;
     return false;
   }
-  /// The axes along which all devices hold the same.
+  /// Returns the axes along which all devices hold equal data.
   [[nodiscard]] constexpr axis_mask equal_axes(const mesh_shape& mesh) const {
     return mesh.wide_axes() & ~(split_axes() | partial | varying);
   }
-  /// Splits `dim` by one more axis, minor to those that split it already.
+  /// Splits `dim` by one more axis, minor to its existing axes.
   constexpr void add_split(int axis, int dim) {
     int at = 0;
     while (at < splits.count && splits[at].dim <= dim) ++at;
@@ -131,15 +131,16 @@ struct sharding {
   }
 };
 
-// The next functions, and those of collective.hpp, price every sharding that the planner considers: they go through splits by
-// pointers, because every call and every list counts against the limits of an evaluation (inline_vec.hpp).
+// The next functions and those of collective.hpp compute the cost of every sharding that the planner considers. They
+// access splits by pointers, because each call and each list counts against the limits of a constant evaluation
+// (inline_vec.hpp).
 
-/// A part of the splits of a sharding.
+/// A range of the splits of a sharding.
 struct use_range {
   const axis_use* begin = nullptr;
   const axis_use* end = nullptr;
 
-  /// True when both are the same axes in the same order; those of size 1 do not count.
+  /// Returns true if both ranges contain the same axes in the same order, ignoring axes of size 1.
   [[nodiscard]] constexpr bool names_same_axes(const mesh_shape& mesh, const use_range& other) const {
     const axis_use* a = begin;
     const axis_use* b = other.begin;
@@ -153,8 +154,8 @@ struct use_range {
   }
 };
 
-/// The axes that separate the parts of `dim` that hold data, major to minor. Axes of size 1 do not, wherever they stand; nor
-/// does a major axis if only parts at its 0 hold anything.
+/// Returns the axes that separate the parts of `dim` that hold data, major to minor. An axis of size 1 separates no
+/// parts. A major axis separates no parts if only parts at its coordinate 0 hold data.
 ///   8 over [x,y], 2x2: x,y     2 over [x,y], 2x2: y     1 over [x,y] or [y,x]: none, the device at (0,0) holds it
 constexpr use_range separating_axes(const mesh_shape& mesh, const sharding& s, int dim, std::int64_t global_extent) {
   const axis_use* const last = s.splits.items + s.splits.count;
@@ -169,8 +170,8 @@ constexpr use_range separating_axes(const mesh_shape& mesh, const sharding& s, i
   return range;
 }
 
-/// True when every device holds the same elements under both, however the splits are written (GSPMD 3.1): both use the same axes,
-/// and those that tell parts apart do it alike. Devices at another place than 0 on one of the others hold nothing.
+/// Returns true if every device holds the same elements under both shardings (GSPMD 3.1). This requires the same set of
+/// axes, and separating axes in the same order. Devices at a coordinate other than 0 on another axis hold no elements.
 ///   [1,1] over {x,-} and {-,x}: the device at 0 holds it
 constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
   const axis_use* u = a.splits.items;
@@ -193,13 +194,13 @@ constexpr bool same_tiles(const mesh_shape& mesh, const extents& global, const s
   }
 }
 
-/// True when every device holds the same elements of the same values under both: nothing has to move, nor to be copied.
+/// Returns true if every device holds the same elements of the same values under both, so no data is moved or copied.
 constexpr bool same_data(const mesh_shape& mesh, const extents& global, const sharding& a, const sharding& b) {
   if (mesh.size_of(a.partial ^ b.partial) > 1 || ((a.partial & b.partial) != 0 && a.reduced_by != b.reduced_by)) return false;
   return same_tiles(mesh, global, a, b);
 }
 
-/// Into how many parts a dim is cut: the product of the sizes of its axes.
+/// Returns the number of parts of a dim: the product of the sizes of its axes.
 constexpr std::int64_t parts_of(const mesh_shape& mesh, const sharding& s, int dim) {
   std::int64_t n = 1;
   for (const auto& use : s.splits)
@@ -207,7 +208,7 @@ constexpr std::int64_t parts_of(const mesh_shape& mesh, const sharding& s, int d
   return n;
 }
 
-/// Which part of `dim` the device at `at` holds.
+/// Returns the part of `dim` that the device at `at` holds.
 constexpr std::int64_t part_index(const mesh_shape& mesh, const sharding& s, int dim, const coordinates& at) {
   std::int64_t index = 0;
   for (const auto& use : s.splits)
@@ -215,7 +216,8 @@ constexpr std::int64_t part_index(const mesh_shape& mesh, const sharding& s, int
   return index;
 }
 
-/// Every shard has the same extent, rounded up (GSPMD 4.1): 15 over 2 is 8, 9 over 2x2 is 3 (3,3,3,0).
+/// Returns the extent of a shard, which is equal for all shards and rounded up (GSPMD 4.1). 15 over 2 is 8. 9 over 2x2
+/// is 3 (3,3,3,0).
 constexpr std::int64_t shard_extent(std::int64_t global_extent, std::int64_t parts) {
   return parts <= 1 ? global_extent : (global_extent + parts - 1) / parts;
 }
@@ -230,7 +232,7 @@ constexpr extents local_extents(const mesh_shape& mesh, const extents& global, c
   }
   return local;
 }
-/// The elements of a shard.
+/// Returns the number of elements of a shard.
 constexpr std::int64_t local_elements(const mesh_shape& mesh, const extents& global, const sharding& s) {
   const axis_use* use = s.splits.items;
   const axis_use* const end = use + s.splits.count;
@@ -243,7 +245,7 @@ constexpr std::int64_t local_elements(const mesh_shape& mesh, const extents& glo
   return n;
 }
 
-/// The dims of which some device holds less than a whole shard, the rest being padding.
+/// Returns the dims with padding on at least one device.
 constexpr dim_mask padded_dims(const mesh_shape& mesh, const extents& global, const sharding& s) {
   dim_mask dims = 0;
   for (int i = 0; i < s.splits.count;) {
@@ -255,7 +257,7 @@ constexpr dim_mask padded_dims(const mesh_shape& mesh, const extents& global, co
   return dims;
 }
 
-/// The half-open range of global indices that are really there; the rest of the shard up to its extent is padding.
+/// A half-open range of global indices that exist. The rest of a shard up to its extent is padding.
 struct index_range {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -9,18 +9,19 @@
 
 namespace gspmd::detail {
 
-/// How a device transforms lines of n complex elements, and the scratch that it needs for that.
+/// The method by which a device transforms lines of n complex elements, and its scratch.
 struct line_transform {
   static constexpr std::int64_t most_bytes = 128;  // of the real and imaginary parts in two of the widest vectors
   static constexpr std::int64_t largest_radix = 13;
 
   std::int64_t n = 1;
-  std::int64_t rows = 1;    // > 1: a line is transformed as a matrix of so many rows, along columns, then along rows
-  std::int64_t padded = 0;  // > 0: a convolution of so many elements (a power of two) takes the transform's place
-  bool by_vectors = true;   // as many lines at a time as a vector has lanes
+  std::int64_t rows = 1;    // > 1: a line is transformed as a matrix with this number of rows, along columns, then along rows
+  std::int64_t padded = 0;  // > 0: a convolution of this length (a power of two) replaces the transform
+  bool by_vectors = true;   // processes one line per lane of a vector
 
-  /// Many short lines go through vectors side by side. Of a long or lonely line the columns and rows of its matrix do (Bailey 1990). A line
-  /// with a large prime factor is a convolution (Bluestein 1970).
+  /// Picks the method. Many short lines are processed in vectors, one line per lane. For a long or single line, the
+  /// columns and rows of its matrix are processed in vectors (Bailey 1990). A line with a large prime factor is a
+  /// convolution (Bluestein 1970).
   static constexpr line_transform of(std::int64_t n, std::int64_t line_count) {
     line_transform t;
     t.n = std::max<std::int64_t>(n, 1);
@@ -40,14 +41,16 @@ struct line_transform {
       while (n > 1 && n % r == 0) n /= r;
     return n <= 1;
   }
-  /// Elements of scratch, of so many bytes: the roots of unity and, of the lines at hand, what a pass reads and what it writes.
+  /// Returns the elements of scratch, of `elem_bytes` each. Scratch holds the roots of unity, and the input and output
+  /// of a pass for the lines that are processed together.
   [[nodiscard]] constexpr std::int64_t scratch_elems(std::int64_t elem_bytes) const {
     const std::int64_t lanes = by_vectors ? most_bytes / elem_bytes : 1, cols = n / rows;
     if (padded > 0) return n + 2 * padded + 2 * padded * lanes;
     if (rows > 1) return rows + cols + 2 * coarse() + n + 2 * cols * lanes;
     return n + 2 * n * lanes;
   }
-  /// Root e of all n is the product of the fine root e % coarse() and of a coarse one; a power of two, at least the square root of n.
+  /// Returns the distance of the coarse roots. Root e of all n is the product of the fine root e % coarse() and a
+  /// coarse root. It is a power of two and at least the square root of n.
   [[nodiscard]] constexpr std::int64_t coarse() const {
     std::int64_t c = 1;
     while (c * c < n) c *= 2;
@@ -57,8 +60,8 @@ struct line_transform {
 
 inline namespace GSPMD_TARGET {
 
-/// Transforms the lines of one device (kernels/line_transform.hpp): blocks of `rank` dims, x and its transform, then scratch, which lies
-/// along the dim of the lines.
+/// Transforms the lines of one device (kernels/line_transform.hpp). The blocks have `rank` dims: x, its transform, then
+/// scratch along the dim of the lines.
 template <bool IsInverse, class T>
 void transform_lines(int rank, const erased_block* blocks);
 

@@ -9,9 +9,11 @@
 
 namespace gspmd {
 
-/// The block of one tensor on one device that the function of a `local_op` gets: the elements that are really there, row-major, without the
-/// padding of uneven shards. The strides count it, so that data() with stride(k) may be given to a BLAS; the last stride is 1. T is const
-/// for an operand. Valid during the call.
+/// The block of one tensor on one device that the function of a `local_op` gets. It contains the existing elements,
+/// row-major, without the padding of uneven shards. The strides include the padding, so data() with stride(k) can be
+/// passed to a BLAS. The last stride is 1. T is const for an operand. The block is valid during the call.
+///
+/// **Example.**
 ///
 ///     [](auto x, auto y) { for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i, 0); }
 template <class T, int Rank>
@@ -31,7 +33,7 @@ class local_block {
   [[nodiscard]] constexpr std::int64_t stride(int dim) const { return strides_[static_cast<std::size_t>(dim)]; }
   [[nodiscard]] constexpr T* data() const { return data_; }
 
-  /// The element at these indices, one for each dim; they count from 0 in the block.
+  /// Returns the element at these indices, one for each dim. Indices count from 0 in the block.
   template <class... Index>
   [[nodiscard]] constexpr T& operator()(Index... indices) const {
     static_assert(sizeof...(Index) == static_cast<std::size_t>(Rank), "gspmd: local_block: give one index for each dim");

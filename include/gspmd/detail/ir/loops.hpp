@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// One loop over several buffers at once: how often it runs, and how far each buffer's offset moves per step.
+/// One loop over several buffers: its number of iterations, and the change of each buffer's offset per iteration.
 template <int Buffers>
 struct strided_loop {
   std::int64_t extent = 1;
@@ -15,8 +15,8 @@ struct strided_loop {
   friend constexpr bool operator==(const strided_loop&, const strided_loop&) = default;
 };
 
-/// Goes through every combination of some loops, the last one fastest; no loops: one combination. An object and not a function that
-/// takes a body, so that it is compiled once and not for every body:
+/// Visits every combination of the indices of some loops, the last loop fastest. Without loops there is one
+/// combination. This is an object and not a function with a body, so it is compiled once and not for every body:
 ///
 ///     for (odometer<2> at(loops, count); at.is_there; at.step()) copy(out + at.offset[1], in + at.offset[0]);
 template <int Buffers>

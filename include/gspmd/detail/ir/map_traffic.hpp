@@ -8,25 +8,26 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// The traffic of a movement from index to index where both tensors have the same splits, the result in tiles or not. Along each dim the
-/// parts are looked at one by one; devices are not, because what they exchange is a product over the dims.
+/// The traffic of a movement with an index map, if both tensors have the same splits. The result can be in tiles. Along
+/// each dim the parts are evaluated one by one. Devices are not, because their traffic is a product over the dims.
 namespace gspmd::detail {
 
 struct map_traffic {
-  std::int64_t sent = 0, received = 0;  // elements, of the device with most of them
-  std::int64_t messages = 0;            // that a device sends, or receives, at most
-  axis_mask axes = 0;                   // inside whose groups all this goes on; 0: every device holds already what it needs
+  std::int64_t sent = 0, received = 0;  // elements, of the device with the largest number
+  std::int64_t messages = 0;            // the largest number that a device sends or receives
+  axis_mask axes = 0;  // the axes of the groups that exchange elements; 0: every device already holds its elements
 
-  /// The elements that a device sends, or receives, at most: so long the others wait for it.
+  /// Returns the largest number of elements that a device sends or receives. The other devices wait for this device.
   [[nodiscard]] constexpr std::int64_t elems() const { return sent > received ? sent : received; }
 };
 
-/// The elements that one part of a dim gives away or gets: all of it, and of that what stays in the part.
+/// The elements that one part of a dim sends or receives: `all`, including `own` elements that stay in the part.
 struct part_share {
   std::int64_t all = 1, own = 1;
 };
 
-/// The shares of the parts that may make most of what leaves: none gives more and keeps less than another one.
+/// The shares that can determine the largest number of moved elements. No share has a larger `all` and a smaller `own`
+/// than another one.
 class part_shares {
  public:
   constexpr void add(part_share share) {
@@ -39,14 +40,14 @@ class part_shares {
     shares_.resize(kept);
     shares_.push_back(share);
   }
-  /// Those of the parts of this dim and the dims of `others` together.
+  /// Returns the shares of the product of this dim and the dims of `others`.
   [[nodiscard]] constexpr part_shares times(const part_shares& others) const {
     part_shares result;
     for (const auto& a : shares_)
       for (const auto& b : others.shares_) result.add({a.all * b.all, a.own * b.own});
     return result;
   }
-  /// Returns the elements that leave a part, at most.
+  /// Returns the largest number of elements that leave a part.
   [[nodiscard]] constexpr std::int64_t leaves() const {
     std::int64_t most = 0;
     for (const auto& s : shares_) most = s.all - s.own > most ? s.all - s.own : most;
@@ -57,7 +58,7 @@ class part_shares {
   vec<part_share> shares_;
 };
 
-/// Returns in how many of the parts, of `shard` indices each, the elements `first + step * t` lie.
+/// Returns the number of parts, of `shard` indices each, that contain elements `first + step * t`.
 constexpr std::int64_t parts_met(std::int64_t first, std::int64_t step, index_range steps, std::int64_t shard) {
   if (steps.size() <= 0) return 0;
   if (step >= shard || -step >= shard) return steps.size();
@@ -71,10 +72,11 @@ struct dim_traffic {
 
   constexpr dim_traffic() = default;
 
-  /// The traffic of one map, or of several that a part is filled by.
+  /// Computes the traffic of one map, or of several maps that fill a part together.
   constexpr dim_traffic(span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     const auto from_shard = shard_extent(from, parts), to_shard = shard_extent(to, parts);
-    // A mesh may have a million parts more than a dim has elements: those behind all elements, of tiles behind all outputs, exchange nothing.
+    // A mesh can have a million more parts than a dim has elements. Parts after all elements, or after all outputs of
+    // tiles, exchange nothing.
     const auto parts_of_elems = [parts](std::int64_t elems) {
       const auto shard = shard_extent(elems, parts);
       return shard == 0 ? 0 : (elems + shard - 1) / shard;
@@ -118,7 +120,7 @@ struct dim_traffic {
     }
   }
 
-  /// The traffic of a map that places indices one by one.
+  /// Computes the traffic of a map that places indices individually.
   constexpr dim_traffic(const index_map& map, std::int64_t extent, std::int64_t parts) {
     const auto shard = shard_extent(extent, parts);
     for (std::int64_t p = 0; p < parts && p * shard < extent; ++p) {
@@ -140,7 +142,7 @@ struct dim_traffic {
   }
 
  private:
-  /// Tiles overlap: an element goes to each one that holds it.
+  /// Counts the tiles that hold each element. Tiles overlap, so an element can be sent to several tiles.
   static constexpr void add_given_to_tiles(const dim_map& map, index_range given, std::int64_t parts, std::int64_t& elems,
                                            std::int64_t& targets) {
     if (given.size() <= 0) return;
@@ -155,7 +157,7 @@ struct dim_traffic {
   }
 };
 
-/// A device exchanges for margins what it would for two shifts.
+/// Returns the two shifts with the same exchange as the margins of a map.
 constexpr inline_vec<dim_map, 2> margin_shifts(const index_map& map) {
   inline_vec<dim_map, 2> shifts{map.dims[0], map.dims[1]};
   shifts[0].from_first = -map.low;
@@ -163,18 +165,19 @@ constexpr inline_vec<dim_map, 2> margin_shifts(const index_map& map) {
   return shifts;
 }
 
-/// The exchange along one dim whose indices all go on to others that lie in the same part or the next one, in closed form: most movements
-/// are such, and while compiling every part that is counted costs. Of margins there are two maps.
-///   shift by 2 of 12 in 4,4,4     each part but one gives 2, and each but one gets 2
+/// The exchange along one dim, in closed form, if every index moves to the same part or an adjacent part. Most
+/// movements are of this kind, and at compile time every evaluated part costs time. A map with margins consists of two
+/// maps.
+///   shift by 2 of 12 in 4,4,4     each part except one sends 2, and each part except one receives 2
 struct shift_traffic {
-  bool is_one = false;                   // an exchange of this kind
-  std::int64_t elems = 0, messages = 0;  // of the part with most of them, sent or received: these are equal
+  bool is_one = false;                   // the exchange is of this kind
+  std::int64_t elems = 0, messages = 0;  // of the part with the largest number, sent or received: these are equal
 
   constexpr shift_traffic(span<const dim_map> maps, std::int64_t from, std::int64_t to, std::int64_t parts) {
     if (from != to || from == 0) return;
     const auto shard = shard_extent(from, parts), with_data = (from + shard - 1) / shard;
     const auto smallest = from - (with_data - 1) * shard;
-    std::int64_t given[3]{}, targets[3]{};  // by the first part, one in the middle, the last one
+    std::int64_t given[3]{}, targets[3]{};  // of the first part, a middle part and the last part
     for (const auto& map : maps) {
       if (map.is_tile() || map.from_step != 1 || map.to_step != 1) return;
       const auto offset = offset_of(map, from), by = offset < 0 ? -offset : offset;
@@ -195,7 +198,7 @@ struct shift_traffic {
   }
 };
 
-/// Returns the traffic of an exchange along one dim only.
+/// Returns the traffic of an exchange along a single dim.
 constexpr map_traffic traffic_of_shift(const mesh_shape& mesh, const extents& from, const sharding& s, int dim,
                                        const shift_traffic& along) {
   map_traffic result;
@@ -208,7 +211,7 @@ constexpr map_traffic traffic_of_shift(const mesh_shape& mesh, const extents& fr
   return result;
 }
 
-/// The parts counted one by one, whatever the map.
+/// Computes the traffic of any map by evaluating the parts one by one.
 constexpr map_traffic counted_traffic(const mesh_shape& mesh, const extents& from, const extents& to, const sharding& s,
                                       const index_map& map) {
   map_traffic result;
@@ -260,7 +263,7 @@ constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from, co
   return counted_traffic(mesh, from, to, s, map);
 }
 
-/// The same of a map to tiles of an operand.
+/// Returns the traffic of a map to tiles of an operand.
 constexpr map_traffic traffic_of_tiles(const mesh_shape& mesh, const extents& operand, const sharding& s, const index_map& map) {
   return traffic_of(mesh, operand, map.tile_global(mesh, s, operand), s, map);
 }

@@ -7,11 +7,12 @@
 /// Functions of the matrices of a device (kernels/matrix_blocks.hpp).
 namespace gspmd::detail {
 
-/// Which triangle of a matrix is meant, of the transposed one if `transposed`, and whether its diagonal is ones, which are not read.
+/// The triangle of a matrix that is used, or of its transpose if `transposed`. If `unit` is set, the diagonal is ones
+/// and is not read.
 struct matrix_way {
   bool lower = true, transposed = false, unit = false;
 
-  /// Whether the first unknown is solved first.
+  /// Returns true if the first unknown is solved first.
   [[nodiscard]] constexpr bool forwards() const { return lower != transposed; }
 };
 
@@ -26,12 +27,13 @@ void run_triangular_solve(int rank, const void* way, const erased_block* blocks)
 /// Blocks a, b, x, and scratch for one matrix.
 template <class T>
 void run_solve(int rank, const void* way, const erased_block* blocks);
-/// Systems that are solved at once, beside each other: a division takes as long for all as for one, and each waits for the one before it.
+/// The number of systems that are solved together in vector lanes. A division takes the same time for all lanes as for
+/// one, and each division waits for the previous one.
 inline constexpr int tridiagonal_lanes = 8;
-/// Blocks of the diagonals, b, x, and scratch for twice as many lines.
+/// Blocks of the diagonals, b, x, and scratch for 2 * tridiagonal_lanes lines.
 template <class T>
 void run_tridiagonal(int rank, const erased_block* blocks);
-/// Blocks a, eigenvectors, eigenvalues, and scratch for one matrix and two rows more.
+/// Blocks a, eigenvectors, eigenvalues, and scratch for one matrix and two more rows.
 template <class T>
 void run_eigh(int rank, const erased_block* blocks);
 /// Blocks a, its factors, and the order of its rows, std::int32_t.

@@ -9,8 +9,8 @@
 
 namespace gspmd::detail {
 
-/// Whether a step that reads operand `o` and gives result `r` may find both in the same memory: it is done with what lies at an
-/// index of the operand before it writes there.
+/// Returns true if operand `o` and result `r` of a step can use the same memory. The step then reads an index of the
+/// operand for the last time before it writes this index.
 constexpr bool works_in_place(const plan_view& p, const plan_step& s, int o, int r) {
   const auto& from = p.operand(s, o);
   const auto& to = p.result(s, r);
@@ -21,17 +21,17 @@ constexpr bool works_in_place(const plan_view& p, const plan_step& s, int o, int
   return kept[o] == 0;
 }
 
-/// Whether the caller may give output `output` the memory of input `input`. The output is written first
+/// Returns true if the caller can use the memory of input `input` for output `output`. The output is written first
 ///   by a step after the last one that reads the input     -> yes
 ///   by the step that reads it last, which works in place  -> yes
 ///   by a step before that one                             -> no
-///   in a loop in whose body the input is read             -> no: the next trip reads it again
+///   in a loop whose body reads the input                  -> no: the next iteration reads it again
 constexpr bool may_overwrite(const plan_view& p, std::size_t output, std::size_t input) {
   if (p.shared_inputs[output] == static_cast<int>(input)) return true;
   const memory_place read{memory_place::kind::input, static_cast<std::int64_t>(input)};
   const memory_place written{memory_place::kind::output, static_cast<std::int64_t>(output)};
   int loop_end = -1;  // of the outermost loop around a step
-  int last = -1;      // step that reads it, or the end of the loop around that
+  int last = -1;      // the last step that reads it, or the end of the loop around this step
   bool in_place = false;
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
     const auto& s = p.steps[static_cast<std::size_t>(i)];
@@ -46,7 +46,8 @@ constexpr bool may_overwrite(const plan_view& p, std::size_t output, std::size_t
   }
   for (int i = 0; i < static_cast<int>(p.steps.size()); ++i) {
     const auto& s = p.steps[static_cast<std::size_t>(i)];
-    if (is_inner_part(p, s)) continue;  // the rim follows at once, which reads and writes the same, at other indices
+    // the next step computes the rest: it reads and writes the same memory at other indices
+    if (is_inner_part(p, s)) continue;
     for (int r = 0; r < s.results.count; ++r)
       if (p.result(s, r).where.may_be(written)) return last < i || (last == i && in_place);
   }

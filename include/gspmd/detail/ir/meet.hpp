@@ -6,46 +6,48 @@
 #include "gspmd/detail/ir/axis_state.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// The typing rule: which states of its operands along one axis an operator takes, and the state of its result.
+/// The typing rule: the states of operands along one axis that an operator accepts, and the state of its result.
 namespace gspmd::detail {
 
-/// How an operator takes operands that are partial: f of the terms, put together, is f of what they stand for.
+/// The partial operands that an operator accepts. The reduction of f of the partial values must equal f of the reduced
+/// values.
 enum class partial_class : std::uint8_t {
-  none,      // in no operand
-  all,       // in all operands at once: add, concatenate; of a single operand, sum
-  affine,    // in none, because of a number that the operator brings itself: a pad by 1
-  one,       // in one operand, whichever, the others being equal data: multiply
-  first,     // in operand 0 alone, the others being equal data: divide
-  scaled,    // in one operand where the others are numbers above 0, else in none: multiply, of maxima
-  quotient,  // in operand 0 where the others are numbers above 0, else in none: divide, of maxima
+  none,      // no operand
+  all,       // all operands together: add, concatenate; of a single operand, sum
+  affine,    // no operand, because the operator adds a constant of its own: a pad by 1
+  one,       // any one operand, if the other operands are equal data: multiply
+  first,     // only operand 0, if the other operands are equal data: divide
+  scaled,    // one operand if the other operands are constants above 0, otherwise none: multiply, of maxima
+  quotient,  // operand 0 if the other operands are constants above 0, otherwise none: divide, of maxima
 };
 
-/// The class of an operator: which of its operands may be partial, and which are selectors. A selector chooses and is not computed with: an
-/// index, a predicate. It has no gradient.
+/// The class of an operator: the operands that can be partial, and the selectors. A selector chooses elements and is
+/// not computed with: an index, a predicate. It has no gradient.
 struct operator_class {
   partial_class takes = partial_class::none;
   std::uint32_t selectors = 0;  // by operand
   bool turns_order = false;     // a partial maximum becomes a partial minimum
   bool detaches = false;        // the result has no gradient
 };
-inline constexpr std::uint32_t every_operand = ~std::uint32_t{0};  // of what has no gradient in any: a comparison
+inline constexpr std::uint32_t every_operand = ~std::uint32_t{0};  // of an operator without gradients: a comparison
 
-/// Why operands do not go together.
+/// The reason why the states of operands do not fit together.
 enum class conflict : std::uint8_t { none, states, partial_varying, nonlinear, affine, product, denominator };
 
 struct meeting {
   state result = state::constant;
   conflict broken = conflict::none;
-  int operand = 0;  // that is in the way
+  int operand = 0;  // the conflicting operand
 };
 
-/// The rule, on every axis by itself; shards count as varying. It holds for the gradients too: what it accepts gives each operand its
-/// gradient in the dual state without a message, and what it refuses cannot (tests/unit/states.cpp tries all of it).
+/// Returns the state of the result along one axis. The rule applies to every axis separately; shards count as varying.
+/// It covers gradients too. If it accepts the operands, each operand gets its gradient in the dual state without a
+/// message. If it refuses them, that is impossible (tests/unit/states.cpp checks all cases).
 ///
 ///   C..  -> C      R,C -> R      I,C -> I      V,R,C -> V      P -> P as the class says      I with R, V or P: refused
 constexpr meeting meet(const operator_class& c, span<const state> in) {
   bool replica = false, varying = false;
-  int invariant = -1, partial = -1, whole = -1;  // the first operand that is so
+  int invariant = -1, partial = -1, whole = -1;  // the first operand in this state
   int data = 0, partials = 0, last_partial = -1;
   for (int k = 0; k < static_cast<int>(in.size()); ++k) {
     const state s = in[static_cast<std::size_t>(k)] == state::shard ? state::varying : in[static_cast<std::size_t>(k)];
@@ -68,7 +70,7 @@ constexpr meeting meet(const operator_class& c, span<const state> in) {
   if (partial >= 0 && varying) return {state::partial, conflict::partial_varying, partial};
   if (partial >= 0) {
     switch (c.takes) {
-      case partial_class::scaled:  // who knows the numbers says one, or first
+      case partial_class::scaled:  // callers that know the constants pass `one` or `first` instead
       case partial_class::quotient:
       case partial_class::none: return {state::partial, conflict::nonlinear, partial};
       case partial_class::affine: return {state::partial, conflict::affine, partial};

@@ -19,7 +19,8 @@ constexpr bool is_axis_name(std::string_view s) {
   return !s.empty();
 }
 
-/// A part of an axis, in Shardy's notation: `x:(2)4` lies within x behind parts of 2 and has 4. A plain name has size 0.
+/// A part of an axis, in Shardy's notation: `x:(2)4` is the part of x with size 4 after major parts of size 2. A plain
+/// name has size 0.
 struct sub_axis {
   std::string_view base;
   std::int64_t before = 1;
@@ -51,8 +52,9 @@ struct view_axis {
 };
 inline constexpr int max_view_axes = 32;
 
-/// The caller's memory of an input or output whose elements lie by strides that are known when it is given: in place in it are loads and
-/// stores of loops (scalar_op::given). Of an input so many layers lie around the shard that a load at an offset reads them.
+/// The user's memory of an input or output whose strides are passed at run time. Loops load and store it in place
+/// (scalar_op::given). For an input, `low` and `high` count the ghost layers around the shard that loads at an offset
+/// can read.
 struct given_layers {
   bool is_given = false;
   extents low, high;
@@ -60,25 +62,27 @@ struct given_layers {
 };
 
 struct plan;
-/// The request that a plan is made for, besides the program and the mesh.
+/// The options of a plan, in addition to the program and the mesh.
 struct plan_request {
-  network_rates network;         // what plans are chosen by
-  std::int64_t most_memory = 0;  // bytes that a device may hold; 0: any number
-  int saving = 0;                // what is given up for that, see save_memory.hpp
-  bool is_searched = false;      // plans are searched (choose/plan_search.hpp)
-  bool is_checked = false;       // runs compare what devices should hold alike (run/equality_check.hpp)
-  /// Starts collectives beside work, if that is asked for (order/hide_collectives.hpp).
+  network_rates network;         // the basis of the planner's choices
+  std::int64_t most_memory = 0;  // bytes that a device may hold; 0: unlimited
+  int saving = 0;                // the level of memory saving, see save_memory.hpp
+  bool is_searched = false;      // the planner searches for plans (choose/plan_search.hpp)
+  bool is_checked = false;       // runs compare the data that must be equal on several devices (run/equality_check.hpp)
+  /// Starts collectives early, so that they run concurrently with computation (order/hide_collectives.hpp). Null: not
+  /// requested.
   void (*hide)(plan&, span<const int> base, const network_rates&) = nullptr;
   span<const given_layers> given = {};  // of the first inputs and outputs
 };
 
-/// A mesh with the names of its axes, what annotations and messages speak of, and what is asked of plans for it.
+/// A mesh with the names of its axes, which annotations and messages use, and the options of plans for it.
 struct mesh_info {
   mesh_shape shape;
   plan_request request;
-  axis_mask automatic_axes = 0;  // of a program with types: along which they say nothing (typed/automatic_axes.hpp)
+  // in programs with types: the axes whose sharding the types do not state (typed/automatic_axes.hpp)
+  axis_mask automatic_axes = 0;
   inline_vec<inline_vec<char, static_cast<int>(max_name)>, max_axes> names;
-  inline_vec<view_axis, max_view_axes> views;  // other names for runs of axes; each has at least one
+  inline_vec<view_axis, max_view_axes> views;  // other names for sequences of axes; each has at least one axis
 
   constexpr void add_axis(std::string_view name, std::int32_t size) {
     inline_vec<char, static_cast<int>(max_name)> chars;
@@ -93,8 +97,8 @@ struct mesh_info {
       if (name(a) == wanted) return a;
     return -1;
   }
-  /// The axes that a name means: one, or those that an axis was cut into, or those that an axis of another view consists of.
-  /// `x:(2)4` is a part of what x means. None: count 0.
+  /// Returns the axes of a name. These are one axis, the parts of an axis that was cut, or the axes of an axis of
+  /// another view. `x:(2)4` is a part of x. Returns count 0 if the name is unknown.
   [[nodiscard]] constexpr axis_list find_run(std::string_view wanted) const {
     axis_list found;
     if (const int a = find(wanted); a >= 0) {
@@ -114,10 +118,10 @@ struct mesh_info {
     for (const auto a : find_run(wanted)) mask |= axis_bit(a);
     return mask;
   }
-  /// The axis that this one is a part of: the user's name.
+  /// Returns the user's name of the axis that `axis` is a part of.
   [[nodiscard]] constexpr std::string_view base_name(int axis) const { return sub_axis::of(name(axis)).base; }
-  /// Writes the first of some axes, together with those after it that make an axis of the user's with it, and takes them off the
-  /// list: x:(1)2,x:(2)2 is x. `any_order`: the list is a set, in the order of the mesh.
+  /// Writes the first of `axes` and removes it. If the axes after it complete an axis of the user, writes that axis and
+  /// removes them too: x:(1)2,x:(2)2 is x. With `any_order`, the list is a set in the order of the mesh.
   [[gnu::cold]] constexpr void write_first(text& t, axis_list& axes, bool any_order) const {
     const sub_axis first = sub_axis::of(name(axes[0]));
     int n = 1;
@@ -150,7 +154,7 @@ struct mesh_info {
       if (!holds(written, a)) rest.push_back(a);
     axes = rest;
   }
-  /// Returns for each axis of the mesh as it was written the axes that it was cut into, in their order.
+  /// Returns for each axis of the original mesh the axes that it was cut into, in order.
   [[nodiscard]] constexpr inline_vec<axis_list, max_axes> own_axes() const {
     inline_vec<axis_list, max_axes> result;
     for (int a = 0; a < names.count; ++a) {
@@ -195,7 +199,7 @@ struct mesh_info {
       if (!holds(axes, p)) return false;
     return holds(parts, axes[0]);
   }
-  /// Returns those of the axes that a name means which have `w.size` devices behind parts of `w.before`.
+  /// Returns the axes of `whole` that form a part of size `w.size` after major parts of size `w.before`.
   [[nodiscard]] constexpr axis_list part_of(const axis_list& whole, const sub_axis& w) const {
     axis_list found;
     std::int64_t before = 1, size = 1;
@@ -225,7 +229,7 @@ constexpr bool same_mesh(const mesh_info& a, const mesh_info& b) {
   return a.names == b.names && a.views == b.views && same_mesh(a.shape, b.shape);
 }
 
-/// `data,model`
+/// Returns `data,model`.
 constexpr text axes_text(const mesh_info& mesh, axis_mask axes) {
   text t;
   axis_list list;
@@ -238,7 +242,7 @@ constexpr text axes_text(const mesh_info& mesh, axis_mask axes) {
   return t;
 }
 
-/// `x=4, y=2 | f=8`: the axes of the mesh, and those of its other views that are none of the mesh
+/// Returns `x=4, y=2 | f=8`: the axes of the mesh, then the axes that only its other views have.
 [[gnu::cold]] constexpr text named_sizes_text(const mesh_info& mesh) {
   text t;
   int n = 0;
@@ -255,14 +259,14 @@ constexpr text axes_text(const mesh_info& mesh, axis_mask axes) {
   return t;
 }
 
-/// All that a sharding may name: `data,model`, and the axes of the other views of the mesh.
+/// Returns all names that a sharding can use: `data,model`, and the axes of the other views of the mesh.
 constexpr text names_text(const mesh_info& mesh) {
   text t;
   mesh.for_each_named([&t](std::string_view name, axis_mask, std::int64_t) { t << (t.empty() ? "" : ",") << name; });
   return t;
 }
 
-/// Appends the axes that split a dim, major to minor; false if there are none.
+/// Appends the axes that split a dim, major to minor. Returns false if no axis splits it.
 constexpr bool write_dim(text& t, const mesh_info& mesh, const sharding& s, int dim) {
   axis_list list;
   for (const auto& use : s.splits)
@@ -275,7 +279,7 @@ constexpr bool write_dim(text& t, const mesh_info& mesh, const sharding& s, int 
   return is_split;
 }
 
-/// `[data, _, model] partial(x: add)`: per dim the axes that split it, major to minor
+/// Returns `[data, _, model] partial(x: add)`: for each dim the axes that split it, major to minor.
 [[gnu::cold]] constexpr text sharding_text(const mesh_info& mesh, const sharding& s, int rank) {
   text t("[");
   for (int d = 0; d < rank; ++d) {

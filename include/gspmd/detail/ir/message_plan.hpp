@@ -6,11 +6,12 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 
-/// Which of MPI's collectives fits a descriptor, and what memory it takes to pack the messages of the others. All ranks of a
-/// group must choose the same one, so everything here depends on the descriptor alone, never on a rank's own box.
+/// The choice of an MPI collective for a descriptor, and the memory for packing if no collective fits. All ranks of a
+/// group must make the same choice. So everything here depends only on the descriptor, never on the box of a rank.
 namespace gspmd::detail {
 
-/// The parts of a dim are numbered as the members of the group are: its axes come in the order of the mesh.
+/// Returns true if the parts of each dim have the order of the group's members. The axes of the dim are then in the
+/// order of the mesh.
 constexpr bool in_member_order(const sharding& s, axis_mask axes) {
   int last = -1;
   for (const auto& use : s.splits)
@@ -21,15 +22,16 @@ constexpr bool in_member_order(const sharding& s, axis_mask axes) {
   return true;
 }
 
-/// A buffer of these extents is cut along `dim` into pieces that lie one after the other.
+/// Returns true if pieces of a buffer with these extents, cut along `dim`, are contiguous.
 constexpr bool is_major(const extents& local, int dim) {
   for (int d = 0; d < dim; ++d)
     if (local[d] != 1) return false;
   return true;
 }
 
-/// The shards of the group under `cut`, padding included, lie one after the other in the shard under `whole`: one dim is
-/// cut, evenly, by all axes of the group, and nothing else differs. (MPI_Allgather, MPI_Reduce_scatter_block)
+/// Returns true if the shards of the group under `cut`, padding included, are consecutive in the shard under `whole`.
+/// One dim is cut, evenly, by all axes of the group, and no other dim differs. (MPI_Allgather,
+/// MPI_Reduce_scatter_block)
 constexpr bool is_stacked(const mesh_shape& mesh, const extents& global, const sharding& whole, const sharding& cut,
                           axis_mask axes) {
   const auto whole_extents = local_extents(mesh, global, whole);
@@ -44,7 +46,8 @@ constexpr bool is_stacked(const mesh_shape& mesh, const extents& global, const s
   return fits && changed == 1;
 }
 
-/// Every member needs all that every other one holds. (MPI_Allgather, then each part to its place)
+/// Returns true if every member needs all data of the other members. (MPI_Allgather, then each part is copied to its
+/// position)
 constexpr bool gathers_whole_shards(const mesh_shape& mesh, const movement& m) {
   bool whole = true;
   axis_mask given_up = 0;
@@ -55,8 +58,8 @@ constexpr bool gathers_whole_shards(const mesh_shape& mesh, const movement& m) {
   return whole && given_up == (m.axes & mesh.wide_axes());
 }
 
-/// The axes of the group leave one dim and cut another one, evenly, and the pieces lie one after the other on both sides.
-/// (MPI_Alltoall)
+/// Returns true if the axes of the group leave one dim and cut another one evenly, and the pieces are consecutive on
+/// both sides. (MPI_Alltoall)
 constexpr bool is_contiguous_exchange(const mesh_shape& mesh, const movement& m) {
   const axis_mask axes = m.axes & mesh.wide_axes();
   const auto from = local_extents(mesh, m.from_global, m.from);
@@ -77,19 +80,20 @@ constexpr bool is_contiguous_exchange(const mesh_shape& mesh, const movement& m)
   return fits && left == 1 && cut == 1;
 }
 
-/// Returns to how many members of the group the same element may go: to all that differ only in axes that `to` does not use.
+/// Returns the number of members of the group that can receive the same element: those that differ only in axes that
+/// `to` does not use.
 constexpr std::int64_t sends_at_most(const mesh_shape& mesh, const movement& m) {
   return mesh.size_of(m.axes & ~m.to.split_axes());
 }
 
-/// The elements, at most, that are packed outside the user's buffers: those sent, and those received. 0 where one MPI call
-/// works straight between the user's buffers, and for devices that read each other's memory.
+/// The most elements that are packed outside the user's buffers: sent and received elements. Both are 0 if one MPI call
+/// works directly on the user's buffers, and for devices that read each other's memory.
 struct packing {
   std::int64_t send_elems = 0;
   std::int64_t receive_elems = 0;
 };
 
-/// Returns the packing of a movement whose messages carry parts of others too.
+/// Returns the packing of a movement that shares messages with other movements.
 constexpr packing joint_packing_of(const mesh_shape& mesh, const movement& m) {
   return {elements(local_extents(mesh, m.from_global, m.from)) * sends_at_most(mesh, m),
           elements(local_extents(mesh, m.to_global, m.to))};
@@ -101,7 +105,8 @@ constexpr packing packing_of(const mesh_shape& mesh, const movement& m) {
   const auto shard = elements(local_extents(mesh, m.from_global, m.from));
   if (m.map != nullptr) {
     const auto traffic = traffic_of(mesh, m.from_global, m.from, m.to_global, m.to, *m.map);
-    // Of a reshape that replicates, a device sends what it keeps too. Programs have none: may_be_moved.
+    // In a reshape that replicates, a device also sends the elements that it keeps. Programs contain no such reshape:
+    // may_be_moved.
     const auto copies = m.map->reshapes ? sends_at_most(mesh, m) : 1;
     return {copies > 1 ? shard * copies : traffic.sent, traffic.received};
   }

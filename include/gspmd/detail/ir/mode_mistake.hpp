@@ -8,36 +8,36 @@
 #include "gspmd/detail/ir/meet.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// The mistakes that a program in the explicit or the manual mode can have: a closed list.
+/// All mistakes that a program in the explicit or the manual mode can have.
 namespace gspmd::detail {
 
 enum class mode_mistake : std::uint8_t {
   none,
-  state_conflict,         // an operand is invariant and another one is not
-  partial_varying_mix,    // one is partial and another one varies
-  partial_nonlinear,      // a function of the terms that is not terms of the function
-  partial_affine,         // a number would be counted on every device
-  partial_product,        // a product of two sums is no sum of products
-  partial_denominator,    // nor is a quotient by a sum
-  wrong_source,           // a transition from another state than the value has
-  wrong_target,           // or to one that its kind of transition does not lead to
-  needs_communication,    // elements would move that nobody asked to
+  state_conflict,         // one operand is invariant and another one is not
+  partial_varying_mix,    // one operand is partial and another one is varying
+  partial_nonlinear,      // a nonlinear function of partial values
+  partial_affine,         // a constant would be added on every device
+  partial_product,        // a product of two sums is not a sum of products
+  partial_denominator,    // a quotient by a sum is not a sum of quotients
+  wrong_source,           // the value has another state than the transition requires
+  wrong_target,           // the transition does not lead to this state
+  needs_communication,    // elements would move without a request of the program
   elementwise_conflict,   // a dim is split in one operand and not in another one
-  ambiguous_contraction,  // the same of a dim that is summed
-  batch_mismatch,         // the same of another dim that operands share
-  op_on_whole_dim,        // the operator wants the dim whole
+  ambiguous_contraction,  // the same for a dim that is summed
+  batch_mismatch,         // the same for another dim that operands share
+  op_on_whole_dim,        // the operator requires the whole dim
   axis_used_twice,
-  axis_order,  // axes split one dim in another order
+  axis_order,  // axes split a dim in another order
   dim_out_of_range,
   rank_mismatch,
   mesh_mismatch,
   carry_mismatch,
   branch_mismatch,
-  predicate_varying,  // a collective where devices go different ways
+  predicate_varying,  // a collective in a branch that only some devices take
   out_spec_mismatch,
   in_spec_mismatch,
-  axis_mode,     // a state that the mode does not have
-  unbound_axis,  // an axis that is not there
+  axis_mode,     // a state that does not exist in the mode
+  unbound_axis,  // an axis that does not exist
   nested_order,
   loss_state,
   bad_permutation,
@@ -88,7 +88,7 @@ constexpr mode_mistake kind_of(conflict c) {
   return mode_mistake::none;
 }
 
-/// One mistake, with the ways out of it, cheapest first.
+/// One mistake, with its remedies, cheapest first.
 struct typed_mistake {
   mode_mistake kind = mode_mistake::none;
   int node = -1;

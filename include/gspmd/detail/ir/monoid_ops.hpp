@@ -6,11 +6,12 @@
 
 #include "gspmd/detail/ir/types.hpp"
 
-/// The reductions, on single elements and on vectors of them: local kernels, communicators and the law of a user's operator share
-/// what stands here.
+/// The reductions on single elements and on vectors of elements. Local kernels, communicators and the law of a user's
+/// operator share this header.
 namespace gspmd::detail {
 
-/// True when `kind` is defined on elements of type T: bitwise operations have no meaning on floats, and sums none on bool.
+/// Returns true if `kind` is defined on elements of type T. Bitwise operations are undefined on floats, and sums on
+/// bool.
 template <class T>
 constexpr bool monoid_is_defined(monoid kind) {
   const bool bitwise = kind == monoid::and_ || kind == monoid::or_;
@@ -34,7 +35,7 @@ constexpr decltype(auto) with_monoid(monoid kind, F&& f) {
   return f(std::integral_constant<monoid, monoid::or_>{});
 }
 
-/// The value that changes nothing, which is also the reduction of no elements. Of a kind that T does not have, it is T{}.
+/// Returns the identity element, which is also the reduction of no elements. If T does not have this kind, returns T{}.
 template <own_element T>
 constexpr T identity(monoid) {
   return T{};
@@ -60,8 +61,8 @@ constexpr T identity(monoid kind) {
   return T{};
 }
 
-/// The type whose arithmetic the kernels use for T: sums and products of integers wrap around, so they are done unsigned,
-/// and bool is a byte that is 0 or 1.
+/// The type whose arithmetic the kernels use for T. Sums and products of integers wrap around, so they are computed
+/// unsigned. A bool is a byte that is 0 or 1.
 template <class T, bool Wraps = true>
 struct kernel_arithmetic {
   using type = T;
@@ -78,20 +79,20 @@ using kernel_t = typename kernel_arithmetic<T, Wraps>::type;
 template <monoid Kind, class T>
 using combined_t = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
 
-/// Returns the monoid that a type computes with: on bool a maximum and a sum are an or, a minimum and a product an and.
+/// Returns the monoid that computes `kind` on T. On bool, maximum and sum are `or`, minimum and product are `and`.
 template <class T>
 constexpr monoid natural_kind(monoid kind) {
   if (!std::is_same_v<T, bool>) return kind;
   return kind == monoid::maximum || kind == monoid::add ? monoid::or_ : kind == monoid::or_ ? kind : monoid::and_;
 }
 
-/// The reduction of two elements, or of two vectors lane by lane, in kernel arithmetic. A NaN on either side wins a maximum and a
-/// minimum, so that the order of the operands does not show.
+/// Returns the reduction of two elements, or of two vectors lane by lane, in kernel arithmetic. If an operand of a
+/// maximum or minimum is NaN, the result is NaN, so the order of the operands does not matter.
 template <monoid Kind, class V>
 [[gnu::always_inline]] constexpr V combine_lanes(V a, V b) {
   if constexpr (Kind == monoid::add) return a + b;
   else if constexpr (Kind == monoid::multiply && std::is_integral_v<V>)
-    return static_cast<V>(1U * a * b);  // no int of 16 bits wraps
+    return static_cast<V>(1U * a * b);  // unsigned: a product of 16-bit operands would overflow int
   else if constexpr (Kind == monoid::multiply) return a * b;
   else if constexpr (Kind == monoid::maximum) return ((a != a) | (a > b)) ? a : b;
   else if constexpr (Kind == monoid::minimum) return ((a != a) | (a < b)) ? a : b;
@@ -99,13 +100,13 @@ template <monoid Kind, class V>
   else return static_cast<V>(a | b);
 }
 
-/// The reduction of two elements.
+/// Returns the reduction of two elements.
 template <class T>
 constexpr T combine(monoid kind, T a, T b) {
   return with_monoid(kind, [&](auto given) {
     constexpr monoid natural = natural_kind<T>(decltype(given)::value);
     if constexpr (!monoid_is_defined<T>(natural)) {
-      return a;  // refused long before
+      return a;  // unreachable: refused earlier
     } else if constexpr (is_narrow_float<T>) {
       return T(combine_lanes<natural>(static_cast<float>(a), static_cast<float>(b)));
     } else {

@@ -11,29 +11,29 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// How one dim is dealt to parts, open to the user's own ways. Where the library's shardings always cut a dim into equal
-/// contiguous parts, a placement is any invertible rule: a split, an unsplit and a local extent.
+/// Placements: rules that distribute one dim to parts. Users can add their own. The library's shardings always cut a
+/// dim into equal contiguous parts. A placement is any invertible rule: a split, an unsplit and a local extent.
 ///
-/// Programs work on ordinary shardings only. What lies in another way is brought to one at the boundary (placed_array.hpp), so
-/// two kinds never meet in an operator.
+/// Programs use only shardings. Data with another placement is converted at the boundary (placed_array.hpp), so an
+/// operator never reads two kinds.
 namespace gspmd {
 
-/// The place of an element of a dim: in which part, and where in it.
+/// The position of an element of a dim: its part, and its index in the part.
 struct placed_at {
   std::int64_t part = 0;
   std::int64_t index = 0;
   friend constexpr bool operator==(const placed_at&, const placed_at&) = default;
 };
 
-/// A rule that deals `extent` elements of a dim to `parts` parts.
+/// A rule that distributes `extent` elements of a dim to `parts` parts.
 ///
-///     p.local_extent(extent, parts, part)    how many elements the part holds
-///     p.split(extent, parts, part, i)        the global index of its i-th element
-///     p.unsplit(extent, parts, global)       the part and place of an element: the inverse of split
-///     p.fits(extent, parts)                  optional: whether it is defined for these numbers at all
+///     p.local_extent(extent, parts, part)    the number of elements of the part
+///     p.split(extent, parts, part, i)        the global index of element i of the part
+///     p.unsplit(extent, parts, global)       the part and index of an element: the inverse of split
+///     p.fits(extent, parts)                  optional: returns true if the rule is defined for these numbers
 ///     P::text()                              its name in messages, a literal
 ///
-/// The law: split and unsplit are inverse to each other, and the parts together hold every element once.
+/// Law: split and unsplit are inverse to each other, and the parts together hold every element once.
 template <class P>
 concept placement = std::copy_constructible<P> && requires(const P& p, std::int64_t n) {
   { p.local_extent(n, n, n) } -> std::same_as<std::int64_t>;
@@ -42,14 +42,14 @@ concept placement = std::copy_constructible<P> && requires(const P& p, std::int6
   { P::text() } -> std::convertible_to<detail::text>;
 };
 
-/// Whether a placement is defined for an extent and a number of parts.
+/// Returns true if a placement is defined for an extent and a number of parts.
 template <placement P>
 constexpr bool placement_fits(const P& p, std::int64_t extent, std::int64_t parts) {
   if constexpr (requires { p.fits(extent, parts); }) return p.fits(extent, parts);
   else return true;
 }
 
-/// The law, for one extent and number of parts, by trying every element.
+/// Returns true if the placement obeys the law for one extent and number of parts. Checks every element.
 template <placement P>
 constexpr bool obeys_placement_law(const P& p, std::int64_t extent, std::int64_t parts) {
   std::int64_t held = 0;
@@ -65,8 +65,9 @@ constexpr bool obeys_placement_law(const P& p, std::int64_t extent, std::int64_t
   return held == extent;
 }
 
-/// The law for all small extents and numbers of parts that the placement fits, and for those that `P::shapes()` lists; false if
-/// there is none. Tried when compiling, before a placement is accepted.
+/// Returns true if the placement obeys the law for all small extents and numbers of parts that it fits, and for those
+/// in `P::shapes()`. Returns false if it fits none of them. The library checks this at compile time before it accepts a
+/// placement.
 ///
 ///     static_assert(obeys_placement_law<block_cyclic<2>>());
 template <placement P>
@@ -87,7 +88,7 @@ constexpr bool obeys_placement_law() {
   return any;
 }
 
-/// The placement of the library's own shardings: equal parts, rounded up, one after the other. 9 in 4 is 3,3,3,0.
+/// The placement of the library's shardings: equal contiguous parts, rounded up. 9 in 4 is 3,3,3,0.
 struct contiguous {
   static constexpr detail::text text() { return "contiguous"; }
   static constexpr std::int64_t local_extent(std::int64_t extent, std::int64_t parts, std::int64_t part) {
@@ -102,7 +103,7 @@ struct contiguous {
   }
 };
 
-/// The dim is cut into `Pieces` first and each of them into the parts: part p holds the p-th piece of each (DTensor's
+/// Cuts the dim into `Pieces`, then each piece into the parts. Part p holds the p-th part of each piece (DTensor's
 /// StridedShard with split_factor = Pieces). A dim [B,S] that was flattened while S was split is strided<B>.
 ///
 ///     strided<2>, 8 in 2 parts:  0 1 4 5 | 2 3 6 7
@@ -130,7 +131,7 @@ struct strided {
   }
 
  private:
-  /// Full pieces, and a shorter one after them.
+  /// `full` pieces of `step` elements, and a shorter one of `rest` elements after them.
   struct pieces {
     std::int64_t step, full, rest;
     constexpr explicit pieces(std::int64_t extent)
@@ -138,7 +139,8 @@ struct strided {
   };
 };
 
-/// Blocks of `Block` elements dealt round, as ScaLAPACK does; block_cyclic<1> deals single elements.
+/// Blocks of `Block` elements, distributed to the parts in rotation, as in ScaLAPACK. block_cyclic<1> distributes
+/// single elements.
 ///
 ///     block_cyclic<2>, 9 in 2 parts:  0 1 4 5 8 | 2 3 6 7
 template <std::int64_t Block>
@@ -161,7 +163,7 @@ struct block_cyclic {
 
 namespace detail {
 
-/// Contiguous runs of whole blocks; `counts[p]` blocks for part p. The last block of the dim may be short.
+/// Contiguous ranges of whole blocks: `counts[p]` blocks for part p. The last block of the dim can be shorter.
 template <class Counts>
 struct ragged_rule {
   Counts counts;
@@ -196,8 +198,8 @@ struct ragged_rule {
 
 }  // namespace detail
 
-/// Part p holds the next `Counts[p]` blocks of `Block` elements; blocks are never cut: block-wise quantisation, a whole
-/// parameter on one device.
+/// Part p holds the next `Counts[p]` blocks of `Block` elements. Blocks are never cut. Uses: block-wise quantisation, a
+/// whole parameter on one device.
 ///
 ///     ragged<4, 0, 3, 1>     16 in 3 parts: nothing | 0 to 11 | 12 to 15
 template <std::int64_t Block, std::int64_t... Counts>
@@ -226,7 +228,7 @@ struct ragged {
   static constexpr detail::ragged_rule<std::array<std::int64_t, sizeof...(Counts)>> rule{{Counts...}, Block};
 };
 
-/// The same with numbers that are known when the program runs.
+/// The same as ragged, with numbers that are known at run time.
 ///
 ///     ragged_list{{0, 3, 1}, 4}
 struct ragged_list {
@@ -251,9 +253,9 @@ struct ragged_list {
   }
 };
 
-/// One placement, and within each of its parts another one: parts are numbered with those of `Outer` major (placements
-/// apply from left to right). chained<strided<tp>, fsdp, contiguous> is the order "tp first, then fsdp" on a mesh that has fsdp
-/// first.
+/// Applies `Outer` to the dim and `Inner` to each of its parts. Parts are numbered with those of `Outer` major:
+/// placements apply from left to right. chained<strided<tp>, fsdp, contiguous> is the order "tp first, then fsdp" on a
+/// mesh whose first axis is fsdp.
 template <placement Outer, std::int64_t OuterParts, placement Inner>
 struct chained {
   static constexpr detail::text text() {
@@ -287,7 +289,7 @@ namespace detail {
 template <class P>
 inline constexpr bool placement_law_holds = [] {
   if constexpr (std::is_empty_v<P>) return obeys_placement_law<P>();
-  else return true;  // holds numbers of the run: tried when it is used
+  else return true;  // has run-time members: checked when it is used
 }();
 
 template <class P>

@@ -6,7 +6,7 @@
 #include "gspmd/detail/ir/loops.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 
-/// The description of a permutation of the dims of a dense local array, and the algorithm that runs it.
+/// The description of a permutation of the dims of a dense local array, and its algorithm.
 namespace gspmd::detail {
 
 struct permutation_spec {
@@ -15,16 +15,18 @@ struct permutation_spec {
   friend constexpr bool operator==(const permutation_spec&, const permutation_spec&) = default;
 };
 
-/// How a permutation is done: dims of extent 1 are left out and dims that stay neighbours are one. What remains either
-/// copies rows or transposes planes, inside loops.
+/// The algorithm of a permutation. Dims of extent 1 are dropped, and dims that stay adjacent are joined. The remaining
+/// dims form loops around a copy of rows or a transposition of planes.
 struct permutation_plan {
   std::int64_t elems = 1;
   inline_vec<strided_loop<2>, max_rank> loops;  // over in and out
-  std::int64_t row = 1;                         // elements that are neighbours in both; 1: transpose planes
+  std::int64_t row = 1;                         // elements that are contiguous in both; 1: transpose planes
   std::int64_t rows = 1, cols = 1;              // of the input's plane
   std::int64_t in_ld = 0, out_ld = 0;
 };
 
+/// Returns the plan of a permutation.
+///   [2,3,4] by {0,2,1}: a loop of 2 around the transposition of 3 x 4 planes
 constexpr permutation_plan plan_permutation(const permutation_spec& s) {
   permutation_plan p;
   std::int64_t in_stride[max_rank]{};
@@ -32,7 +34,8 @@ constexpr permutation_plan plan_permutation(const permutation_spec& s) {
     in_stride[d] = p.elems;
     p.elems *= s.in[d];
   }
-  // Of the result, inside out: merge with the previous loop when the input's elements follow each other likewise.
+  // Visit the dims of the result from the innermost one. Join a dim with the previous loop if the input's elements
+  // continue with the same stride.
   inline_vec<strided_loop<2>, max_rank> loops;
   std::int64_t out_stride = 1;
   for (int i = s.permutation.count - 1; i >= 0; --i) {
@@ -48,7 +51,7 @@ constexpr permutation_plan plan_permutation(const permutation_spec& s) {
     p.row = p.elems;
     return p;
   }
-  int plane_row = -1;  // the loop whose elements are neighbours in the input
+  int plane_row = -1;  // the loop whose elements are contiguous in the input
   if (loops[0].stride[0] == 1) {
     p.row = loops[0].extent;
   } else {

@@ -26,28 +26,29 @@
 
 namespace gspmd::detail {
 
-/// One line of the user's program, for messages and for explain.
+/// One operator of the user's program, for messages and for `explain`.
 struct planned_node {
   planned_code op;
   location at;
-  int value = -1;          // its result as the operator leaves it; -1: no output depends on it
-  std::int64_t flops = 0;  // of one device, in all steps it became and all trips of them (flops.hpp says how they are counted)
-  operator_work work;      // the same, with its memory: what it takes time for
-  int region = -1;         // the node in whose body it stands
+  int value = -1;          // its result without later reshards; -1: no output depends on it
+  std::int64_t flops = 0;  // of one device, in all its steps and all iterations (flops.hpp defines the count)
+  operator_work work;      // the same flops with the memory traffic: the input of time estimates
+  int region = -1;         // the node whose body contains it
   int scope = -1;          // the named part of the program that it belongs to
-  // Of an operator that moves all elements alike: along which dim, and how much further along it the operand has what comes here.
+  // If the operator moves all elements by one offset: the dim, and the distance from an element of the result to its
+  // element of the operand.
   std::int8_t moved_dim = -1;
-  axis_mask may_differ = 0;  // axes of a local view along which devices may hold other data, whatever the layout says
+  axis_mask may_differ = 0;  // axes of a local view along which devices can hold different data, regardless of the layout
   std::int64_t moved_by = 0;
   bool is_started = false;  // a collective that the program starts and finishes
 };
 
-/// The tables that kernels fill, each once.
+/// The tables that kernels fill, without duplicates.
 template <class K>
 using tables_of_kernel = typename K::tables;
 using kernel_tables = mp11::mp_unique<mp11::mp_apply<mp11::mp_append, mp11::mp_transform<tables_of_kernel, all_kernels>>>;
 
-/// Calls `f` with all tables of a plan, or of a view of one.
+/// Calls `f` with all tables of a plan or of a plan view.
 template <class Plan, class F>
 constexpr auto lists_of_plan(Plan& p, F f) {
   return with_tables(kernel_tables{}, p, [&](auto&... table) {
@@ -56,13 +57,13 @@ constexpr auto lists_of_plan(Plan& p, F f) {
   });
 }
 
-/// Everything about a compiled program, as tables of plain values. Either these vectors own them (`plan`), or constants do;
-/// executors and explain read them through `plan_view`. Those that kernels fill are found by the type of their entries:
-/// table_of<contraction_plan>(p).
+/// Everything about a compiled program, as tables of plain values. The tables are owned by these vectors (`plan`) or
+/// are constants. Executors and `explain` read them through `plan_view`. Access a table that kernels fill by the type
+/// of its entries: table_of<contraction_plan>(p).
 struct plan : owned_tables<kernel_tables> {
   mesh_shape mesh;
-  int saving = 0;           // its level (save_memory.hpp)
-  bool is_checked = false;  // runs compare what devices should hold alike
+  int saving = 0;           // the level of memory saving (save_memory.hpp)
+  bool is_checked = false;  // runs compare the data that must be equal on several devices
   vec<planned_node> nodes;
   vec<sharding> completed;  // by node
   vec<planned_value> values;
@@ -71,17 +72,17 @@ struct plan : owned_tables<kernel_tables> {
   vec<bound> bounds;
   vec<int> inputs;         // values
   vec<int> outputs;        // values
-  vec<int> shared_inputs;  // by output: the input whose memory it may be given; -1: none
+  vec<int> shared_inputs;  // by output: the input whose memory it can use; -1: no such input
   vec<scope> scopes;       // named parts of the program
   std::int64_t arena_bytes = 0;
-  text error;                      // why the program is refused, if it is
+  text error;                      // the reason if the program is refused
   mistake broken = mistake::none;  // the rule it breaks
 
   static constexpr auto lists(auto& s, auto f) { return lists_of_plan(s, f); }
   static constexpr auto rest(auto& s, auto f) { return f(s.mesh, s.arena_bytes, s.broken, s.saving, s.is_checked); }
 };
 
-/// How long these tables are, by their names.
+/// The lengths of the tables, by name.
 struct plan_lengths : table_lengths<kernel_tables> {
   std::size_t nodes = 0, completed = 0, values = 0, steps = 0, slots = 0, bounds = 0, inputs = 0, outputs = 0, shared_inputs = 0,
               scopes = 0;
@@ -136,8 +137,8 @@ constexpr collective_origin origin_of(const plan_view& p, const plan_step& s) {
   const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
   return {true, n.op, n.at.is_input() ? nullptr : n.at.file, n.at.is_input() ? n.at.number() : n.at.line};
 }
-/// Returns the map of a movement. In a step that carries out several movements, `k` is the number of one: it has an operand, a result and a
-/// map for each.
+/// Returns the map of a movement. A step can contain several movements; movement `k` has operand `k`, result `k` and
+/// map `k`.
 constexpr const index_map& map_of(const plan_view& p, const plan_step& s, int k = 0) {
   return table_of<index_map>(p)[static_cast<std::size_t>(s.spec + k)];
 }
@@ -168,7 +169,7 @@ constexpr reduction reduction_of(const plan_view& p, const plan_step& s, int k =
   const auto& to = p.result(s, k);
   return {from.global, from.layout, to.layout, from.layout.partial & ~to.layout.partial, from.layout.reduced_by, origin_of(p, s)};
 }
-/// Returns the reduction of a step whose operands lie one after the other: all of them as one list of elements.
+/// Returns the reduction of a step whose operands are contiguous in memory, as one list of elements.
 constexpr reduction list_reduction_of(const plan_view& p, const plan_step& s) {
   const reduction first = reduction_of(p, s);
   if (s.operands.count == 1) return first;
@@ -179,7 +180,7 @@ constexpr reduction list_reduction_of(const plan_view& p, const plan_step& s) {
   return all;
 }
 
-/// The bytes of inputs, outputs and the arena, per device.
+/// Returns the bytes of inputs, outputs and the arena, per device.
 constexpr std::int64_t peak_bytes(const plan_view& p) {
   std::int64_t total = p.arena_bytes;
   for (const auto* list : {&p.inputs, &p.outputs})

@@ -7,8 +7,8 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Tables that are found by the type of their entries: those of a plan that kernels fill. `List` is a vec, an array or a
-/// table_view.
+/// Tables that are found by the type of their entries: the tables of a plan that kernels fill. `List` is a vec, an
+/// array or a table_view.
 namespace gspmd::detail {
 
 template <class Entry, class List>
@@ -26,8 +26,9 @@ constexpr const List& table_of(const plan_table<Entry, List>& table) {
 
 inline constexpr std::size_t entries_looked_at = 16;
 
-/// Where an equal entry stands in a table; if the last few are all different, it becomes one. What steps have in common is planned, stored
-/// and compiled once: the layers of a network look alike.
+/// Returns the index of an equal entry among the last entries_looked_at entries of a table. If no such entry exists,
+/// adds the entry. Equal descriptions of steps are planned, stored and compiled once: the layers of a network are often
+/// equal.
 template <class T>
 constexpr int entry_of(vec<T>& table, const T& entry) {
   const std::size_t first = table.size() < entries_looked_at ? 0 : table.size() - entries_looked_at;
@@ -37,7 +38,8 @@ constexpr int entry_of(vec<T>& table, const T& entry) {
   return static_cast<int>(table.size()) - 1;
 }
 
-/// The entries of a table. A span costs compilers more for each type than all else about a table.
+/// The entries of a table. It replaces a span, because instantiating span for each type costs compilers more than
+/// everything else in a table.
 template <class Entry>
 class table_view {
  public:
@@ -67,7 +69,7 @@ struct viewed_tables;
 template <class... Kind>
 struct viewed_tables<boost::mp11::mp_list<Kind...>> : plan_table<typename Kind::entry, table_view<typename Kind::entry>>... {};
 
-/// Their lengths.
+/// The lengths of these tables.
 template <class Kinds>
 struct table_lengths;
 template <class... Kind>

@@ -7,29 +7,33 @@
 #include "gspmd/detail/ir/loops.hpp"
 #include "gspmd/detail/ir/types.hpp"
 
-/// The description of a reduction of some dims of a dense local array, and the algorithm that runs it.
+/// The description of a reduction of some dims of a dense local array, and its algorithm.
 namespace gspmd::detail {
 
 struct reduction_spec {
   extents in;         // allocated extents, dense row-major
-  dim_mask dims = 0;  // those that are reduced
+  dim_mask dims = 0;  // the reduced dims
   monoid reduced_by = monoid::add;
   friend constexpr bool operator==(const reduction_spec&, const reduction_spec&) = default;
 };
 
-/// How a reduction is done. Runs of neighbouring kept dims are one loop, and so are runs of reduced dims as long as all but
-/// the outermost are whole; most reductions then are [outer, reduced, inner] with each part possibly absent.
+/// The algorithm of a reduction. A sequence of adjacent kept dims is one loop. A sequence of reduced dims is one loop
+/// if all except the outermost dim are whole. Most reductions are then [outer, reduced, inner], where each part is
+/// optional.
 struct reduction_plan {
   std::int64_t out_elems = 1;
-  inline_vec<std::int8_t, max_rank> reduced;    // dims, as `valid` counts them
-  inline_vec<strided_loop<2>, max_rank> loops;  // over in and out; kept runs merged, reduced dims one by one
-  inline_vec<std::int8_t, max_rank> loop_dim;   // per loop: the reduced dim, or -1
-  bool is_simple = true;                        // at most one run of reduced dims
-  int first_reduced = -1;                       // loop
-  std::int64_t outer = 1, row = 1, inner = 1;   // simple: extents; row: that of the reduced dims but the outermost
-  std::int64_t outermost = 1;                   // simple: allocated extent of the outermost reduced dim
+  inline_vec<std::int8_t, max_rank> reduced;  // dims, in the order of `valid`
+  // over in and out; sequences of kept dims are merged, reduced dims are separate
+  inline_vec<strided_loop<2>, max_rank> loops;
+  inline_vec<std::int8_t, max_rank> loop_dim;  // by loop: the reduced dim, or -1
+  bool is_simple = true;                       // at most one sequence of reduced dims
+  int first_reduced = -1;                      // index of a loop
+  std::int64_t outer = 1, row = 1, inner = 1;  // simple: extents; row: of the reduced dims except the outermost one
+  std::int64_t outermost = 1;                  // simple: allocated extent of the outermost reduced dim
 };
 
+/// Returns the plan of a reduction.
+///   [4,8,16] over dim 1: outer 4, outermost 8, row 1, inner 16
 constexpr reduction_plan plan_reduction(const reduction_spec& s) {
   reduction_plan p;
   std::int64_t in_stride = 1;

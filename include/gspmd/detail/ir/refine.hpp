@@ -5,9 +5,9 @@
 
 namespace gspmd::detail {
 
-/// Takes over splits on dims that `target` leaves open, by axes it does not use: of a whole dim, or minor to the splits that
-/// the dim has already where both begin alike. True if anything changed.
-/// Dims of extent 1 are left whole: cutting them gives one device everything and the others nothing.
+/// Adds `splits` to the dims that `target` leaves open, by axes that `target` does not use. A dim gets its splits if it
+/// has no split yet, or if the new splits begin with its existing ones. Returns true if `target` changed. Dims of
+/// extent 1 stay whole: a split would give one device all data and the other devices nothing.
 constexpr bool refine(annotation& target, const inline_vec<axis_use, max_axes>& splits, const extents& shape) {
   bool changed = false;
   axis_mask used = target.layout.split_axes() | target.layout.partial;
@@ -15,7 +15,7 @@ constexpr bool refine(annotation& target, const inline_vec<axis_use, max_axes>& 
     const int dim = splits[i].dim;
     int end = i;
     bool fits = shape[dim] != 1 && (target.open & dim_bit(dim)) != 0;
-    int same = 0;  // how many of the axes the dim has already, in this order
+    int same = 0;  // the number of leading axes that the dim already has, in this order
     int own = 0;
     for (const auto& use : target.layout.splits)
       if (use.dim == dim) {

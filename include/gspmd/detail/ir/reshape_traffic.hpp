@@ -6,22 +6,24 @@
 #include "gspmd/detail/ir/map_traffic.hpp"
 #include "gspmd/detail/ir/reshape_map.hpp"
 
-/// The traffic of a reshape of a sharded tensor. Axes that have to do with each other, because they split dims of which one becomes a part
-/// of the other, are looked at together, device by device; the whole is a product over such sets of axes.
+/// The traffic of a reshape of a sharded tensor. Axes are related if they split dims and one of these dims becomes a
+/// part of the other. Each set of related axes is evaluated device by device. The traffic is the product over these
+/// sets.
 namespace gspmd::detail {
 
-/// So many devices along one such set are looked at, and so many pairs of boxes; a reshape beyond that is not done by a movement. Clang
-/// plans a reshape over 2048 devices in one evaluation where shards are ranges of one number; boxes take ten times as long.
+/// The most devices along a set of related axes, and the most pairs of boxes, for a movement. Larger reshapes use no
+/// movement. Clang plans a reshape over 2048 devices in one evaluation if shards are ranges of one number. Boxes take
+/// ten times as long.
 inline constexpr std::int64_t most_reshape_devices = 2048;
 inline constexpr std::int64_t most_reshape_devices_with_boxes = 256;
 inline constexpr std::int64_t most_reshape_turns = 81;
 
-/// The traffic of the devices along such a set of axes.
+/// The traffic of the devices along a set of related axes.
 struct axes_traffic {
   part_shares sent, received, targets, sources;
 };
 
-/// Finds the exchange of a reshape between these two shardings.
+/// Computes the exchange of a reshape between these two shardings.
 class reshape_exchange {
  public:
   constexpr reshape_exchange(const mesh_shape& mesh, const extents& from_global, const sharding& from, const extents& to_global,
@@ -40,7 +42,7 @@ class reshape_exchange {
         if (f.begin < t.end && t.begin < f.end) join(from_.axes_of(f.dim) | to_.axes_of(t.dim));
   }
 
-  /// Whether one movement can do it, and its price is known.
+  /// Returns true if one movement can do the reshape and its cost can be computed.
   [[nodiscard]] constexpr bool is_possible() const {
     if (!digits_.exist || pieces_of(digits_.from) * pieces_of(digits_.to) > most_reshape_turns) return false;
     for (const auto axes : sets_)
@@ -90,7 +92,7 @@ class reshape_exchange {
     return is_result ? side{to_global_, to_, digits_.to} : side{from_global_, from_, digits_.from};
   }
 
-  /// Makes the sets that have any of these axes one.
+  /// Joins all sets that contain any of these axes.
   constexpr void join(axis_mask axes) {
     axes &= mesh_.wide_axes();
     if (axes == 0) return;
@@ -108,7 +110,7 @@ class reshape_exchange {
     return mine;
   }
 
-  /// Whether the axes cut both tensors at the same elements.
+  /// Returns true if the axes cut both tensors at the same elements.
   [[nodiscard]] constexpr bool is_alike(axis_mask axes) const {
     const auto from = within(side_of(false), axes), to = within(side_of(true), axes);
     if (from.count != 1 || to.count != 1) return false;
@@ -133,7 +135,7 @@ class reshape_exchange {
     for (auto* shares : {&part.targets, &part.sources}) shares->add({1, 1});
   }
 
-  /// Whether the shards of both tensors along these axes are ranges of the same digits.
+  /// Returns true if the shards of both tensors along these axes are ranges of the same digits.
   [[nodiscard]] constexpr bool are_ranges(axis_mask axes) const {
     for (const auto& s : {side_of(false), side_of(true)})
       for (const auto& use : s.layout.splits)
@@ -141,7 +143,7 @@ class reshape_exchange {
     const auto from = within(side_of(false), axes), to = within(side_of(true), axes);
     return from.count == 1 && to.count == 1 && from[0].begin == to[0].begin && from[0].end == to[0].end;
   }
-  /// Does the work of exchange_along in closed form, for axes along which the shards of both tensors are ranges.
+  /// Computes exchange_along in closed form, for axes along which the shards of both tensors are ranges.
   constexpr void exchange_ranges_along(axis_mask axes, axes_traffic& part, axis_mask& moved) const {
     const auto from = within(side_of(false), axes)[0], to = within(side_of(true), axes)[0];
     const auto from_extent = from_global_[from.dim], to_extent = to_global_[to.dim];
@@ -167,7 +169,7 @@ class reshape_exchange {
     }
   }
 
-  /// Adds the shares of all devices along these axes, and to `moved` the axes inside whose groups elements move.
+  /// Adds the shares of all devices along these axes. Adds to `moved` the axes whose groups exchange elements.
   constexpr void exchange_along(axis_mask axes, axes_traffic& part, axis_mask& moved) const {
     const auto from_ranges = within(side_of(false), axes), to_ranges = within(side_of(true), axes);
     const side from{from_global_, from_, from_ranges}, to{to_global_, to_, to_ranges};
@@ -196,7 +198,7 @@ class reshape_exchange {
       part.sources.add(comes_from);
     }
   }
-  /// The boxes of a device's shard that are not empty.
+  /// Returns the nonempty boxes of a device's shard.
   [[nodiscard]] constexpr vec<digit_box> shard_of(const side& s, const coordinates& at, const digit_box& whole,
                                                   std::int64_t& elems) const {
     vec<digit_box> boxes;
@@ -225,7 +227,7 @@ class reshape_exchange {
     }
     return all;
   }
-  /// Returns in how many parts of a tensor boxes lie, at most.
+  /// Returns an upper bound of the number of parts of a tensor that contain elements of the boxes.
   [[nodiscard]] constexpr std::int64_t peers_around(const side& s, const vec<digit_box>& boxes) const {
     if (boxes.empty()) return 0;
     std::int64_t n = 1;
@@ -240,7 +242,7 @@ class reshape_exchange {
       note_axes(r.dim, parts_around_all(r, from.global, wanted), part_index(mesh_, from_, r.dim, at), moved);
     moved &= mesh_.wide_axes();
   }
-  /// The axes along which parts of a dim of the operand lie on other devices than part `own`.
+  /// Adds the axes along which other devices than those of part `own` hold the parts `around` of a dim of the operand.
   constexpr void note_axes(int dim, index_range around, std::int64_t own, axis_mask& moved) const {
     std::int64_t parts = 1;  // minor to the axis
     for (int i = from_.splits.count; i-- > 0;) {
@@ -260,7 +262,7 @@ class reshape_exchange {
   inline_vec<axis_mask, max_axes> sets_;
 };
 
-/// Returns the traffic of any map. An affine one goes between tensors with the same splits.
+/// Returns the traffic of any map. An affine map requires equal splits of both tensors.
 constexpr map_traffic traffic_of(const mesh_shape& mesh, const extents& from_global, const sharding& from,
                                  const extents& to_global, const sharding& to, const index_map& map) {
   return map.reshapes ? reshape_exchange(mesh, from_global, from, to_global, to).traffic()

@@ -7,28 +7,30 @@
 #include "gspmd/detail/ir/reduction_plan.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Steps on some of the rows of what they read: passes/lower/row_blocks.hpp.
+/// Steps that process a part of the rows of their operands: passes/lower/row_blocks.hpp.
 namespace gspmd::detail {
 
-/// How a step goes through shards row by row: what a row of the result needs lies in one row of each operand, or is read for every row.
+/// The rows by which a step can process its shards. A row of the result needs one row of each operand, or an operand
+/// that is read for every row.
 struct row_work {
-  std::int64_t rows = 0;   // at most so many; 0: it does not
-  vec<std::int64_t> read;  // by operand: how many elements it holds from its first row to its last one; 0: it is read whole
+  std::int64_t rows = 0;   // the largest number of rows; 0: the step does not process rows
+  vec<std::int64_t> read;  // by operand: its elements in all rows; 0: the whole operand is read for each row
   vec<std::int64_t> made;  // by result: its elements
 };
 
-/// So many of all rows at once.
+/// A block of `at_once` rows of `rows` rows.
 struct row_part {
   std::int64_t rows = 0, at_once = 0;
   [[nodiscard]] constexpr std::int64_t of(std::int64_t all) const { return all / rows * at_once; }
 };
 
-/// Whether a value of a step has so many elements: of complex ones, steps count the parts.
+/// Returns true if value `k` of a step has `elems` elements. For complex values, steps count the real and imaginary
+/// parts.
 constexpr bool has_elements(const auto& plan, const table_range& values, int k, std::int64_t elems) {
   return elements(plan.values[plan.slots[values.begin + k]].local) == elems;
 }
 
-/// The dims before the first one that is reduced, and their elements.
+/// Return the number of dims before the first reduced dim, and the elements of these dims.
 constexpr int kept_dims(const reduction_spec& spec) {
   int kept = 0;
   while (kept < spec.in.count && (spec.dims & dim_bit(kept)) == 0) ++kept;
@@ -39,14 +41,14 @@ constexpr std::int64_t kept_rows(const reduction_spec& spec) {
   for (int d = 0; d < kept_dims(spec); ++d) rows *= spec.in[d];
   return rows;
 }
-/// Returns the elements of the result.
+/// Returns the number of elements of the result.
 constexpr std::int64_t reduced_elems(const reduction_spec& spec) {
   std::int64_t elems = 1;
   for (int d = 0; d < spec.in.count; ++d)
     if ((spec.dims & dim_bit(d)) == 0) elems *= spec.in[d];
   return elems;
 }
-/// The same reduction of some rows, the dims of which are one.
+/// Returns the same reduction of a block of rows, with the kept leading dims joined into one.
 constexpr reduction_spec rows_of(const reduction_spec& spec, const row_part& part) {
   const int kept = kept_dims(spec);
   reduction_spec some;

@@ -10,26 +10,27 @@
 
 namespace gspmd::detail {
 
-/// The kind of a factor, which says what devices get when mesh axes split it.
+/// The kind of a factor. It determines the data of the devices if mesh axes split the factor.
 enum class factor_kind : std::uint8_t {
   parallel,   // shards of the operands give shards of the result
-  reduction,  // shards of the operands give a partial result
-  indexed,  // looked into. Of an operand: who holds what is looked up gives it, everybody else zeros, so that the result is partial. Of
-            // a result: who holds it writes what falls there
-  exchanged,  // of an operand: its devices exchange what they found, and all have the result
-  whole,      // must not be split: its tensors are gathered along it
+  reduction,  // shards of the operands give partial results
+  // accessed by index. Of an operand: the owner of an element provides it and the other devices provide zeros, so the
+  // result is partial. Of a result: the owner of an element writes it
+  indexed,
+  exchanged,  // of an operand: its devices exchange their results, and each device gets the whole result
+  whole,      // must not be split: tensors are gathered along it
 };
 
-/// Without initialisers, as axis_use.
+/// Has no initialisers, like axis_use.
 struct factor {
   std::int64_t size;
   factor_kind kind;
 };
 
-/// Which factors the dims of one tensor are made of, major to minor. A dim of extent 1 may have none.
+/// The factors of the dims of one tensor, major to minor. A dim of extent 1 can have no factor.
 struct tensor_map {
   inline_vec<std::int8_t, 2 * max_rank> factors;
-  inline_vec<std::int8_t, max_rank> first;  // by dim, where its factors begin
+  inline_vec<std::int8_t, max_rank> first;  // by dim: the position of its first factor
 
   constexpr void begin_dim() { first.push_back(static_cast<std::int8_t>(factors.count)); }
   constexpr void add_factor(int f) { factors.push_back(static_cast<std::int8_t>(f)); }
@@ -46,7 +47,7 @@ struct tensor_map {
   throw error("the rule of an operator leaves a partial result and sets no rule.reduced_by: set the monoid that joins the parts");
 }
 
-/// The monoid that joins the parts of a partial result. It has no default: a rule sets it.
+/// The monoid that combines the partial values of a result. It has no default: a rule sets it.
 class result_monoid {
  public:
   constexpr result_monoid() = default;                                // not set
@@ -63,15 +64,18 @@ class result_monoid {
   monoid is_ = monoid::add;
 };
 
-/// How the dims of an operator's operands and result correspond (the notation of einsum, GSPMD 4.4): every dim is a product of
-/// factors, every factor has a kind. Completion, partitioning and cost read nothing else of an operator.
+/// The correspondence between the dims of an operator's operands and result (einsum notation, GSPMD 4.4). Every dim is
+/// a product of factors. Every factor has a kind. Completion, partitioning and the cost model use no other facts of an
+/// operator.
 struct op_rule {
   inline_vec<factor, 2 * max_rank> factors;
-  inline_vec<tensor_map, max_map_arity + max_results> maps;  // the operands, then the results; one for all of them if `uniform`
-  std::int8_t results = 1;                                   // those of the node: rule_of sets it
-  bool uniform = false;                                      // every tensor has the same dims, one factor each
-  bool is_moved_unevenly = false;  // where a split falls on the factors of both sides unevenly, a movement makes up for it
-  result_monoid reduced_by;        // required if a factor leaves a result partial: see leaves_partial
+  // the operands, then the results; a single map for all tensors if `uniform`
+  inline_vec<tensor_map, max_map_arity + max_results> maps;
+  std::int8_t results = 1;  // results of the node; set by rule_of
+  bool uniform = false;     // every tensor has the same dims, one factor each
+  // if a split cuts the factors of operand and result unevenly, a movement corrects the shards
+  bool is_moved_unevenly = false;
+  result_monoid reduced_by;  // required if a factor leaves a result partial: see leaves_partial
 
   constexpr int add_factor(std::int64_t size, factor_kind factor_is = factor_kind::parallel) {
     factors.push_back(factor{size, factor_is});
@@ -79,7 +83,8 @@ struct op_rule {
   }
   [[nodiscard]] constexpr const tensor_map& operand(int k) const { return maps[uniform ? 0 : k]; }
   [[nodiscard]] constexpr const tensor_map& result(int r = 0) const { return maps[uniform ? 0 : maps.count - results + r]; }
-  /// Whether a result is partial along the axes that split a factor: of several results some may have it and others not.
+  /// Returns true if result `r` is partial along the axes that split factor `f`. The results of one operator can
+  /// differ.
   [[nodiscard]] constexpr bool leaves_partial(int f, int r = 0) const {
     switch (factors[f].kind) {
       case factor_kind::reduction: return true;
@@ -92,7 +97,7 @@ struct op_rule {
   }
 };
 
-/// One factor per dim, shared by all tensors of the operator.
+/// Sets one factor per dim, shared by all tensors of the operator.
 constexpr void uniform_rule(const extents& shape, op_rule& rule) {
   rule.uniform = true;
   tensor_map map;
@@ -103,14 +108,14 @@ constexpr void uniform_rule(const extents& shape, op_rule& rule) {
   rule.maps.push_back(map);
 }
 
-/// The sizes of its factors, by dim: of operators whose tensors have other extents along a dim, the smallest ones.
+/// Returns the sizes of the factors by dim. If the tensors differ in an extent, the size is the smallest extent.
 constexpr extents uniform_extents(const op_rule& rule) {
   extents sizes;
   for (const auto& f : rule.factors) sizes.push_back(f.size);
   return sizes;
 }
 
-/// A use of mesh axes by factors: like the splits of a sharding, with factors in the place of dims.
+/// The mesh axes that split each factor: like the splits of a sharding, with factors instead of dims.
 using factor_splits = inline_vec<axis_use, max_axes>;
 
 constexpr void add_factor_split(factor_splits& splits, int axis, int f) {
@@ -119,15 +124,16 @@ constexpr void add_factor_split(factor_splits& splits, int axis, int f) {
   splits.insert(at, axis_use{static_cast<std::int8_t>(axis), static_cast<std::int8_t>(f)});
 }
 
-/// Whether a factor of `size`, cut unevenly into `parts`, makes shards that are hardly larger than even ones: by a quarter at most. Each of
-/// its indices stands for `below` elements.
+/// Returns true if uneven shards of a factor are at most a quarter larger than even shards. The factor has `size`
+/// indices of `below` elements each, cut into `parts`.
 ///   30 of 20 elements over 4: 160 instead of 150      6 of 2 over 4: 4 instead of 3, no
 constexpr bool rounds_well(std::int64_t size, std::int64_t below, std::int64_t parts) {
   return 4 * shard_extent(size, parts) * below <= 5 * shard_extent(size * below, parts);
 }
 
-/// Axes that split a dim of several factors, those of the splits from `begin` to before `end`, in another order that cuts all factors
-/// evenly: tiles of the same size, on other devices. True where that is done, because in their own order they would not cut well.
+/// Assigns the axes of `splits` from `begin` to before `end`, which split one dim of several factors, to factors in
+/// another order. The new order cuts all factors evenly. The tiles have the same size but are on other devices. Returns
+/// true if `result` changed; this happens only if the original order cuts badly.
 ///   [12] = (a:3)(b:4) over y:2, x:3 -> a over x, b over y
 constexpr bool add_reordered(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map, int dim,
                              const inline_vec<axis_use, max_axes>& splits, int begin, int end, factor_splits& result) {
@@ -145,7 +151,7 @@ constexpr bool add_reordered(const mesh_shape& mesh, const op_rule& rule, const 
       if (rest > 0) below /= rest;
     }
     parts *= mesh.sizes[splits[i].axis];
-    if (rest % parts != 0) continue;  // it stays so to the end
+    if (rest % parts != 0) continue;  // stays indivisible to the end
     rest /= parts;
     parts = 1;
   }
@@ -162,12 +168,12 @@ constexpr bool add_reordered(const mesh_shape& mesh, const op_rule& rule, const 
   return true;
 }
 
-/// The factors that a tensor's splits fall on. A dim of several factors gives its axes to them major to minor, as far as
-/// each axis fills a factor exactly:
+/// Returns the factors that a tensor's splits cut. A dim of several factors assigns its axes to its factors major to
+/// minor, if each axis fills a factor exactly:
 ///   [6] = (a:2)(b:3) split over x:2        -> a over x
 ///   [8] = (a:4)(b:2) split over x:2, y:2   -> a over x, y
 ///   [6] = (a:2)(b:3) split over z:3        -> nothing: 3 does not divide 2
-/// Where a movement makes up for it, they may do so in another order (add_reordered), or split a factor unevenly:
+/// If a movement corrects the shards, the axes can have another order (add_reordered) or split a factor unevenly:
 ///   [6] = (a:2)(b:3) split over z:3        -> b over z
 ///   [30] = (a:15)(b:2) split over y:2      -> a over y
 constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map,
@@ -207,8 +213,10 @@ constexpr factor_splits to_factors(const mesh_shape& mesh, const op_rule& rule, 
   return result;
 }
 
-/// The splits of a tensor whose factors are split so. What a dim of several factors cannot express is left out: a factor
-/// may be split only when all factors before it in the dim are cut down to single elements, and evenly unless a movement makes up for it.
+/// Returns the splits of a tensor from the splits of its factors. A dim of several factors omits the splits that
+/// it cannot express. A factor can be split only if all earlier factors of the dim are cut into single elements. The
+/// cuts must be even unless a movement corrects the shards.
+///   [6] = (a:2)(b:3): a over x:2 -> x     b over z:3 -> nothing, because a is whole
 constexpr inline_vec<axis_use, max_axes> to_dims(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map,
                                                  const factor_splits& splits, bool may_move = false) {
   if (rule.uniform) return splits;

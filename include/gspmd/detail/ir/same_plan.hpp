@@ -8,7 +8,8 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// When two plans are one: every device runs the same steps on the same memory. Lines and names of the user's program do not count.
+/// Two plans are the same if every device runs the same steps on the same memory. Lines and names of the user's program
+/// are ignored.
 namespace gspmd::detail {
 
 template <class List, class Same>

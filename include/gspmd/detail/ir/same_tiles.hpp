@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// Axes as steps through the positions of a mesh: how many, how far apart. Neighbours that are one step after the other are one.
+/// Axes as steps through the positions of a mesh: sizes and strides. Consecutive axes that form one step are joined.
 struct axis_steps {
   inline_vec<std::int64_t, max_axes> sizes, strides;
 
@@ -36,7 +36,7 @@ constexpr bool same_order(const mesh_shape& a, const mesh_shape& b) {
   return true;
 }
 
-/// The same for meshes that count the devices in different orders, device by device. What is partial is not compared.
+/// Does the same for meshes with different orders of devices, device by device. Returns false if a value is partial.
 constexpr bool same_tiles_by_device(const mesh_shape& mesh_a, const sharding& a, const mesh_shape& mesh_b, const sharding& b,
                                     int rank) {
   if (mesh_a.size_of(a.partial) > 1 || mesh_b.size_of(b.partial) > 1) return false;
@@ -49,11 +49,12 @@ constexpr bool same_tiles_by_device(const mesh_shape& mesh_a, const sharding& a,
   return true;
 }
 
-/// True when two shardings, each on its mesh, give every device the same part of a tensor: [x] is [x:(1)2,x:(2)2].
+/// Returns true if two shardings, each on its mesh, give every device the same part of a tensor: [x] is
+/// [x:(1)2,x:(2)2].
 constexpr bool same_tiles(const mesh_shape& mesh_a, const sharding& a, const mesh_shape& mesh_b, const sharding& b, int rank) {
   if (mesh_a.device_count() != mesh_b.device_count()) return false;
   if (!same_order(mesh_a, mesh_b)) return same_tiles_by_device(mesh_a, a, mesh_b, b, rank);
-  for (int dim = -1; dim < rank; ++dim) {  // -1: the axes it is partial over
+  for (int dim = -1; dim < rank; ++dim) {  // -1: the axes over which it is partial
     axis_steps steps[2];
     for (int side = 0; side < 2; ++side) {
       const auto& mesh = side == 0 ? mesh_a : mesh_b;

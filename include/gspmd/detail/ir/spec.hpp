@@ -5,17 +5,18 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// A kernel takes its description (extents, plan) as the result of calling an object, so that one source serves both paths:
-/// for a static program the object is empty and the description a constant; the interpreter keeps it at run time.
+/// A kernel gets its description (extents, plan) by calling an object, so that one source serves both paths. In a
+/// static program the object is empty and the description is a constant. The interpreter stores the description at run
+/// time.
 namespace gspmd::detail {
 
-/// A description that is known to the compiler, with static storage.
+/// A description that is known at compile time, with static storage.
 template <auto const& Value>
 struct constant_spec {
   constexpr const auto& operator()() const { return Value; }
 };
 
-/// A description that exists at run time only.
+/// A description that exists only at run time.
 template <class V>
 struct runtime_spec {
   const V* value;
@@ -24,7 +25,8 @@ struct runtime_spec {
 template <class V>
 runtime_spec(const V*) -> runtime_spec<V>;
 
-/// A description that exists at run time, without what its flags (see may_hold) tell: the most common one, compiled once.
+/// A run-time description whose flags (see may_hold) are all unset. This is the most common case, and it is compiled
+/// once.
 template <class V>
 struct plain_spec {
   static constexpr bool is_plain = true;
@@ -34,11 +36,11 @@ struct plain_spec {
 template <class V>
 plain_spec(const V*) -> plain_spec<V>;
 
-/// An empty description object is one whose description may be used in constant expressions.
+/// True if the description object is empty, so that the description can be used in constant expressions.
 template <class Spec>
 inline constexpr bool is_constant_spec = std::is_empty_v<Spec>;
 
-/// One member of a description, itself a description; as constant as the whole.
+/// One member of a description, which is itself a description. It is constant if the whole description is.
 template <class Spec, auto Member>
 struct member_spec : Spec {
   constexpr const auto& operator()() const { return Spec::operator()().*Member; }
@@ -49,7 +51,7 @@ constexpr member_spec<Spec, Member> member_of(Spec spec) {
   return {spec};
 }
 
-/// False when a constant description says that `flag` is not set, so that the code behind it need not even be instantiated.
+/// Returns false if `flag` is known to be unset, so that the code for it is not instantiated.
 template <auto Flag, class Spec>
 constexpr bool may_hold() {
   if constexpr (requires { Spec::is_plain; }) return false;
@@ -62,7 +64,7 @@ struct derived_constant {
   static constexpr auto value = Derive(Spec{}());
 };
 
-/// Calls `body` with the description `Derive` makes of another one: made at compile time where that is possible.
+/// Calls `body` with the description that `Derive` computes from `spec`, at compile time if possible.
 template <auto Derive, class Spec, class Body>
 void with_derived(const Spec& spec, Body&& body) {
   if constexpr (is_constant_spec<Spec>) {

@@ -5,21 +5,22 @@
 
 #include "gspmd/detail/ir/loops.hpp"
 
-/// Sums of many terms are made in parts, whose sums are summed in parts again: rounding errors grow with how many additions
-/// follow each other, which then is the logarithm of the number of terms.
+/// Sums of many terms are computed in parts, and the parts are again summed in parts. Rounding errors grow with the
+/// number of consecutive additions, which is then the logarithm of the number of terms.
 namespace gspmd::detail {
 
-/// So many additions to one number follow each other at most, and so many parts are added up.
+/// The largest number of consecutive additions to one number, and the largest number of parts that are summed.
 inline constexpr std::int64_t most_in_turn = 256, parts_in_turn = 32;
 
-/// The size of the parts of n > leaf terms: 1 to 32 of them, and each is a leaf or has parts of its own.
+/// Returns the size of the parts of n > leaf terms. There are 1 to 32 parts, and each part is a leaf or is split into
+/// parts.
 constexpr std::int64_t part_size(std::int64_t n, std::int64_t leaf) {
   while (leaf < (n + parts_in_turn - 1) / parts_in_turn) leaf *= parts_in_turn;
   return leaf;
 }
 
-/// Which loop of several over the terms of a sum is cut, and into parts of which size; none if the sum is short. Of the last loop
-/// `unit` terms count as one.
+/// The loop over terms of a sum that is split, and the size of its parts; loop -1 if the sum is short. In the last
+/// loop, `unit` terms count as one.
 struct loop_part {
   int loop = -1;
   std::int64_t size = 0;

@@ -7,9 +7,9 @@
 #include "gspmd/detail/ir/axis_state.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
-/// Every way of a value from one state along an axis to another one: what devices do forward, what they do to the gradient backward, and
-/// what both send. Reshards and collectives of the explicit and the manual mode, their gradients, and the remedies of messages read
-/// this table and nothing else.
+/// All transitions of a value from one state along an axis to another. Each has the action of the devices forward,
+/// their action on the gradient backward, and the bytes of both. This table is the only source for reshards and
+/// collectives of the explicit and the manual mode, their gradients, and the remedies in messages.
 namespace gspmd::detail {
 
 enum class transition_kind : std::uint8_t { reinterpret, convert, all_gather, all_to_all, permute, all_reduce, reduce_scatter };
@@ -19,21 +19,21 @@ constexpr std::string_view name_of(transition_kind kind) {
   return names[static_cast<int>(kind)];
 }
 
-/// The action of the devices along an axis on the bytes that they hold, forward or backward in a transition.
+/// The action of the devices along an axis on their data, forward or backward in a transition.
 enum class device_action : std::uint8_t {
   nothing,
-  keep_own,    // of what all hold, each keeps its part
-  keep_first,  // the first device keeps it, the others have zeros
-  pad_zeros,   // its part, in zeros
+  keep_own,    // each device keeps its part of data that all devices hold
+  keep_first,  // the first device keeps the data, the other devices have zeros
+  pad_zeros,   // the device's part, with zeros elsewhere
   gather,
-  gather_sum,  // the sum, then each its part
+  gather_sum,  // the sum, then each device its part
   sum,
   exchange,
   permute,
 };
 
-/// Returns the bytes that one device of n sends in the usual ring and direct algorithms, where it holds so many bytes before and after,
-/// padding included.
+/// Returns the bytes that one device of n sends in the usual ring and direct algorithms. The device holds `before`
+/// bytes before and `after` bytes after the action, padding included.
 constexpr std::int64_t bytes_of(device_action is, std::int64_t n, std::int64_t before, std::int64_t after) {
   if (n <= 1) return 0;
   switch (is) {
@@ -54,8 +54,8 @@ struct transition {
   transition_kind by;
   state from, to;
   device_action forward, backward;
-  bool is_for_experts = false;  // right, but to be asked for by name: no message proposes it
-  std::int8_t inverse = -1;     // the row that is its backward pass; -1: two rows, one after the other
+  bool is_for_experts = false;  // correct, but only if requested by name: messages do not propose it
+  std::int8_t inverse = -1;     // the row that is its backward pass; -1: two rows in sequence
 };
 
 // clang-format off
@@ -81,14 +81,15 @@ inline constexpr transition transitions[] = {
     {transition_kind::all_reduce,     state::partial,   state::replica,   device_action::sum,        device_action::sum,        false, 16},
     {transition_kind::all_reduce,     state::partial,   state::invariant, device_action::sum,        device_action::nothing,    false, 5},
     {transition_kind::reduce_scatter, state::partial,   state::shard,     device_action::gather_sum, device_action::gather,     false, 12},
-    // the parts of a dim that devices have are forgotten:
+    // the value is no longer known to be parts of a dim:
     {transition_kind::reinterpret,    state::varying,   state::varying,   device_action::nothing,    device_action::nothing,    true, 19},
 };
 // clang-format on
 inline constexpr int transition_count = static_cast<int>(sizeof(transitions) / sizeof(*transitions));
 
-/// The row of a transition that a program asks for; -1: there is none. What is gathered, scattered, cut or put among zeros may be varying:
-/// it is stacked along a new dim 0, or cut along it.
+/// Returns the row of a transition that a program requests, or -1 if the transition does not exist. A varying operand
+/// of a gather or varying result of a scatter counts as a shard. The values are stacked along a new dim 0, or cut along
+/// it.
 constexpr int row_of(transition_kind by, state from, state to) {
   if ((by == transition_kind::all_gather || by == transition_kind::convert) && from == state::varying) from = state::shard;
   if ((by == transition_kind::reduce_scatter || by == transition_kind::convert) && to == state::varying) to = state::shard;
@@ -97,7 +98,8 @@ constexpr int row_of(transition_kind by, state from, state to) {
   return -1;
 }
 
-/// Returns the row that leads from one state to another one, of whatever kind; -1: none does. A constant has the rows of other equal data.
+/// Returns the row from one state to another, of any kind, or -1 if no row exists. A constant uses the rows of the
+/// other kinds of equal data.
 constexpr int row_between(const axis_state& from, const axis_state& to) {
   const state is = from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is;
   for (const transition_kind by : {transition_kind::convert, transition_kind::all_gather, transition_kind::all_to_all,

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-// Boost.Hana with names that <complex.h> and X11 define as macros. The macros are back after it.
+// Includes Boost.Hana, whose names <complex.h> and X11 define as macros. The macros are restored afterwards.
 #pragma push_macro("I")
 #pragma push_macro("Bool")
 #undef I
@@ -27,12 +27,13 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"
 
-/// Groups of values: std::tuple, std::pair, std::array, where their number is known at run time only std::vector, and a user's own struct
-/// declared with Hana,
+/// Groups of values: std::tuple, std::pair, std::array and std::vector, which is for a number of values that is known
+/// only at run time. A user's struct that is declared with Hana is a group too:
 ///
 ///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
 ///
-/// which a program takes and returns as weights<value>, and whose arrays stand in weights<array<float>>. Groups may stand in groups.
+/// A program takes and returns the struct as weights<value>. Its arrays are in weights<array<float>>. Groups can be
+/// nested.
 namespace gspmd::detail {
 
 template <class T>
@@ -57,7 +58,7 @@ template <class T> concept user_struct = boost::hana::Struct<T>::value;
 template <class Tree>
 inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
 
-/// Part `K` of a tuple or of a user's struct.
+/// Returns part `K` of a tuple or of a user's struct.
 template <std::size_t K, class Tree>
 constexpr auto& part(Tree& tree) {
   using plain = std::remove_cv_t<Tree>;
@@ -77,7 +78,7 @@ constexpr std::size_t part_count() {
 template <std::size_t K, class Tree>
 using part_type = std::remove_cvref_t<decltype(part<K>(std::declval<Tree&>()))>;
 
-/// Calls `f` with every leaf of a tree, in order; what is no group is a leaf.
+/// Calls `f` with every leaf of a tree, in order. A type that is not a group is a leaf.
 template <class Tree, class F>
 constexpr void for_each_leaf(Tree& tree, F&& f) {
   using plain = std::remove_cv_t<Tree>;
@@ -94,11 +95,11 @@ constexpr void for_each_leaf(Tree& tree, F&& f) {
   }
 }
 
-/// The number of leaves before part `K` of a tuple or of a user's struct.
+/// Returns the number of leaves before part `K` of a tuple or of a user's struct.
 template <class Tree, std::size_t K>
 constexpr std::size_t leaves_before();
 
-/// The number of leaves of a tree; a list counts as one.
+/// Returns the number of leaves of a tree; a list counts as one leaf.
 template <class Tree>
 constexpr std::size_t leaf_count() {
   if constexpr (is_leaf<Tree>) return 1;
@@ -111,11 +112,12 @@ constexpr std::size_t leaves_before() {
   }(std::make_index_sequence<K>{});
 }
 
-/// Argument `K` of a struct template, while it is looked for which of its members have this type.
+/// Marks argument `K` of a struct template, to find the members with this type.
 template <std::size_t K>
 struct argument_mark {};
 
-/// The type in `Now`, a group like `Marked`, that stands where the first argument_mark<K> does; void if there is none.
+/// Returns the type in `Now`, a group like `Marked`, at the position of the first argument_mark<K>, or void if the mark
+/// does not occur.
 template <std::size_t K, class Marked, class Now, std::size_t Part = 0>
 constexpr auto argument_in() {
   if constexpr (std::is_same_v<Marked, argument_mark<K>>) {
@@ -131,7 +133,8 @@ constexpr auto argument_in() {
   }
 }
 
-/// The type of a group like `Tree` of other parts, given as a tuple: of an array whose parts get several types, a tuple.
+/// The type of a group like `Tree` with other parts, which are specified as a tuple. An array whose parts get several
+/// types becomes a tuple.
 template <class Tree, class Parts>
 struct regrouped {
   using type = Parts;
@@ -157,7 +160,7 @@ struct regrouped<Struct<Ts...>, std::tuple<Parts...>> {
                 "gspmd: transform_leaves: the members of a struct must get one type");
 };
 
-/// True for a Leaf and for groups of them; true for a group whose parts are all leaves. `Lists`: vectors are groups too.
+/// Returns true for a Leaf, and for a group whose leaves all are of this type. With `Lists`, vectors are groups too.
 template <class Tree, class Leaf, bool Lists = false>
 consteval bool is_tree_of() {
   if constexpr (std::is_same_v<Tree, Leaf>) {
@@ -177,9 +180,12 @@ consteval bool is_tree_of() {
 
 namespace gspmd {
 
-/// Groups of the same form, leaf by leaf: a group like the first one with `f(a, b, ...)` for the leaves a, b, ... that stand
-/// at one place. A struct template gets the types that `f` returns as its arguments, so `f` returns one type for all members that
-/// have one. Without groups it is just f(a, b, ...). Throws gspmd::error: vectors of different lengths.
+/// Returns a group like `first` whose leaves are `f(a, b, ...)`, for the leaves a, b, ... at the same position of each
+/// group. The types that `f` returns become the arguments of a struct template. So `f` must return one type for all
+/// members of one type. Without groups, returns f(a, b, ...).
+///
+/// **Errors.** Compile error if the groups differ in form. Throws gspmd::error if vectors in them differ in length.
+/// **Example.**
 ///
 ///     w = transform_leaves([](value x, value g) { return x - 0.1 * g; }, w, grad(loss, w));
 template <class F, class Tree, class... Trees>
@@ -201,7 +207,7 @@ constexpr auto transform_leaves(F&& f, const Tree& first, const Trees&... rest) 
       const auto at = [&]<std::size_t P>(std::integral_constant<std::size_t, P>) {
         return transform_leaves(f, detail::part<P>(first), detail::part<P>(rest)...);
       };
-      // braces: in the order of the parts
+      // braces: evaluates in the order of the parts
       std::tuple<decltype(at(std::integral_constant<std::size_t, K>{}))...> parts{
           at(std::integral_constant<std::size_t, K>{})...};
       return typename detail::regrouped<Tree, decltype(parts)>::type{std::move(std::get<K>(parts))...};

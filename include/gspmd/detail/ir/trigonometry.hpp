@@ -8,19 +8,20 @@
 #include "gspmd/detail/ir/scalar_math.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Sine and cosine of any number, like scalar_math.hpp without branches and calls, within 3 ulp. Doubles take the C library's where there are no
-/// shifts of vectors by numbers of their own, which makes these twice as slow.
+/// Sine and cosine of any number, within 3 ulp, without branches and calls, like scalar_math.hpp. If __FMA__ is not
+/// defined, doubles use the C library. Such targets lack vector shifts with one count per lane, so the code here would
+/// take twice as long.
 namespace gspmd::detail {
 
-/// The bits of 2 / pi behind the point, the first ones first.
+/// The bits of 2 / pi after the binary point, most significant bits first.
 inline constexpr std::uint32_t two_over_pi[] = {
     0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a, 0x424dd2e0,
     0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41, 0x3991d639, 0x835339f4,
     0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d,
     0x7527bac7, 0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046, 0xfc7b6bab};
-/// 64 of these bits from each eighth on, zeros before the first: from bit 8 (k - 135).
+/// Entry k holds 64 of these bits from bit 8 (k - 135) on. Bits before the first bit are zeros.
 struct turn_bits {
-  static constexpr int zeros = 135, count = 256 + 1 + 16;  // as many as exponents of doubles ask for
+  static constexpr int zeros = 135, count = 256 + 1 + 16;  // `count`: the number that the exponents of doubles require
   std::uint64_t from[count];
 
   constexpr turn_bits() : from{} {
@@ -31,7 +32,7 @@ struct turn_bits {
 };
 template <class = void>
 inline constexpr turn_bits turns;
-/// The 96 bits that a float asks for, by its exponent: from bit e - 152.
+/// The 96 bits that a float requires, by its exponent e: from bit e - 152.
 struct float_turn_bits {
   std::uint32_t word[3][256];
 
@@ -48,8 +49,9 @@ inline constexpr float_turn_bits float_turns{turns<>};
 
 inline namespace GSPMD_TARGET {
 
-/// |x| = (4 n + quadrant) pi/2 + rest with |rest| <= pi/4, after Payne and Hanek 1983: of the product of x and 2/pi only those bits are computed
-/// that are less than 4 turns, and behind them as many as a number next to a multiple of pi/2 needs. `x` is finite.
+/// |x| = (4 n + quadrant) pi/2 + rest with |rest| <= pi/4, after Payne and Hanek 1983. Computes only the bits of x *
+/// 2/pi below 4. After the binary point it computes the bits that a number next to a multiple of pi/2 requires. `x` is
+/// finite.
 template <class T>
 struct quarter_turns {
   using bits = typename float_format<T>::bits;
@@ -84,7 +86,7 @@ struct quarter_turns {
     }
     const wide nearest = (high + (wide{1} << 61)) >> 62;
     const wide left = high - (nearest << 62);
-    // Beside 2^52 a double has the step 1: what stands in its last bits is added.
+    // Near 2^52 adjacent doubles differ by 1, so the low bits of the double are an integer.
     const auto number = [](wide of_32_bits) __attribute__((always_inline)) {
       return __builtin_bit_cast(double, (wide{0x433} << 52) | of_32_bits) - 0x1p52;
     };
@@ -98,7 +100,7 @@ struct quarter_turns {
   }
 };
 
-/// The sine of x, or the cosine, which is the sine a quarter turn on.
+/// Returns the sine or the cosine of x. The cosine is the sine of x plus a quarter turn.
 template <bool IsCosine, class T>
 [[gnu::always_inline]] inline T sine_of(T x) {
 #if !defined(__FMA__)
@@ -107,7 +109,7 @@ template <bool IsCosine, class T>
   using bits = typename float_format<T>::bits;
   constexpr int top = 8 * sizeof(T) - 1;
   const quarter_turns<T> r(x);
-  const T square = choose(absolute(r.rest) < T(1e-9), T(0), r.rest);  // squares of tiny numbers would be no normal ones
+  const T square = choose(absolute(r.rest) < T(1e-9), T(0), r.rest);  // squares of tiny numbers would be subnormal
   const T z = square * square;
   T sine, cosine;
   if constexpr (std::is_same_v<T, float>) {

@@ -16,29 +16,31 @@
 
 namespace gspmd {
 
-/// The element types a program may use, under XLA's names: float, double, int32, int64, bool, bf16, f16, int8, uint8, int16, uint32,
-/// uint64, c64, c128. The numbers behind them are those of types of the user's own; see element_type.
+/// The element types of programs, under XLA's names: float, double, int32, int64, bool, bf16, f16, int8, uint8, int16,
+/// uint32, uint64, c64, c128. Values after c128 are the user's own types; see element_type.
 enum class dtype : std::uint8_t { f32, f64, s32, s64, pred, bf16, f16, s8, u8, s16, u32, u64, c64, c128 };
 
-/// The element types of complex tensors, as std::complex<float> and std::complex<double>, which may be used in their place.
-using c64 = detail::complex_number<float>;  // here: GCC warns of an enumerator that is called as an alias before it
+/// The element types of complex tensors. std::complex<float> and std::complex<double> are accepted too. They are declared
+/// after the enumeration, because GCC warns if an enumerator has the name of an earlier alias.
+using c64 = detail::complex_number<float>;
 using c128 = detail::complex_number<double>;
 
-/// The reductions a program may use. `and_` and `or_` are logical on bool and bitwise on integers.
+/// The reductions of programs. `and_` and `or_` are logical on bool and bitwise on integers.
 enum class monoid : std::uint8_t { add, multiply, maximum, minimum, and_, or_ };
 
 namespace detail {
 
-/// An element type in C++; its name, and as a program writes it: convert<double>(x). Its arithmetic is done in elements of type
-/// Computes: those of a narrow type become such ones, and each result is rounded, or cut, to the narrow type again. So for narrow types no
-/// kernel is compiled but their conversions.
+/// A C++ element type, its XLA name, and its name in programs: convert<double>(x). Its arithmetic is done in the type
+/// Computes. Elements of a narrow type are converted to Computes, and each result is rounded or truncated back to the
+/// narrow type. So conversions are the only kernels that are compiled for narrow types.
 template <class T, fixed_string Name, fixed_string CppName, class Computes = T>
 struct element {
   using type = T;
   using computes = Computes;
   static constexpr const char *name = Name.chars, *cpp_name = CppName.chars;
 };
-/// All element types, one line each, in the order of dtype. Whatever else is asked of one is derived from its line.
+/// All element types, one line each, in the order of dtype. All other facts of an element type are derived from its
+/// line.
 using listed_elements = boost::mp11::mp_list<element<float, "f32", "float">,                             //
                                              element<double, "f64", "double">,                           //
                                              element<std::int32_t, "s32", "std::int32_t">,               //
@@ -60,7 +62,7 @@ template <class T>
 using is_complex_type = std::bool_constant<is_complex_element<T>>;
 using element_types = boost::mp11::mp_transform<type_of_element, listed_elements>;
 inline constexpr std::size_t element_type_count = boost::mp11::mp_size<element_types>::value;
-/// Those that kernels compute with, but for loops over elements, which know complex ones too.
+/// The types that kernels compute with. Loops over elements also compute with complex types.
 using computing_types =
     boost::mp11::mp_remove_if<boost::mp11::mp_unique<boost::mp11::mp_transform<computing_type_of_element, listed_elements>>,
                               is_complex_type>;
@@ -69,7 +71,7 @@ template <class T>
 inline constexpr bool is_narrow_float = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 template <class T>
 inline constexpr bool is_float_element = std::is_floating_point_v<T> || is_narrow_float<T>;
-/// Integers, of which bool is none.
+/// True for integers except bool.
 template <class T>
 inline constexpr bool is_integer_element = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
@@ -78,15 +80,16 @@ struct element_facts {
   std::int64_t bytes;
   bool is_floating, is_integer, is_complex, is_own;
   dtype computed_as;
-  std::int64_t least, most;  // of integers; of u64 the most that an int64 holds
+  std::int64_t least, most;  // the range of an integer type; u64: up to the largest int64
 };
-/// The types of the user's own, by number and then by width: 1, 2, 4, 8, 16 bytes. What is to know of one is its width.
+/// Own types follow the listed types, by number and then by width: 1, 2, 4, 8, 16 bytes. The width is the only stored
+/// fact of an own type.
 inline constexpr int own_widths = 5;
 inline constexpr std::size_t dtype_end = element_type_count + static_cast<std::size_t>(own_type_count * own_widths);
 constexpr dtype own_dtype(int number, std::size_t bytes) {
   return static_cast<dtype>(static_cast<int>(element_type_count) + number * own_widths + std::countr_zero(bytes));
 }
-/// The widest element.
+/// The bytes of the widest element.
 inline constexpr std::int64_t most_elem_bytes = 16;
 constexpr bool is_own(dtype type) { return static_cast<std::size_t>(type) >= element_type_count; }
 constexpr int own_number(dtype type) { return (static_cast<int>(type) - static_cast<int>(element_type_count)) / own_widths; }
@@ -118,12 +121,13 @@ constexpr const element_facts& facts_of(dtype type) { return element_table[stati
 constexpr std::int64_t bytes_of(dtype type) { return facts_of(type).bytes; }
 constexpr bool is_floating(dtype type) { return facts_of(type).is_floating; }
 constexpr bool is_complex(dtype type) { return facts_of(type).is_complex; }
-/// The type of the parts of a complex number; any other type itself. Of all that does not look at single elements, a complex tensor is
-/// one of its parts with a last dim of 2: so sums, products and movements have no kernels of their own for it.
+/// Returns the type of the real and imaginary parts of a complex number; other types are returned unchanged. Code that
+/// accesses no single elements treats a complex tensor as a tensor of its parts with a last dim of 2. So sums, products
+/// and movements need no kernels for complex types.
 constexpr dtype part_of(dtype type) { return type == dtype::c64 ? dtype::f32 : type == dtype::c128 ? dtype::f64 : type; }
 constexpr const char* name_of(dtype type) { return facts_of(type).name; }
 constexpr const char* cpp_name_of(dtype type) { return facts_of(type).cpp_name; }
-/// The type that kernels compute with for elements of `type`.
+/// Returns the type that kernels compute with for elements of `type`.
 constexpr dtype computed_as(dtype type) { return facts_of(type).computed_as; }
 constexpr bool is_narrow(dtype type) { return computed_as(type) != type; }
 /// Returns true for conversions of bf16 and f16 to float and double, which are exact.
@@ -131,7 +135,7 @@ constexpr bool is_widening(dtype from, dtype to) {
   return is_narrow(from) && is_floating(from) && !is_narrow(to) && is_floating(to) && !is_complex(to);
 }
 
-/// The listed type that travels in the place of a type of the user's own: one as wide.
+/// Returns the listed type that communication uses instead of an own type: one with the same width.
 constexpr dtype moved_as(dtype type) {
   constexpr dtype by_width[] = {dtype::u8, dtype::s16, dtype::u32, dtype::u64, dtype::c128};
   return is_own(type) ? by_width[(static_cast<std::size_t>(type) - element_type_count) % own_widths] : type;
@@ -140,20 +144,20 @@ constexpr dtype moved_as(dtype type) {
 /// Returns the signed type of the same width. The bits of sums and products do not depend on the sign.
 constexpr dtype signed_of(dtype type) { return type == dtype::u32 ? dtype::s32 : type == dtype::u64 ? dtype::s64 : type; }
 
-/// Calls `f(T{})` with the element type that `type` names, which is none of the user's own.
+/// Calls `f(T{})` with the element type that `type` names. `type` must not be an own type.
 template <class F>
 constexpr void with_element_type(dtype type, F&& f) {
   boost::mp11::mp_with_index<element_type_count>(static_cast<std::size_t>(type),
                                                  [&](auto i) { f(boost::mp11::mp_at_c<element_types, i>{}); });
 }
-/// The same with the type of one real number; no call for a complex one.
+/// Calls `f` with the element type if it is a real type; does nothing for a complex type.
 template <class F>
 constexpr void with_real_type(dtype type, F&& f) {
   with_element_type(type, [&]<class T>(T element) {
     if constexpr (!is_complex_element<T>) f(element);
   });
 }
-/// The same for a type that kernels compute with; no call for a narrow or a complex one.
+/// Calls `f` with the element type if kernels compute with it; does nothing for a narrow or complex type.
 template <class F>
 constexpr void with_computing_type(dtype type, F&& f) {
   with_element_type(type, [&]<class T>(T element) {
@@ -176,7 +180,8 @@ constexpr const char* name_of(monoid kind) {
 template <class T>
 inline constexpr bool is_element = boost::mp11::mp_contains<element_types, listed_element_t<T>>::value || own_element<T>;
 
-/// Reports what is no element type, once. (A function: a class with a failed static_assert is no class for Clang.)
+/// Reports a type that is not an element type, once. This is a function because Clang does not treat a class with a
+/// failed static_assert as a class.
 template <class T>
 constexpr bool is_checked_element() {
   static_assert(
@@ -196,7 +201,8 @@ constexpr dtype dtype_of() {
   else return dtype::pred;
 }
 
-/// Two words of 64 bits. Made of one, it is two floats' bits as those of two doubles: see bits_of.
+/// Two words of 64 bits. The constructor from one word widens the bits of two floats to the bits of two doubles: see
+/// bits_of.
 struct two_words {
   std::uint64_t first, second;
   two_words() = default;
@@ -209,15 +215,15 @@ struct two_words {
   }
 };
 
-/// An element as wide as T, at most 8 bytes: permutations are compiled for widths, not for types. (Of floats, for whose shuffles GCC
-/// knows more ways.)
+/// A type with the width of T, at most 8 bytes: permutations are compiled per width, not per type. It is a floating
+/// type where possible, because GCC can shuffle floats in more ways.
 template <class T>
 using raw_bits = std::conditional_t<
     sizeof(T) == 1, std::uint8_t,
     std::conditional_t<
         sizeof(T) == 2, std::uint16_t,
         std::conditional_t<sizeof(T) == 4, float, std::conditional_t<own_element<T> && sizeof(T) == 16, two_words, double>>>>;
-/// Calls `f` with an unsigned integer of so many bytes.
+/// Calls `f` with an unsigned integer of `bytes_per_elem` bytes.
 template <class F>
 constexpr void with_word(std::int64_t bytes_per_elem, F f) {
   if (bytes_per_elem == 1) f(std::uint8_t{});
@@ -225,7 +231,7 @@ constexpr void with_word(std::int64_t bytes_per_elem, F f) {
   else if (bytes_per_elem == 4) f(std::uint32_t{});
   else f(std::uint64_t{});
 }
-/// The same, or with two words.
+/// Calls `f` with an unsigned integer of `bytes_per_elem` bytes, or with two_words for 16 bytes.
 template <class F>
 constexpr void with_bits(std::int64_t bytes_per_elem, F f) {
   if (bytes_per_elem == 16) f(two_words{});

@@ -14,36 +14,36 @@
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Attention without its matrix of scores: blocks of them, by products of matrices, with the largest score and the sum of each row kept
-/// while the blocks go by (Milakov and Gimelshein 2018; Dao et al., FlashAttention, 2022). The gradient computes the blocks again from the
-/// logarithms of the sums.
+/// Attention without storing the matrix of scores. It computes blocks of scores by matrix products, and keeps a running
+/// maximum and a running sum for each row (Milakov and Gimelshein 2018; Dao et al., FlashAttention, 2022). The gradient
+/// recomputes the blocks from the stored logarithms of the sums.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// One head: q [rows, inner], k [columns, inner], v [columns, width].
+/// One head: q [rows, inner], k [cols, inner], v [cols, width].
 template <class T>
 struct attention_head {
   const T *q, *k, *v;
   std::int64_t rows, cols, inner, width;
   T scale;
   bool is_causal;
-  std::int64_t first_seen;  // if it is: row r sees the columns before first_seen + r
+  std::int64_t first_seen;  // if is_causal: row r attends to the columns before first_seen + r
 
   [[nodiscard]] std::int64_t seen_by(std::int64_t row) const {
     return is_causal ? std::clamp<std::int64_t>(first_seen + row, 0, cols) : cols;
   }
 };
 
-/// e^x of x that are not much larger than 0, what would be no normal number being 0.
+/// Returns e^x for an x that is not much larger than 0. Returns 0 if the result would not be a normal number.
 template <class T>
 [[gnu::always_inline]] inline T small_exponential(T x) {
   constexpr T least = std::is_same_v<T, float> ? T(-87) : T(-708);
   const reduced_exponential<T> e(choose(x >= least, x, least));
   const T y = (T(1) + e.less_one) * power_of_two<T>(e.k);
-  return choose(x >= least, y, choose(x < least, T(0), x));  // a NaN stays one
+  return choose(x >= least, y, choose(x < least, T(0), x));  // NaN stays NaN
 }
 
-/// The largest of the products of n numbers and a factor.
+/// Returns the maximum of x[i] * factor over n elements.
 template <class T>
 T largest_product(const T* x, std::int64_t n, T factor) {
   constexpr int lanes = simd_lanes<T>;
@@ -87,7 +87,7 @@ T product_of(const T* x, const T* y, std::int64_t n) {
   for (; i < n; ++i) all += x[i] * y[i];
   return all;
 }
-/// x = e^(scale * x - less).
+/// Computes x = e^(scale * x - less).
 template <class T>
 GSPMD_LOOP_FUNCTION void exponentials(T* x, std::int64_t n, T scale, T less) {
   for_each_index(
@@ -98,7 +98,7 @@ GSPMD_LOOP_FUNCTION void scale_row(T* x, std::int64_t n, T factor) {
   for_each_index(
       n, [=](std::int64_t i) __attribute__((always_inline)) { x[i] = x[i] * factor; });
 }
-/// The gradient by scores: x = p * (x - less) * scale, x being the gradient by the shares p.
+/// Computes the gradient of the scores: x = p * (x - less) * scale. On entry, x is the gradient of the probabilities p.
 template <class T>
 GSPMD_LOOP_FUNCTION void score_gradients(T* x, const T* p, std::int64_t n, T scale, T less) {
   for_each_index(
@@ -140,7 +140,7 @@ void attend(const attention_head<T>& a, T* result, T* logarithms, T* scratch) {
   }
 }
 
-/// Adds to the gradients by q, k and v.
+/// Adds to the gradients of q, k and v.
 template <class T>
 void attend_back(const attention_head<T>& a, const T* result, const T* by_result, const T* logarithms, T* by_q, T* by_k, T* by_v,
                  T* scratch) {
@@ -170,8 +170,8 @@ void attend_back(const attention_head<T>& a, const T* result, const T* by_result
     }
 }
 
-/// The heads of a device's blocks, one after the other: the dims before the last two, of which the last one counts heads. Several heads of q
-/// may share one of k and v.
+/// The heads in a device's blocks. All dims except the last two enumerate the heads, and the last dim among them counts
+/// heads. Several heads of q may share one head of k and v.
 class attention_heads {
  public:
   attention_heads(int rank, const erased_block& q, const erased_block& k) : dims_(rank - 2), extents_(q.extents) {
@@ -180,7 +180,8 @@ class attention_heads {
     for (int d = 0; d < dims_; ++d) count_ *= extents_[d];
   }
   [[nodiscard]] std::int64_t count() const { return count_; }
-  /// Where head `i` begins in a block that has a head for each of q's, or for each of k's.
+  /// Returns the begin of head `i` in a block. `own` is for blocks with the heads of q, `shared` for blocks with the
+  /// heads of k.
   template <class T>
   T* own(const erased_block& b, std::int64_t i) const {
     return static_cast<T*>(b.data) + offset(b, i, 1);
@@ -213,7 +214,8 @@ void clear_heads(int rank, const erased_block& b) {
     std::fill_n(heads.template own<T>(b, i), b.extents[rank - 2] * b.extents[rank - 1], T(0));
 }
 
-/// Head i, as far as it is no result. `seen`: how many columns the first row of the device sees; null: all rows see all.
+/// Returns the inputs of head i. `seen` has the number of columns to which the device's first row attends; null if
+/// attention is not causal.
 template <class T>
 attention_head<T> head_of(const attention_heads& heads, int rank, const erased_block* b, const erased_block& scale,
                           const erased_block* seen, std::int64_t i) {

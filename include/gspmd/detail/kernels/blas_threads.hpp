@@ -7,20 +7,20 @@
 
 #if defined(GSPMD_HAS_CBLAS)
 namespace gspmd::detail {
-// OpenBLAS alone has them; with another BLAS the addresses are null. Declaring OpenBLAS's own names weak would make the user's
-// calls of them weak as well, and a library that nothing else needs is not linked for those. A weakref has a name of its own.
-// It has to be static.
+// Only OpenBLAS has these functions. With another BLAS the addresses are null. A weak declaration of OpenBLAS's own
+// names would make the user's calls weak too. The linker would then not link a library for these calls. A weakref has a
+// name of its own. It must be static.
 [[gnu::weakref("openblas_set_num_threads")]] static void weak_openblas_set(int);
 [[gnu::weakref("openblas_get_num_threads")]] static int weak_openblas_get();
 }  // namespace gspmd::detail
-#elif defined(_OPENMP) && __has_include(<Eigen/Core>)  // Eigen has threads with OpenMP alone
+#elif defined(_OPENMP) && __has_include(<Eigen/Core>)  // Eigen has threads only with OpenMP
 #include <Eigen/Core>
 #define GSPMD_HAS_EIGEN_THREADS
 #endif
 
 namespace gspmd::detail {
 
-/// Returns how many threads the BLAS of this process uses per call, 0 if it cannot be asked.
+/// Returns the number of threads that the BLAS of this process uses per call, or 0 if it is unknown.
 inline int blas_threads() {
 #if defined(GSPMD_HAS_CBLAS)
   int (*volatile get)() = &weak_openblas_get;
@@ -31,7 +31,8 @@ inline int blas_threads() {
   return 0;
 #endif
 }
-/// Makes the BLAS of this process use `count` threads per call, if it can be asked; returns what blas_threads() was before.
+/// Makes the BLAS of this process use `count` threads per call, if the BLAS supports that. Returns the previous result
+/// of blas_threads().
 inline int set_blas_threads(int count) {
   const int before = blas_threads();
 #if defined(GSPMD_HAS_CBLAS)
@@ -45,8 +46,9 @@ inline int set_blas_threads(int count) {
   return before;
 }
 
-/// As long as one of these is there, the process's BLAS uses one thread per call: devices that are threads of one process compete
-/// with its threads otherwise. The last one brings back what was before the first.
+/// While an object of this class exists, the BLAS of this process uses one thread per call. Otherwise its threads would
+/// compete with devices that are threads of the same process. The destructor of the last object restores the number
+/// from before the first one.
 class single_threaded_blas {
  public:
   single_threaded_blas() {

@@ -11,14 +11,15 @@
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Cholesky factors, row-major, by halves as matrix_factors.hpp says. Each element of a row waits for those before it, so that what is not
-/// halved is computed for several rows, or several small matrices, beside each other in vectors.
+/// Row-major Cholesky factors, computed by recursive halving (see matrix_factors.hpp). Each element of a row depends on
+/// the elements before it. So blocks that are not halved are vectorised over several rows, or over several small
+/// matrices.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 inline constexpr std::int64_t cholesky_leaf = 16;  // rows
 
-/// An element of each of several rows or matrices: a vector, or one of real and one of imaginary parts.
+/// One element from each of several rows or matrices: a vector, or a vector of real parts and one of imaginary parts.
 template <class T>
 struct element_lanes {
   using vector = typename short_vector<part_t<T>, simd_bytes>::type;
@@ -37,7 +38,7 @@ struct element_lanes {
     if constexpr (is_complex_element<T>) x.re = x.re * by, x.im = x.im * by;
     else x = x * by;
   }
-  /// x -= a conj(b).
+  /// Computes x -= a conj(b).
   [[gnu::always_inline]] static void subtract(type& x, const type& a, const auto& b) {
     if constexpr (is_complex_element<T>) {
       x.re = x.re - a.re * b.re - a.im * b.im;
@@ -48,13 +49,14 @@ struct element_lanes {
   }
 };
 
-/// (a + conj(b)) / 2, by halves, as the sum of large numbers would overflow; halves are exact but of subnormal numbers.
+/// Returns (a + conj(b)) / 2. Halves before adding, because the sum of large numbers would overflow. Halving is exact
+/// except for subnormal numbers.
 template <class T>
 [[gnu::always_inline]] inline T mean_with_conjugate(T a, T b) {
   return scaled(a, part_t<T>(0.5)) + scaled(conjugate_of(b), part_t<T>(0.5));
 }
 
-/// The lower triangle of l = (a + a^H) / 2, in squares, so that columns are read by whole cache lines.
+/// Computes the lower triangle of l = (a + a^H) / 2, tile by tile, so that columns are read by whole cache lines.
 template <class T>
 void take_hermitian_part(std::int64_t n, const T* a, std::int64_t lda, T* l, std::int64_t ldl) {
   constexpr std::int64_t side = 16;
@@ -65,7 +67,7 @@ void take_hermitian_part(std::int64_t n, const T* a, std::int64_t lda, T* l, std
           l[i * ldl + j] = mean_with_conjugate(a[i * lda + j], a[j * lda + i]);
 }
 
-/// The lower triangle of c -= a a^H, and some of what is above it.
+/// Computes the lower triangle of c -= a a^H. Also writes some elements above the diagonal.
 template <class T>
 void subtract_square(std::int64_t n, std::int64_t k, const T* a, std::int64_t lda, T* c, std::int64_t ldc) {
   if (n <= 4 * cholesky_leaf) return subtract_product(false, true, n, n, k, a, lda, a, lda, c, ldc);
@@ -75,7 +77,7 @@ void subtract_square(std::int64_t n, std::int64_t k, const T* a, std::int64_t ld
   subtract_square(n - half, k, a + half * lda, lda, c + half * ldc + half, ldc);
 }
 
-/// x = x (l^H)^-1: l is n x n, lower, with a real diagonal; x has m rows.
+/// Computes x = x (l^H)^-1. l is an n x n lower triangle with a real diagonal; x has m rows.
 template <class T>
 void solve_from_right(std::int64_t m, std::int64_t n, const T* l, std::int64_t ldl, T* x, std::int64_t ldx) {
   if (n > cholesky_leaf) {
@@ -105,7 +107,8 @@ void solve_from_right(std::int64_t m, std::int64_t n, const T* l, std::int64_t l
   }
 }
 
-/// a = l with a = l l^H, of the lower triangle; nothing above it is read, and something is written there. False: a is not positive definite.
+/// Replaces the lower triangle of a by l with a = l l^H. Does not read elements above the diagonal, but may overwrite
+/// them. Returns false if a is not positive definite.
 template <class T>
 bool factor_cholesky(std::int64_t n, T* a, std::int64_t lda) {
   if (n > cholesky_leaf) {
@@ -119,7 +122,7 @@ bool factor_cholesky(std::int64_t n, T* a, std::int64_t lda) {
   T column[cholesky_leaf];
   for (std::int64_t j = 0; j < n; ++j) {
     const part_t<T> square = real_of(a[j * lda + j]);
-    if (!(square > 0)) return false;  // or no number
+    if (!(square > 0)) return false;  // or NaN
     const part_t<T> root = std::sqrt(square), inverse = 1 / root;
     a[j * lda + j] = T(root);
     for (std::int64_t i = j + 1; i < n; ++i) {
@@ -131,7 +134,8 @@ bool factor_cholesky(std::int64_t n, T* a, std::int64_t lda) {
   return true;
 }
 
-/// Matrices of at most cholesky_leaf rows, a vector's lanes of them at once, each of which is factored as run_cholesky says.
+/// Factors matrices of at most cholesky_leaf rows, one in each lane of a vector. Each result is the one of
+/// run_cholesky.
 template <class T>
 struct small_cholesky {
   using lanes = element_lanes<T>;
@@ -152,7 +156,7 @@ struct small_cholesky {
     for (std::int64_t m = 0; m < count; ++m)
       for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = 0; j <= i; ++j) lanes::set(x[i][j], m, mean_with_conjugate(a[m][i * lda + j], a[m][j * lda + i]));
-    part_t<T> factor[lanes::count];  // 1, or NaN of a matrix that is not positive definite
+    part_t<T> factor[lanes::count];  // 1, or NaN for a matrix that is not positive definite
     std::fill_n(factor, lanes::count, part_t<T>(1));
     for (std::int64_t j = 0; j < n; ++j) {
       typename lanes::vector inverses{};
@@ -162,7 +166,7 @@ struct small_cholesky {
         if (i == j) {
           for (std::int64_t m = 0; m < lanes::count; ++m) {
             const part_t<T> square = real_of(lanes::get(e, m));
-            if (!(square > 0)) factor[m] = std::numeric_limits<part_t<T>>::quiet_NaN();  // or no number
+            if (!(square > 0)) factor[m] = std::numeric_limits<part_t<T>>::quiet_NaN();  // or NaN
             const part_t<T> root = std::sqrt(square > 0 ? square : part_t<T>(1));
             lanes::set(e, m, T(root));
             inverses[m] = 1 / root;

@@ -13,25 +13,26 @@
 
 namespace gspmd::detail {
 
-/// The code that combines rows, compiled for an element type and a monoid; whatever uses it is compiled once for all of them.
+/// The code that combines rows, compiled for an element type and a monoid. Code that uses a row_combiner is compiled
+/// once for all types.
 struct row_combiner {
-  /// The sums of narrow floats, more than two of which are added as floats and rounded once.
+  /// Sums of narrow floats. If there are more than two rows, they are added in float and the sum is rounded once.
   struct wide_sums {
     void (*begin)(float* sum, const void* row, std::int64_t n);
     void (*add)(float* sum, const void* row, std::int64_t n);
     void (*end)(const float* sum, void* out, std::int64_t n);
   };
-  /// out[i] = also[i] = a[i] op b[i]; either may be `a` or `b` itself, or both the same buffer.
+  /// Computes out[i] = also[i] = a[i] op b[i]. `out` and `also` may each be `a` or `b`, or both the same buffer.
   using function = void (*)(void* out, void* also, const void* a, const void* b, std::int64_t n);
   std::int64_t elem_bytes;
   function combine;
-  function stream;  // the same past the caches, or null
+  function stream;  // combine with streaming stores to `out`; null if that is not compiled
   const wide_sums* wide = nullptr;
 };
 
 inline namespace GSPMD_TARGET {
 
-/// For elements of type E of kernel arithmetic, so many vectors at once.
+/// Combines rows of elements E on which kernels compute directly, `Vectors` vectors per iteration.
 template <monoid Kind, class E, bool Streaming = false, int Vectors = 2>
 void combine_rows(void* to, void* also_to, const void* from_a, const void* from_b, std::int64_t n) {
   constexpr std::int64_t step = simd_lanes<E>;
@@ -64,7 +65,7 @@ void combine_rows(void* to, void* also_to, const void* from_a, const void* from_
   scalars(i, n);
 }
 
-/// Sums of a type of the user's own.
+/// Adds rows of an own type.
 template <class T>
 [[gnu::noinline]] void combine_own_rows(void* to, void* also_to, const void* from_a, const void* from_b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
@@ -97,8 +98,8 @@ inline constexpr row_combiner::wide_sums wide_sums_of = {[](float* sum, const vo
                                                              static_cast<T*>(out)[i] = T(sum[i]);
                                                          }};
 
-/// For elements of type T; throws where `kind` is not defined on them. Sums alone are streamed: the others are not worth their
-/// compile time.
+/// Returns the functions for elements of type T. Throws gspmd::error if `kind` is not defined on T. Only sums are
+/// streamed, because streaming of other monoids is not worth the compile time.
 template <class T, int Vectors = 2>
 row_combiner combiner_of(monoid kind) {
   return with_monoid(kind, [](auto given) -> row_combiner {

@@ -11,11 +11,11 @@
 #include "gspmd/detail/kernels/reduce.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Reductions of what a loop computes, block by block.
+/// Reductions of values that a loop computes, block by block, without storing them.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The results of several reductions.
+/// The addresses of the results of several reductions.
 struct loop_results {
   std::byte* of[most_loop_reductions]{};
 
@@ -27,28 +27,30 @@ struct loop_results {
   loop_results& operator+=(std::int64_t bytes) { return *this = *this + bytes; }
 };
 
-/// The elements of a loop in row-major order, computed when a reduction asks for them: see stored_elements. A block holds
-/// [block_begin, block_end) of them for each reduction. Other results of the loop are stored once: elements are computed again
-/// only in loops that store nothing else, where a reduction goes back.
+/// The elements of a loop in row-major order, computed on demand by a reduction (compare stored_elements). For each
+/// reduction, a block holds the elements [block_begin, block_end). A loop that also stores other results stores each
+/// element once. A loop that stores nothing else recomputes elements if a reduction moves back.
 struct computed_elements {
-  /// Computes [first, last), from a multiple of `unit` to another, to where each reduction's block lies.
+  /// Computes elements [first, last) and writes them to `to`, one address for each reduction. `first` and `last` are
+  /// multiples of `unit`; `last` may also be the end of the loop.
   void (*compute)(void* context, std::int64_t first, std::int64_t last, std::byte* const* to) = nullptr;
-  /// Reduces them as they are computed, run by run; null: that is not compiled, or not for these rows.
+  /// Reduces elements [first, last) while they are computed, run by run. Null if that is not compiled, or not for these
+  /// rows.
   void (*accumulate_range)(void* context, std::int64_t first, std::int64_t last, partial_reductions& partial) = nullptr;
-  std::int64_t accumulated_unit = 1;  // runs begin at multiples of so many elements
+  std::int64_t accumulated_unit = 1;  // runs begin at multiples of this number of elements
   void* context = nullptr;
   const reduction_kernel* const* kernels = nullptr;
   std::byte* blocks[most_loop_reductions]{};
-  bool owns[most_loop_reductions]{};  // else the block is that of a reduction before it
+  bool owns[most_loop_reductions]{};  // false: the block belongs to an earlier reduction
   int count = 0;
-  std::int64_t total = 0;        // elements of the loop
-  std::int64_t block_elems = 0;  // that a block has room for
-  std::int64_t unit = 1;         // computed are multiples of so many: whole rows, if they are short
+  std::int64_t total = 0;        // number of elements of the loop
+  std::int64_t block_elems = 0;  // capacity of a block
+  std::int64_t unit = 1;         // elements are computed in multiples of this number: whole rows, if rows are short
   std::int64_t block_begin = 0, block_end = 0;
-  partial_reductions partial;                        // of the run that is under way
-  std::int64_t run_rest = 0;                         // what of it is no whole step of the vectors
-  loop_results run_out;                              // where its results go
-  std::int64_t first = 0, together = 0, period = 0;  // elements that a reduction reads one after the other; 0: not known
+  partial_reductions partial;                        // of the current run
+  std::int64_t run_rest = 0;                         // number of elements of a run after its last whole vector step
+  loop_results run_out;                              // addresses of the results of the current run
+  std::int64_t first = 0, together = 0, period = 0;  // elements that a reduction reads consecutively; 0: unknown
 
   using position = std::int64_t;  // in bytes
   using results = loop_results;
@@ -69,7 +71,8 @@ struct computed_elements {
   }
 
   void runs(position in, std::int64_t outer, std::int64_t, std::int64_t n, results out) {
-    const bool is_whole = n % (4 * lanes()) == 0;  // else a rest is computed alone, which is no multiple of `unit`
+    const bool is_whole = n % (4 * lanes()) == 0;  // otherwise the rest is computed separately, and it is not a multiple of
+                                                   // `unit`
     if (accumulate_range != nullptr && n >= 16 * lanes() && (in / elem_bytes()) % accumulated_unit == 0 &&
         (is_whole || (outer == 1 && unit == 1)))
       return accumulate_runs(in / elem_bytes(), outer, n, out);
@@ -85,7 +88,7 @@ struct computed_elements {
     }
   }
 
-  /// To be called once, if accumulate_range is given.
+  /// Call it once, before the first run, if accumulate_range is set.
   void begin_accumulating() {
     for (int k = 0; k < count; ++k) {
       std::byte* const neutral = partial.neutral[k].bytes;
@@ -97,13 +100,14 @@ struct computed_elements {
     partial.end_run = [](void* own) { static_cast<computed_elements*>(own)->end_run(); };
   }
 
-  /// In blocks that end where reduce_few_rows has taken four rows.
+  /// Reduces rows, in blocks. Blocks end where reduce_few_rows has processed groups of four rows, so results do not
+  /// depend on the blocks.
   void rows(position in, std::int64_t rows, std::int64_t step, std::int64_t n, results out, bool accumulate) {
     const auto begin = in / elem_bytes();
     if (are_short_rows(lanes(), step, n) && rows >= 4 * lanes())
       return reduce_block(bring(begin, rows * n), rows, n, n, out, accumulate);
     const bool is_dense = step == n;
-    const auto width = is_dense ? n : n + lanes();  // they must not look as if they were short
+    const auto width = is_dense ? n : n + lanes();  // so that the rows are not treated as short rows
     const auto most = part_elems() / width;
     for (std::int64_t i = 0, some = 0; i < rows; i += some) {
       const bool adds = accumulate || i > 0;
@@ -125,7 +129,7 @@ struct computed_elements {
   }
 
  private:
-  /// So many elements lie in the first cache from when they are computed until they are reduced.
+  /// Number of elements that stay in the first-level cache between their computation and their reduction.
   [[nodiscard]] std::int64_t part_elems() const { return computed_part_bytes / elem_bytes(); }
   void accumulate_runs(std::int64_t begin, std::int64_t outer, std::int64_t n, results out) {
     run_rest = n % (4 * lanes());
@@ -160,7 +164,8 @@ struct computed_elements {
     compute(context, begin, begin + n, to);
   }
 
-  /// Where in the blocks n elements from `begin` on are.
+  /// Makes n elements from `begin` on available. Returns their position in the blocks. Keeps elements that are already
+  /// in a block.
   std::int64_t bring(std::int64_t begin, std::int64_t n) {
     if (begin >= block_begin && begin + n <= block_end) return begin - block_begin;
     if (begin > block_begin && begin < block_end) {
@@ -172,7 +177,7 @@ struct computed_elements {
       block_begin = block_end = begin / unit * unit;
     }
     auto end = begin + n;
-    if (together > 0) {  // so many more come next
+    if (together > 0) {  // the reduction will read this number of elements next
       const auto rest = begin - (begin % period - first) + together;
       end = std::max(end, std::min(rest, block_begin + std::min(block_elems, part_elems() + unit) - unit));
     }
@@ -183,12 +188,14 @@ struct computed_elements {
   }
 };
 
-/// Where elements [first, ...) of an array would begin whose element `first` lies at `at`: no memory is read or written before `at`.
+/// Returns the begin of an array whose first `bytes` bytes do not exist. `at` is the address of the first existing
+/// element. Nothing accesses the memory before `at`.
 inline std::byte* before(std::byte* at, std::int64_t bytes) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(at) - static_cast<std::uintptr_t>(bytes));
 }
 
-/// Moves results without padding, dense over `from`, to their places in arrays of extents `to`; from the last one on.
+/// Moves results without padding, dense over `from`, to their positions in arrays of extents `to`. Starts with the last
+/// row. Example: from [2,3] to [2,4], a b c d e f becomes a b c . d e f, where `.` is not written.
 inline void spread(const extents& from, const extents& to, std::int64_t elem_bytes, std::byte* results) {
   if (from == to || elements(from) == 0) return;
   const int last = from.count - 1;
@@ -204,9 +211,9 @@ inline void spread(const extents& from, const extents& to, std::int64_t elem_byt
   }
 }
 
-/// The reductions of what a loop computes, of whose value `valid` exists; results lie with the gaps that padding makes. `part`: which part of
-/// them this thread makes, if there are several.
-template <class Part = void>  // programs without such loops do not pay for the instantiations
+/// Reduces the elements that a loop computes. Elements outside of the extents `valid` are padding. The results have
+/// gaps for the padding. If several threads share the work, `part` is the work of this thread.
+template <class Part = void>  // programs without such loops do not instantiate it
 void reduce_computed(computed_elements& source, const reduction_spec& whole, const extents& valid, loop_results out,
                      const Part* part = nullptr) {
   reduction_spec spec = whole;
@@ -230,7 +237,7 @@ void reduce_computed(computed_elements& source, const reduction_spec& whole, con
     for (int k = 0; k < source.count; ++k)
       for (std::int64_t i = 0; i < plan.out_elems; ++i)
         std::memcpy(out.of[k] + i * bytes, source.kernels[k]->identity.data(), static_cast<std::size_t>(bytes));
-  } else if (plan.first_reduced < 0) {  // one index of each dim that is reduced
+  } else if (plan.first_reduced < 0) {  // the reduced dims have extent 1
     for (std::int64_t i = 0; i < plan.out_elems; i += source.piece())
       source.runs(i * bytes, std::min(source.piece(), plan.out_elems - i), 1, 1, out + i * bytes);
   } else {

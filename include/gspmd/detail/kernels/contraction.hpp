@@ -20,11 +20,11 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Calls body(offset in operand `first`, offset in the other one) for every term of a sum.
+/// Calls body(offset in operand `first`, offset in the other operand) for each term of a sum.
 template <class Body>
 inline void for_each_term(const contraction_loop* sums, int sum_count, int first, const Body& body) {
   if (sum_count == 0) return body(0, 0);
-  const auto& last = sums[sum_count - 1];  // a loop of its own: the odometer would cost more than a multiplication
+  const auto& last = sums[sum_count - 1];  // a separate loop: an odometer step would cost more than a multiplication
   const auto step = last.stride[first], other_step = last.stride[1 - first];
   for (odometer<3> at(sums, sum_count - 1); at.is_there; at.step()) {
     std::int64_t left = at.offset[first], right = at.offset[1 - first];
@@ -32,7 +32,7 @@ inline void for_each_term(const contraction_loop* sums, int sum_count, int first
   }
 }
 
-/// A vector of so many bytes, or an element of it everywhere.
+/// Loads a vector of `Bytes` bytes, or broadcasts one element to a vector.
 template <bool IsVector, int Bytes, class U>
 inline typename short_vector<U, Bytes>::type load_factor(const U* from) {
   typename short_vector<U, Bytes>::type v{};
@@ -41,8 +41,8 @@ inline typename short_vector<U, Bytes>::type load_factor(const U* from) {
   return v;
 }
 
-/// A multiplication along a vector of the result: of operand `first`, `a`, the elements are neighbours, and of the other one too, or it
-/// is a scalar. `accumulate`: c[v] += the sum.
+/// A multiplication along a vector of the result. The elements of operand `first`, which is `a`, are contiguous. The
+/// other operand is contiguous too, or a scalar. `accumulate`: adds to c[v].
 template <class U>
 struct vector_product {
   std::int64_t extent;
@@ -52,8 +52,8 @@ struct vector_product {
   U* c;
   bool accumulate;
 
-  /// c[v] = the sum of a[... + v] * b[... + v] for Count vectors of so many bytes, as often as they fit in what is left from `v` on;
-  /// the result is written once.
+  /// Computes c[v] = the sum of a[... + v] * b[... + v] for `Count` vectors of `Bytes` bytes at a time, starting at
+  /// `v`. Repeats this while that many elements are left. Each result is written once.
   template <int Count, int Bytes, bool BothAreVectors>
   void some(std::int64_t& v) const {
     constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
@@ -72,7 +72,8 @@ struct vector_product {
       for (int i = 0; i < Count; ++i) std::memcpy(c + v + i * lanes, &acc[i], sizeof acc[i]);
     }
   }
-  /// A few vector registers at once, then one, then shorter ones; returns how far that came. Integers make do with one.
+  /// Computes with several vector registers at a time, then one register, then shorter vectors. Integers use one
+  /// register only. Returns the number of computed elements.
   template <bool BothAreVectors>
   std::int64_t whole_vectors() const {
     std::int64_t v = 0;
@@ -116,8 +117,8 @@ template <class U>
   }
 }
 
-/// The sums of a contraction with their bounds. With a matrix product the last one is its K, which as many of the inner sums make
-/// up as lie in memory such that they are one.
+/// The loops over the summed letters, with valid extents. In a matrix product the last loop is K. It merges up to
+/// p.merged_sums inner loops. A loop stays separate if the letter inside it is not whole on this device.
 struct bounded_sums {
   contraction_loop loops[max_rank];
   int count = 0;
@@ -129,7 +130,7 @@ struct bounded_sums {
     }
     for (int left = p.merged_sums; left > 1; --left) {
       auto& inner = loops[count - 1];
-      const int own = p.sums.count - 1 - (p.merged_sums - left);  // the outermost of those that `inner` is made of
+      const int own = p.sums.count - 1 - (p.merged_sums - left);  // the outermost of the loops that `inner` consists of
       if (valid[p.sum_letter[own]] != p.sums[own].extent) break;
       auto& outer = loops[count - 2];
       outer = {outer.extent * inner.extent, {inner.stride[0], inner.stride[1], inner.stride[2]}};
@@ -138,7 +139,7 @@ struct bounded_sums {
   }
 };
 
-/// A piece of the result: rows and columns, the columns being neighbours.
+/// A block of the result with contiguous columns.
 template <class T>
 struct result_piece {
   T* at;
@@ -146,15 +147,15 @@ struct result_piece {
 };
 template <class T>
 inline void add_piece(const result_piece<T>& from, const result_piece<T>& to) {
-  if constexpr (own_element<T>) return;  // its sums have no parts
+  if constexpr (own_element<T>) return;  // sums of own types are not cut into parts
   else
     for (std::int64_t i = 0; i < to.rows; ++i)
       combine_rows<monoid::add, kernel_t<T>>(to.at + i * to.ld, to.at + i * to.ld, to.at + i * to.ld, from.at + i * from.ld,
                                              to.cols);
 }
 
-/// c = the sum that `kernel` adds up, or c +=, by parts where it is long; parts have parts `levels` times at most. Of the last loop
-/// `unit` terms count as one. kernel(loops, a, b, c, accumulate) does one part.
+/// Computes c = the sum of `kernel`, or adds it to c. Long sums are computed in parts, recursively up to `levels`
+/// times. In the last loop, `unit` terms count as one. kernel(loops, a, b, c, accumulate) computes one part.
 template <class T, class Kernel>
 void sum_in_parts(int levels, const contraction_loop* loops, int count, std::int64_t unit, const T* a, const T* b,
                   const result_piece<T>& c, bool accumulate, T* scratch, const Kernel& kernel) {
@@ -197,7 +198,7 @@ const T* prepare_operand(Spec spec, const std::int64_t* valid, const T* from, T*
   return from;
 }
 
-/// out = small products, the innermost loop over which is theirs, or out += with `adds`.
+/// Computes out = small products, or adds them to out if `adds`. The innermost loop is inside small_products.
 template <class T>
 void add_up_small(const contraction_plan& p, std::int64_t k, const T* a, const T* b, T* out, bool adds) {
   const auto& inner = p.loops[p.loops.count - 1];
@@ -210,7 +211,8 @@ void add_up_small(const contraction_plan& p, std::int64_t k, const T* a, const T
                    p.out_ld, adds);
 }
 
-/// out = the products that a plan is about, of operands as it reads them, or out += with `adds`. `Spec` says what plans there are.
+/// Computes out = the products of a plan, or adds them to out if `adds`. The operands have the layout that the plan
+/// reads. `Spec` states at compile time which plans are possible.
 template <class T, class Spec>
 void add_up(const contraction_plan& p, const std::int64_t* valid, const T* a, const T* b, T* out, T* parts, bool adds) {
   const bounded_sums sums(p, valid);
@@ -252,10 +254,10 @@ void add_up(const contraction_plan& p, const std::int64_t* valid, const T* a, co
   }
 }
 
-/// The same where a plan has phases, from number `k` on. `p` and `valid` are changed on the way.
+/// Computes the phases of a plan from number `k` on. Modifies `p` and `valid` during the computation.
 template <class T, class Spec>
 void add_up_phases(int k, contraction_plan& p, std::int64_t* valid, const T* a, const T* b, T* out, T* parts) {
-  // GCC 12 follows the calls to a fifth phase, which no plan has, and warns of it.
+  // GCC 12 follows the recursion to a fifth phase, which no plan has, and warns.
   if (k == p.phases.count || k == max_windows) return add_up<T, Spec>(p, valid, a, b, out, parts, true);
   const contraction_phase& phase = p.phases[k];
   const contraction_plan before = p;
@@ -292,7 +294,8 @@ void add_up_phases(int k, contraction_plan& p, std::int64_t* valid, const T* a, 
   }
 }
 
-/// out = the products that `contract` is about, or out += with `adds`, in the order in which the plan's kernel leaves them.
+/// Computes out = the products of `contract`, or adds them to out if `adds`. The result has the order of the plan's
+/// kernel.
 template <class T, class Spec>
 void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* out, T* scratch, bool adds) {
   const contraction_plan& p = spec();
@@ -309,12 +312,12 @@ void add_products(Spec spec, const std::int64_t* valid, const T* a, const T* b, 
   add_up<T, Spec>(p, valid, a, b, out, scratch + p.parts_at, adds);
 }
 
-/// c = the einsum of a and b that `plan` was made for; `scratch` has plan.scratch_elems elements. Of a letter that is
-/// summed only indices below valid[letter] take part; the rest of the operands there may hold anything. Of the other letters
-/// valid is not read, and results that come from elements past the end of a shard are arbitrary as well.
+/// Computes c = the einsum of a and b for which `plan` was made. `scratch` has plan.scratch_elems elements. For summed
+/// letters, only indices below valid[letter] are used; the operands may hold any value at other indices. valid is not
+/// read for other letters. Results that depend on elements past the end of a shard are arbitrary.
 ///
-/// A sum may be made in parts: `adds` says that this part is not the first, and only the `last` one leaves it in c; the calls
-/// share c and scratch.
+/// A sum can be computed in several calls that share c and scratch. `adds`: this call is not the first. `last`: this
+/// call is the last one and stores the result in c.
 template <class T, class Spec>
 void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c, T* scratch, bool adds = false,
               bool last = true) {
@@ -330,7 +333,7 @@ void contract(Spec spec, const std::int64_t* valid, const T* a, const T* b, T* c
     if (p.unpacked && last) permute_operand<T>(member_of<&contraction_plan::unpacking>(spec), out, c);
 }
 
-/// Whether a device has all of what is summed.
+/// Returns true if a device has all elements of all summed letters.
 inline bool is_whole(const contraction_plan& p, const std::int64_t* valid) {
   for (const auto letter : p.summed)
     if (valid[letter] <= 0) return false;
@@ -339,7 +342,7 @@ inline bool is_whole(const contraction_plan& p, const std::int64_t* valid) {
   return true;
 }
 
-/// A contraction made ready: the plan, and what is compiled for it.
+/// A contraction that is ready to run: the plan, and the function compiled for it.
 struct prepared_contraction {
   const contraction_plan* plan;
   void (*run)(const contraction_plan& plan, const std::int64_t* valid, const void* a, const void* b, void* c, std::byte* scratch,

@@ -24,8 +24,8 @@ inline namespace GSPMD_TARGET {
 
 inline constexpr bool has_convolution_library = true;
 
-/// While it is there, this thread's calls of oneDNN use this thread alone, if devices are threads. oneDNN brings the OpenMP that it was
-/// built with, if any: a program need not be linked to one.
+/// If devices are threads, an object of this class limits the oneDNN calls of the current thread to this thread. oneDNN
+/// brings its own OpenMP, if it was built with one, so the program need not be linked to OpenMP.
 class lone_omp_thread {
  public:
   lone_omp_thread() {
@@ -51,7 +51,8 @@ class lone_omp_thread {
   int before_ = 0;
 };
 
-/// A convolution of floats made ready by oneDNN, which orders the window as its kernel wants it. Nothing is allocated after the first call.
+/// A convolution of floats prepared by oneDNN, which reorders the window for its kernel. Only the first call allocates
+/// memory.
 class onednn_convolution {
  public:
   explicit onednn_convolution(const direct_convolution& what)
@@ -60,7 +61,8 @@ class onednn_convolution {
     using dnnl::memory;
     dims in{what.batch, what.in_features}, out{what.batch, what.out_features}, window{what.out_features, what.in_features};
     dims in_strides{what.batch_in_stride, 1}, out_strides{what.batch_out_stride, 1}, steps, gaps;
-    if (what.batch == 1) {  // which may have any stride; that of a tensor without gaps is the one that kernels look for
+    if (what.batch == 1) {  // the stride of a batch of 1 is arbitrary; oneDNN's kernels look for the stride of a tensor
+                            // without gaps
       in_strides[0] = what.windows[0].in_stride * what.windows[0].in;
       out_strides[0] = what.windows[0].out_stride * what.windows[0].out;
     }
@@ -74,7 +76,7 @@ class onednn_convolution {
       gaps.push_back(w.dilation - 1);
     }
     const dims none(steps.size(), 0);
-    // Features within a place, places within the window: as the window lies in memory without gaps, last dim first.
+    // Features are innermost, then window positions, last dim first: the layout of a window without gaps in memory.
     dims window_strides(window.size());
     window_strides[0] = 1;
     window_strides[1] = what.out_features;
@@ -88,7 +90,7 @@ class onednn_convolution {
     const dnnl::convolution_forward::desc forward(dnnl::prop_kind::forward, dnnl::algorithm::convolution_direct, source, any,
                                                   result, steps, gaps, none, none);
     const dnnl::convolution_forward::primitive_desc found(forward, engine_, true);
-    // A loop without vector instructions is no better than ours.
+    // A loop without vector instructions is not faster than gspmd's own loop.
     const auto is_slow = [](const auto& made) { return !made || std::strstr(made.impl_info_str(), "ref") != nullptr; };
     if (is_slow(found)) return;
     if (what.makes_window) {
@@ -144,10 +146,11 @@ class onednn_convolution {
     for (const auto e : extents) n *= e;
     return n;
   }
-  /// Calls assign(element of the window, the same as [places of all dims, features of the operand, features of the result]).
+  /// Calls assign(element of the window, same element of `dense`). `dense` is [positions of all dims, in_features,
+  /// out_features].
   template <class Assign>
   float* for_each_element(float* window, float* dense, int dim, Assign assign) const {
-    if (dim < what_.windows.count && dim < max_direct_dims) {  // GCC 12 follows the calls to a fourth dim, and warns of it
+    if (dim < what_.windows.count && dim < max_direct_dims) {  // GCC 12 follows the recursion to a fourth dim and warns
       const auto& w = what_.windows[dim];
       for (std::int64_t i = 0; i < w.window; ++i) dense = for_each_element(window + i * w.window_stride, dense, dim + 1, assign);
       return dense;
@@ -168,7 +171,8 @@ class onednn_convolution {
   bool is_dense_ = false, is_ready_ = false;
 };
 
-/// Convolves with oneDNN; false where it is not worth a call, or oneDNN has no fast kernel for it.
+/// Convolves with oneDNN. Returns false if the convolution is too small for a call, or if oneDNN has no fast kernel for
+/// it.
 inline bool convolve(const direct_convolution& what, const float* a, const float* b, float* c) {
   auto products = what.batch * what.in_features * what.out_features;
   for (const auto& w : what.windows) products *= w.out * w.window;

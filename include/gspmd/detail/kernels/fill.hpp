@@ -12,10 +12,11 @@
 
 namespace gspmd::detail {
 
-/// Fills a shard with what changes nothing: terms of devices that have nothing to add. Of a sum it is -0.0, as 0.0 would make 0.0 of -0.0.
+/// Fills a shard with the identity element of `kind`, as the partial value of a device that contributes nothing. The
+/// identity of a sum is -0.0, because adding 0.0 would change -0.0 to 0.0.
 template <class = once>
 void fill_with_identity(const planned_value& v, monoid kind, void* shard) {
-  if (is_own(v.type)) {  // of a type of the user's own that is T{}, whose bits are 0
+  if (is_own(v.type)) {  // the identity of an own type is T{}, whose bits are 0
     std::memset(shard, 0, static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)));
     return;
   }

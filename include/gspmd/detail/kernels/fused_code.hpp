@@ -11,17 +11,17 @@
 #include "gspmd/detail/kernels/fused_kernels.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// A fused group made ready for its interpreter: all that can be decided before the addresses are known.
+/// A fused group, prepared for its interpreter: all decisions that do not depend on addresses.
 namespace gspmd::detail {
 
 inline constexpr std::int64_t fused_alignment = 64;
 
 enum class load_kind : unsigned char {
-  dense,     // may be read where it is
+  dense,     // can be read in place
   scalar,    // one element
-  periodic,  // moves along the last dim only
-  strided,   // and what lies by the caller's strides, known when it runs
-  at_offset  // strided, and from a margin where the loop ends
+  periodic,  // varies along the last dim only
+  strided,   // any other strides; also if the caller's strides, known at run time, apply
+  at_offset  // strided, with elements from a halo buffer at the ends of the loop
 };
 
 constexpr load_kind kind_of_load(const extents& loop, const extents& strides) {
@@ -43,15 +43,15 @@ constexpr load_kind kind_of_load(const extents& loop, const scalar_op& load) {
 
 constexpr std::int64_t align_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-/// How the elements of a loop, row-major, are cut into blocks: either some whole rows, or a part of one row.
+/// Divides the row-major elements of a loop into blocks. A block is either several whole rows or a part of one row.
 struct fused_blocks {
-  std::int64_t row = 1;    // elements of the last dim; of everything where nobody asks for an index
-  std::int64_t elems = 1;  // of a block
+  std::int64_t row = 1;    // elements of the last dim; of the whole loop if nothing needs an index
+  std::int64_t elems = 1;  // elements of a block
   bool has_whole_rows = false;
 
   constexpr fused_blocks() = default;
-  /// `is_single`: one kernel computes everything. `has_equal_rows`: some operand is equal along each row; where it need not be copied as often as
-  /// a row is long, rows go one by one.
+  /// `is_single`: one kernel computes the whole group. `has_equal_rows`: an operand is constant along each row. For
+  /// such an operand, long rows are processed one by one, so that fewer copies of its elements are needed.
   constexpr fused_blocks(const extents& loop, bool needs_index, bool is_single = false, bool has_equal_rows = false) {
     const std::int64_t total = gspmd::detail::elements(loop);
     row = !needs_index ? total : loop.count == 0 ? 1 : loop[loop.count - 1];
@@ -64,7 +64,8 @@ struct fused_blocks {
       if (elems > row) elems = row;
       return;
     }
-    // So many rows that their elements are a multiple of 64 (see for_each_index), if that is not too long.
+    // Choose a number of rows whose elements are a multiple of 64 (see for_each_index), if the block does not get too
+    // long.
     std::int64_t unit = row;
     while (unit % 64 != 0 && 2 * unit <= interpreted_block_elems) unit *= 2;
     if (unit % 64 != 0) unit = row;
@@ -73,21 +74,22 @@ struct fused_blocks {
   [[nodiscard]] constexpr bool lie_in_one_row() const { return elems <= row; }
 };
 
-/// A register that is part of an input or output and moves along with the blocks.
+/// A register that is a part of an input or output and advances with the blocks.
 struct fused_stream {
   std::byte* begin;
   std::int64_t elem_bytes;
   std::int32_t op;
 };
 
-/// A fused group as instructions on registers, one per op of the group.
+/// A fused group as instructions on registers, one instruction per op.
 ///
-///   1. loads that are dense are read where they are; what is the same in every block is filled once per run, what is the same
-///      along a row once per row if no block has more than one, other loads and iotas once per block
-///   2. every op is an instruction, but for one that is joined with the only op that uses it
-///   3. a result is computed right into the output where no later instruction reads what it overwrites; else copied
+///   1. Dense loads are read in place. Elements that are equal in all blocks are filled once per run. Elements that are constant
+///      along a row are filled once per row, if a block is part of one row. Other loads and iotas are filled once per block.
+///   2. Each op is an instruction, unless it is fused into its only user.
+///   3. A result is computed directly into the output if no later instruction reads the overwritten data. Otherwise it is copied.
 ///
-/// The loop may be a part of a larger one: `box` of `whole`, the elements that exist, in `room`. Its outputs then have gaps between rows.
+/// The loop can be a part of a larger loop: `box` is the part of `whole`, the elements that exist. The outputs have
+/// extents `room`, so their rows can have gaps between them.
 struct fused_code {
   struct source {  // a load, a constant or an iota
     std::int16_t op;
@@ -95,18 +97,18 @@ struct fused_code {
     load_kind kind;
   };
   fused_group group;
-  extents whole, begin;  // the loop that this is a part of, and where in it the part begins
-  extents out_strides;   // of all outputs but those that lie by the caller's
+  extents whole, begin;  // the loop that contains this part, and the position of the part in it
+  extents out_strides;   // of all outputs except outputs with the caller's strides
   bool has_gaps = false;
   fused_blocks blocks;
   std::vector<source> dense, once, each_row, each;  // read in place; filled once per run; per row; per block
   std::vector<fused_instruction> instructions;
   fused_sum_kernel sum = nullptr;  // of the last instruction, whose result need not be stored to `summed`
   std::int16_t summed = -1;
-  std::vector<char> repeats;       // of an op: whether for_each_index_step elements of it are all that there is
-  std::vector<std::int64_t> home;  // of an op: where its block is in what run_fused has for itself; 0: nowhere
-  std::int64_t tables_bytes = 0;   // what run_fused keeps before the blocks
-  std::int64_t scratch_bytes = 0;  // that run_fused needs
+  std::vector<char> repeats;       // by op: not 0 if the block holds only for_each_index_step equal elements
+  std::vector<std::int64_t> home;  // by op: the offset of its block in the memory of run_fused; 0 if it has none
+  std::int64_t tables_bytes = 0;   // bytes that run_fused uses before the blocks
+  std::int64_t scratch_bytes = 0;  // bytes of memory that run_fused needs
 
   explicit fused_code(const fused_group& given) : fused_code(given, given.loop) {}
   fused_code(const fused_group& given, const extents& room) : fused_code(given, room, loop_box(given.loop)) {}
@@ -130,13 +132,14 @@ struct fused_code {
     bool is_single = instructions.size() == 1, has_equal_rows = false;
     for (const auto& o : group.ops) {
       has_equal_rows = has_equal_rows || is_equal_in_row(o);
-      is_single = is_single && !o.is_at_offset();  // of long rows only the blocks at both ends are copied
+      is_single = is_single && !o.is_at_offset();  // in long rows, only the blocks at both ends are copied
     }
     blocks = fused_blocks(group.loop, needs_index, is_single, has_equal_rows);
     if (!needs_index && instructions.size() == 1) blocks.elems = single_kernel_block_elems;
     assign_blocks();
   }
-  /// Makes ready to add up what is stored to `slot` while it is computed, `at_once` elements of it at a time, where that can be.
+  /// Prepares to reduce the values of store `slot` while they are computed, `at_once` elements per step. Does nothing
+  /// if that is not possible.
   void add_up(std::int16_t slot, std::int64_t at_once) {
     sum = nullptr;
     if (instructions.empty() || blocks.has_whole_rows) return;
@@ -152,7 +155,7 @@ struct fused_code {
     summed = slot;
   }
 
-  /// How far behind the begin of the whole the part begins, in elements.
+  /// Returns the offset of the part from the begin of the whole loop, in elements.
   [[nodiscard]] std::int64_t begin_at(const extents& strides) const {
     std::int64_t at = 0;
     for (int d = 0; d < begin.count; ++d) at += begin[d] * strides[d];
@@ -177,12 +180,12 @@ struct fused_code {
       const bool is_square = o.args.count == 2 && o.args[0] == o.args[1];
       const auto made_of = [&](int place) { return static_cast<std::size_t>(o.args[place]); };
       const auto can_join = [&](int place) {
-        const auto a = made_of(place);  // used nowhere else, and no pair itself
+        const auto a = made_of(place);  // used nowhere else, and not a pair itself
         return at[a] != none && uses[a] == (is_square ? 2 : 1) &&
                instructions[static_cast<std::size_t>(at[a])].kernel == fused_kernel_for(group.ops[a]);
       };
       const auto take = [&](int place) {
-        for (const auto x : group.ops[made_of(place)].args) made.from.push_back(x);  // not as swapped() has them
+        for (const auto x : group.ops[made_of(place)].args) made.from.push_back(x);  // in the original order
         instructions[static_cast<std::size_t>(at[made_of(place)])].kernel = nullptr;
         at[made_of(place)] = none;
       };
@@ -233,18 +236,19 @@ struct fused_code {
     instructions.resize(kept);
   }
 
-  /// Whether all elements of an op are one.
+  /// Returns true if all elements of an op are equal.
   [[nodiscard]] bool is_one_element(const scalar_op& o) const {
     return o.op == opcode::constant || (o.op == opcode::parameter && kind_of_load(group.loop, o) == load_kind::scalar);
   }
-  /// Whether the elements of a source are equal along each row.
+  /// Returns true if the elements of a source are constant along each row.
   [[nodiscard]] bool is_equal_in_row(const scalar_op& o) const {
     const int last = group.loop.count - 1;
     if (o.op == opcode::iota) return o.dim != last;
     return o.op == opcode::parameter && o.given == 0 && kind_of_load(group.loop, o) == load_kind::strided && o.strides[last] == 0;
   }
 
-  /// Elements that are equal in a block and that only kernels of known operators read lie in memory as one step of a loop.
+  /// Finds sources that are constant in a block and that only kernels of built-in operators read. Only one loop step of
+  /// their elements is stored.
   void find_repeated() {
     repeats.assign(group.ops.size(), 0);
     for (std::size_t k = 0; k < group.ops.size(); ++k)
@@ -276,7 +280,7 @@ struct fused_code {
       free.pop_back();
       return b;
     };
-    // Sources first: they are filled before any instruction runs.
+    // Assign blocks to sources first, because sources are filled before any instruction runs.
     for (std::int32_t k = 0; k < count; ++k) {
       const scalar_op& o = op(k);
       if (is_elementwise(o.op) || last_use[static_cast<std::size_t>(k)] < 0) continue;
@@ -285,7 +289,7 @@ struct fused_code {
                      is_load ? kind_of_load(group.loop, o) : load_kind::strided};
       if (is_load && s.kind == load_kind::dense) {
         dense.push_back(s);
-        // one that is stored is copied when the output of another op may be written over it
+        // A stored source is copied if the output of another op may overwrite it.
         if (s.last_use == count) block[static_cast<std::size_t>(k)] = made++;
         continue;
       }
@@ -302,7 +306,7 @@ struct fused_code {
     for (const auto& i : instructions) {
       const auto k = static_cast<std::size_t>(i.result);
       block[k] = take();
-      // Not before: the result must not lie over an operand of another width.
+      // Free the operands only now, because the result must not overlap an operand of another width.
       for (int n = 0; n < i.from.count; ++n) {
         const auto a = static_cast<std::size_t>(i.from[n]);
         bool is_first = true;
@@ -313,7 +317,7 @@ struct fused_code {
     }
     std::int64_t widest = 1;
     for (const auto& o : group.ops) widest = bytes_of(o.type) > widest ? bytes_of(o.type) : widest;
-    // a lane more than needed: see splat
+    // One lane more than needed, for splat.
     const std::int64_t block_bytes = align_up(widest * blocks.elems, fused_alignment) + fused_alignment;
     const std::int64_t short_bytes = align_up(widest * for_each_index_step, fused_alignment);
     tables_bytes =

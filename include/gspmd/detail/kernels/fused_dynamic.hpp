@@ -20,8 +20,8 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Fills `n` elements with the one at `value`, and up to a vector of what follows: rows are filled in order, and blocks have room
-/// for it.
+/// Fills `n` elements with the element at `value`. May overwrite up to one vector after them: rows are filled in order,
+/// and blocks have room for it.
 inline void splat(const void* value, std::int64_t elem_bytes, std::byte* to, std::int64_t n) {
   with_bits(
       elem_bytes, [=](auto bits) __attribute__((always_inline)) {
@@ -37,19 +37,20 @@ inline void splat(const void* value, std::int64_t elem_bytes, std::byte* to, std
       });
 }
 
-/// Where a block begins in the loop, and how many elements of how many rows it has.
+/// The position of a block in the loop, and its numbers of rows and columns.
 struct fused_block {
   std::int64_t index[max_rank + 1];
   std::int64_t rows;
   std::int64_t cols;
 };
 
-/// Calls visit(index, rows, first) for runs of a block's rows, of which row `first` is at `index`, and the others follow along the next dim.
+/// Calls visit(index, rows, first) for each run of rows of a block. Row `first` of the block has the index `index`; the
+/// other rows follow along the next dim.
 template <class Visit>
 inline void for_each_run(const extents& loop, const fused_block& b, Visit visit) {
   const int next = loop.count - 2;
   std::int64_t index[max_rank + 1];
-  std::memcpy(index, b.index, sizeof index);  // all of it: of a part compilers make a call
+  std::memcpy(index, b.index, sizeof index);  // copy the whole array: compilers call a function for a part
   for (std::int64_t first = 0, rows = b.rows; first < b.rows; first += rows) {
     rows = b.rows - first;
     if (next >= 0 && rows > loop[next] - index[next]) rows = loop[next] - index[next];
@@ -68,12 +69,12 @@ inline std::int64_t offset_at(const std::int64_t* index, const extents& strides)
 }
 constexpr std::int64_t step_of_rows(const extents& strides) { return strides.count < 2 ? 0 : strides[strides.count - 2]; }
 
-/// Elements of so many rows in memory: from one row to the next it is `step`, from one column to the next `stride`.
+/// Elements of `rows` rows in memory. `step` is the distance between rows, `stride` the distance between columns.
 struct block_part {
   const std::byte* from;
   std::int64_t rows, step, cols, stride;
 };
-/// Copies them to where the block has them; its rows are `row_bytes` apart.
+/// Copies the elements to a block, whose rows are `row_bytes` apart.
 inline void copy_part(const block_part& part, std::int64_t size, std::byte* to, std::int64_t row_bytes) {
   const auto* from = part.from;
   if (part.stride != 0 && (part.stride != 1 || part.cols < 16))
@@ -87,8 +88,8 @@ inline void copy_part(const block_part& part, std::int64_t size, std::byte* to, 
   }
 }
 
-/// Calls visit(part, at) for the parts of the block that a load at an offset finds in one place; they come to element `at` of the block.
-/// Of the same rows the longer part comes first.
+/// Splits a block into the parts that a load at an offset reads from one buffer. Calls visit(part, at) for each part;
+/// `at` is the position in the block. If a row has two parts, the longer part is visited first.
 template <class Visit>
 inline void for_each_part(const fused_code& code, std::int16_t load, const void* const* inputs, const fused_block& b,
                           Visit visit) {
@@ -101,7 +102,7 @@ inline void for_each_part(const fused_code& code, std::int16_t load, const void*
     std::int64_t index[max_rank];
     for (int d = 0; d <= last; ++d) index[d] = code.begin[d] + begin[d];
     const auto first_column = code.begin[last] + begin[last];
-    const auto until = [&](int d, std::int64_t most) {  // so many indices along d follow each other in one place
+    const auto until = [&](int d, std::int64_t most) {  // this number of consecutive indices along d is in one buffer
       for (const auto& along : o.offsets) {
         const auto i = index[along.dim] + along.by, end = i < 0 ? 0 : loop[along.dim];
         if (along.dim == d && i < end && most > end - i) most = end - i;
@@ -119,7 +120,7 @@ inline void for_each_part(const fused_code& code, std::int16_t load, const void*
               (first + r) * b.cols + column);
       };
       index[last] = first_column;
-      const auto cols = until(last, b.cols), others = b.cols - cols;  // one end of a row lies in a margin, or none
+      const auto cols = until(last, b.cols), others = b.cols - cols;  // at most one end of a row is in a halo buffer
       if (cols > others) visit_columns(0, cols);
       if (others > 0) visit_columns(cols, others);
       if (cols <= others) visit_columns(0, cols);
@@ -128,7 +129,8 @@ inline void for_each_part(const fused_code& code, std::int16_t load, const void*
   });
 }
 
-/// Whether what a load at an offset reads for a block, none of it in a margin, lies one after the other.
+/// Returns true if a block's elements that a load at an offset reads are contiguous, and no element is in a halo
+/// buffer.
 inline bool is_in_one_piece(const fused_code& code, const scalar_op& o, const fused_block& b) {
   const int last = code.whole.count - 1;
   for (const auto& along : o.offsets) {
@@ -149,7 +151,7 @@ inline void gather(const extents& loop, const extents& strides, std::int64_t siz
   });
 }
 
-/// Writes the elements of a block to where their rows are.
+/// Writes the elements of a block to their rows in an output.
 inline void store_rows(const extents& loop, const extents& strides, std::int64_t elem_bytes, const std::byte* from,
                        const fused_block& b, std::byte* output) {
   for_each_run(loop, b, [&](const std::int64_t* index, std::int64_t rows, std::int64_t first) {
@@ -167,7 +169,7 @@ inline void fill(const scalar_op& o, std::byte* out, std::int64_t n) {
   splat(value, bytes_of(o.type), out, n);
 }
 
-/// Elements of an iota, by parts that are converted from indices.
+/// Computes the elements of an iota, in pieces that are converted from 64-bit indices.
 inline void count_up(const extents& loop, const scalar_op& o, std::int64_t first, const fused_block& b, std::byte* out) {
   extents strides(loop.count, 0);
   strides[o.dim] = 1;  // of the "array" of indices
@@ -193,7 +195,7 @@ inline bool is_output(const fused_group& group, const void* input, void* const* 
   return false;
 }
 
-/// Fills a register from its source; returns where its elements are.
+/// Fills a register from its source. Returns the address of its elements.
 inline std::byte* read_source(const fused_code& code, const fused_code::source& s, const void* const* inputs,
                               const std::int64_t* iota_offsets, const given_rows* given, const fused_block& b, std::byte* home) {
   const scalar_op& o = code.op(s.op);
@@ -215,7 +217,8 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
       const bool follow_each_other = part.rows == 1 || part.step == b.cols;  // the rows, in memory
       if (part.cols == b.cols && part.rows == b.rows && follow_each_other && s.last_use < code.op_count())
         at = const_cast<std::byte*>(part.from);
-      else if (2 * part.cols > b.cols && follow_each_other)  // what it writes between its rows is another part, which comes later
+      else if (2 * part.cols > b.cols && follow_each_other)  // it also overwrites gaps between rows, but the other part,
+                                                             // copied later, fills these
         std::memcpy(home + to * bytes, part.from, static_cast<std::size_t>(((part.rows - 1) * b.cols + part.cols) * bytes));
       else copy_part(part, bytes, home + to * bytes, b.cols * bytes);
     });
@@ -227,7 +230,7 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
     for (const auto& along : o.offsets) first += along.by * strides[along.dim];
     auto* const from = static_cast<std::byte*>(const_cast<void*>(inputs[o.slot])) + first * bytes;
     if (s.kind == load_kind::scalar) splat(from, bytes, home, n);
-    // In one row. Where an output lies over it, what is read here is not looked at any more.
+    // In one row. If an output overlaps the input, the elements read here are not needed any more.
     else if (!code.blocks.has_whole_rows && strides[loop.count - 1] == 1 && s.last_use < code.op_count())
       return from + offset_at(b.index, strides) * bytes;
     else if (b.rows == 1 && loop.count > 0 && strides[loop.count - 1] == 0)
@@ -237,10 +240,11 @@ inline std::byte* read_source(const fused_code& code, const fused_code::source& 
   return home;
 }
 
-/// Runs a group on one device: of its elements, row-major, those of [first, total), which begin and end with rows where the code has
-/// blocks of whole rows. `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index.
-/// `scratch` has code.scratch_bytes bytes. `given`: the strides of those that lie by the caller's. With `partial` the last result is added up
-/// to it, see fused_code::add_up, and `code.summed` is no output.
+/// Runs a group on one device, for the row-major elements [first, total). If the code has blocks of whole rows, the
+/// range begins and ends with a row. `inputs` and `outputs` are indexed by slot. An output may share memory with an
+/// input that is loaded at the same index. `scratch` has code.scratch_bytes bytes. `given` has the strides of buffers
+/// with the caller's strides. If `partial` is not null, the last result is added to `partial` (see fused_code::add_up),
+/// and `code.summed` is not stored.
 template <class = void>
 [[gnu::noinline]] void run_fused(const fused_code& code, const void* const* inputs, void* const* outputs,
                                  const std::int64_t* iota_offsets, std::byte* scratch, const given_rows* given,
@@ -249,7 +253,7 @@ template <class = void>
   if (first >= total) return;
   const auto past = reinterpret_cast<std::uintptr_t>(scratch) % fused_alignment;
   std::byte* const memory = scratch + (past == 0 ? 0 : fused_alignment - past);
-  auto** const registers = reinterpret_cast<std::byte**>(memory);  // where the block's elements are, by op
+  auto** const registers = reinterpret_cast<std::byte**>(memory);  // addresses of the elements of the block, by op
   auto* const streams = reinterpret_cast<fused_stream*>(
       memory + align_up(code.op_count() * static_cast<std::int64_t>(sizeof(std::byte*)), fused_alignment));
   int stream_count = 0;
@@ -300,7 +304,7 @@ template <class = void>
                                  s.op};
   }
 
-  std::int64_t column = first % code.blocks.row;  // of a block that is a part of a row
+  std::int64_t column = first % code.blocks.row;  // column of a block that is a part of a row
   const int last_dim = group.loop.count - 1;
   std::int64_t left = first;
   for (int d = last_dim; d >= 0; left /= group.loop[d--]) b.index[d] = left % group.loop[d];

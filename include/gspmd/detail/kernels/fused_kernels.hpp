@@ -16,14 +16,15 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// One tight loop per opcode and element type, for the interpreter of fused groups, and one per pair of opcodes that often
-/// follow each other: what an interpreted loop costs is the way of every intermediate result to the first cache and back.
+/// The kernels of the interpreter of fused groups: one loop for each opcode and element type, and one loop for frequent
+/// pairs of opcodes. Pairs are worth a kernel because the time of an interpreted loop is the traffic of intermediate
+/// results through the first-level cache.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 struct fused_instruction;
 
-/// Computes n elements of an instruction from the elements of its operands, `registers[from]`, into `out`.
+/// Computes n elements of an instruction into `out`. Operand k is in registers[from[k]].
 using fused_kernel = void (*)(const fused_instruction& i, const std::byte* const* registers, std::byte* out, std::int64_t n);
 
 struct fused_instruction {
@@ -31,10 +32,10 @@ struct fused_instruction {
   std::int16_t result = 0;  // register
   inline_vec<std::int16_t, max_map_arity> from;
   const map_function* function = nullptr;
-  unsigned repeats = 0;  // bit k: operand k is the same everywhere, and only for_each_index_step elements of it lie in memory
+  unsigned repeats = 0;  // bit k: operand k is constant, and only for_each_index_step elements of it are in memory
 };
 
-/// Where an operand of an instruction lies.
+/// The address of an operand of an instruction.
 struct fused_operand {
   const void* at;
   std::int64_t moves;  // 0 if it repeats
@@ -46,7 +47,7 @@ struct fused_operand {
     return load_element<T>(at, begin * moves + i);
   }
 };
-/// Calls body(begin, i) for the elements begin + i < n, i less than for_each_index_step.
+/// Calls body(begin, i) for all elements begin + i < n, with i < for_each_index_step.
 template <class Body>
 [[gnu::always_inline]] inline void for_each_in_steps(std::int64_t n, Body body) {
   const auto rest = n % for_each_index_step, end = n - rest;
@@ -57,23 +58,23 @@ template <class Body>
       rest, rest, [=](std::int64_t i) __attribute__((always_inline)) { body(end, i); });
 }
 
-/// `second` on the result of `first` and on operands of its own.
+/// Applies `second` to the result of `first` and to other operands.
 ///
 ///   {multiply, subtract, 1}            c - a * b from a, b, c: the product is operand 1 of the difference
 ///   {compare_gt, select, 0}            a > b ? c : d from a, b, c, d
-///   {multiply, add, 0, multiply}       a * b + c * d from a, b, c, d: `other` makes the other operand
+///   {multiply, add, 0, multiply}       a * b + c * d from a, b, c, d: `other` computes the other operand
 ///   {subtract, multiply, both_places}  (a - b) * (a - b) from a, b
 inline constexpr int both_places = -1;
 struct fused_pair {
   opcode first, second;
-  int place;  // of the result of `first` among the operands of `second`
+  int place;  // index of the result of `first` among the operands of `second`
   opcode other = opcode::parameter;
   friend constexpr bool operator==(const fused_pair&, const fused_pair&) = default;
 };
 inline constexpr fused_pair square_of_difference{opcode::subtract, opcode::multiply, both_places},
     exponential_of_difference{opcode::subtract, opcode::exponential, 0};
-/// The pairs of operators that have a kernel together: on f32 and f64, all operands and results but those of comparisons. Each costs every
-/// program that interprets 15 ms of compile time per type.
+/// The pairs of operators that have a common kernel, for f32 and f64. All operands and results have that type, except
+/// results of comparisons. Each pair adds 15 ms of compile time per type to every program that interprets.
 inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
                                              {opcode::multiply, opcode::subtract, 0},
                                              {opcode::multiply, opcode::subtract, 1},
@@ -94,7 +95,8 @@ constexpr int operands_of(const fused_pair& p) {
   return is_unary(p.second) || p.place == both_places ? 2 : p.second == opcode::select || p.other != opcode::parameter ? 4 : 3;
 }
 
-/// Pairs of arithmetic that have a kernel together: the result of `first` is operand `place` of `second`; the others follow its own.
+/// Two pairs that have a common kernel: the result of `first` is operand `place` of `second`. The operands of the
+/// kernel are the operands of `first`, then the other operands of `second`.
 ///
 ///   a + b + c + d + e    (a + b + c + d) e    a b + c d - e f    d - (a b + c) e    (c - a b) d + e
 struct fused_chain {
@@ -111,7 +113,8 @@ inline constexpr fused_chain fused_chains[] = {{sum_of_three, sum_of_three, 0},
                                                {less_product, product_added, 0}};
 inline constexpr std::size_t fused_chain_count = std::size(fused_chains);
 
-/// Whether the bits of integers do not depend on the sign, so that the kernel is that of the signed type.
+/// Returns true if the resulting bits do not depend on the sign of an integer type. Then the kernel of the signed type
+/// is used.
 constexpr bool ignores_sign(opcode op) {
   return op == opcode::add || op == opcode::subtract || op == opcode::multiply || op == opcode::negate || op == opcode::and_ ||
          op == opcode::or_ || op == opcode::xor_ || op == opcode::not_ || op == opcode::shift_left || op == opcode::compare_eq ||
@@ -119,7 +122,8 @@ constexpr bool ignores_sign(opcode op) {
 }
 template <opcode Op, class T>
 using kernel_element = element_t<ignores_sign(Op) ? signed_of(dtype_of<T>()) : dtype_of<T>()>;
-/// The same for conversions: what an integer becomes that is no wider, or whether it is 0, and what becomes one.
+/// The same for conversions. A conversion to an integer that is not wider, or to bool, does not depend on the sign of
+/// the source. A conversion from an integer does not depend on the sign of the target.
 template <class To, class From>
 using convert_from = std::conditional_t<std::is_unsigned_v<From> && std::is_integral_v<To> && sizeof(To) <= sizeof(From),
                                         element_t<signed_of(dtype_of<From>())>, From>;
@@ -127,7 +131,7 @@ template <class To, class From>
 using convert_to =
     std::conditional_t<std::is_unsigned_v<To> && std::is_integral_v<From>, element_t<signed_of(dtype_of<To>())>, To>;
 
-/// a > b is b < a: kernels are compiled for the opcodes that stay what they are.
+/// Kernels are compiled only for opcodes that swapped() does not change: a > b is computed as b < a.
 constexpr opcode swapped(opcode op) {
   return op == opcode::compare_gt ? opcode::compare_lt : op == opcode::compare_ge ? opcode::compare_le : op;
 }
@@ -165,7 +169,7 @@ GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::
   }
 }
 
-/// A pair of arithmetic on its operands; `d` counts where there are four.
+/// Computes a pair of arithmetic opcodes. `d` is used only if the pair has four operands.
 template <fused_pair Pair, class Out, class In>
 [[gnu::always_inline]] inline Out apply_pair(In a, In b, In c, In d) {
   const auto first = apply<Pair.first, In, In>(a, b);
@@ -219,15 +223,15 @@ GSPMD_LOOP_FUNCTION void fused_chain_kernel_of(const fused_instruction& o, const
                       chain.place == 0 ? apply_pair<chain.second, T, T>(m, x, y, m) : apply_pair<chain.second, T, T>(x, y, m, m));
       });
 }
-/// Computes the last pair of a loop and adds it up, without a way to the first cache and back: `sums` are four vectors, as
-/// reduce_long_run has them, and `n` is a multiple of their elements. Stores the results too where `fused_sum::stores` says so.
+/// Computes the last pair of a loop and adds the results to `sums`, without storing them in between. `sums` has four
+/// vectors, as in reduce_long_run. `n` is a multiple of their elements. Also stores the results if `fused_sum::stores`.
 using fused_sum_kernel = void (*)(const fused_instruction& i, const std::byte* const* registers, std::byte* out, std::int64_t n,
                                   std::byte* sums);
 struct fused_sum {
   fused_pair pair;
   bool stores;
 };
-/// Sums of squares, of which only the sum is asked for, and those of softmax, which has its exponentials too.
+/// Sums of squares, whose terms are not stored, and the sums of softmax, which also stores its exponentials.
 inline constexpr fused_sum fused_sums[] = {{square_of_difference, false}, {exponential_of_difference, true}};
 inline constexpr std::size_t fused_sum_count = std::size(fused_sums);
 
@@ -277,8 +281,8 @@ void map_kernel_of(const fused_instruction& o, const std::byte* const* registers
   }
 }
 
-/// The kernel of every pair of an elementwise opcode and an operand type that exists. A template, so that only those pay for
-/// the instantiations who interpret.
+/// The kernels of all combinations of an elementwise opcode and an operand type. It is a template, so only programs
+/// that interpret instantiate it.
 template <class>
 struct fused_kernels {
   static constexpr std::size_t types = element_type_count;
@@ -306,7 +310,7 @@ struct fused_kernels {
     return table;
   }();
 
-  /// [to][from]
+  /// Indexed [to][from].
   static constexpr std::array<by_type, types> convert = [] {
     std::array<by_type, types> table{};
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class O>(O) {
@@ -320,7 +324,7 @@ struct fused_kernels {
     return table;
   }();
 
-  /// The kernels of fused_pairs, by f32 and f64.
+  /// The kernels of fused_pairs, for f32 and f64.
   static constexpr std::array<std::array<fused_kernel, 2>, fused_pair_count> pair = [] {
     std::array<std::array<fused_kernel, 2>, fused_pair_count> table{};
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_pair_count>>([&]<class P>(P) {
@@ -328,7 +332,7 @@ struct fused_kernels {
     });
     return table;
   }();
-  /// And of fused_chains.
+  /// The kernels of fused_chains.
   static constexpr std::array<std::array<fused_kernel, 2>, fused_chain_count> chain = [] {
     std::array<std::array<fused_kernel, 2>, fused_chain_count> table{};
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_chain_count>>([&]<class C>(C) {
@@ -336,7 +340,7 @@ struct fused_kernels {
     });
     return table;
   }();
-  /// And of fused_sums.
+  /// The kernels of fused_sums.
   static constexpr std::array<std::array<fused_sum_kernel, 2>, fused_sum_count> sum = [] {
     std::array<std::array<fused_sum_kernel, 2>, fused_sum_count> table{};
     boost::mp11::mp_for_each<boost::mp11::mp_iota_c<fused_sum_count>>([&]<class S>(S) {
@@ -344,7 +348,7 @@ struct fused_kernels {
     });
     return table;
   }();
-  /// convert(a == b) of s32 to a float, as one_hot has it.
+  /// convert(a == b) from s32 to a float, as in one_hot.
   static constexpr std::array<fused_kernel, 2> one_hot = {fused_pair_kernel_of<fused_pair_count - 1, float, std::int32_t>,
                                                           fused_pair_kernel_of<fused_pair_count - 1, double, std::int32_t>};
 
@@ -355,22 +359,24 @@ struct fused_kernels {
   }
 };
 
-// The functions that follow, which can be compiled once for a program, alone name fused_kernels: who has them so reads no table.
+// Only the following functions name fused_kernels. They can be compiled once per target; then no other file
+// instantiates the tables.
 
-/// The kernel of one operator; null if there is none.
+/// Returns the kernel of one operator, or null if there is no such kernel.
 template <class Once = once>
 fused_kernel fused_kernel_for(const scalar_op& o) {
   const auto in = static_cast<std::size_t>(o.operand_type);
   if (o.op == opcode::convert) return fused_kernels<Once>::convert[static_cast<std::size_t>(o.type)][in];
   return fused_kernels<Once>::elementwise[static_cast<std::size_t>(swapped(o.op))][in];
 }
-/// The kernel that makes elements of indices.
+/// Returns the kernel that converts indices to elements.
 template <class Once = once>
 fused_kernel fused_kernel_of_indices(dtype to) {
   return fused_kernels<Once>::convert[static_cast<std::size_t>(to)][static_cast<std::size_t>(dtype::s64)];
 }
 
-/// The kernel of `second` on the result of `first`, its operand `place`, and maybe on that of `other`; null if there is none.
+/// Returns the kernel of `second` applied to the result of `first`, which is operand `place`. If `other` is not
+/// parameter, it computes the other operand. Returns null if there is no such kernel.
 template <class Once = once>
 fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, int place, opcode other) {
   if (second.type != dtype::f32 && second.type != dtype::f64) return nullptr;
@@ -385,7 +391,8 @@ fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, i
   return nullptr;
 }
 
-/// The kernel of two pairs, of which the first makes operand `place` of the second; null if there is none.
+/// Returns the kernel of two pairs, if the result of the first is operand `place` of the second. Returns null if there
+/// is no such kernel.
 template <class Once = once>
 fused_kernel fused_kernel_for(fused_kernel first, fused_kernel second, int place) {
   using kernels = fused_kernels<Once>;
@@ -399,7 +406,8 @@ fused_kernel fused_kernel_for(fused_kernel first, fused_kernel second, int place
   }
   return nullptr;
 }
-/// The kernel that adds up what `kernel` computes; null if there is none, or if it would not store what is to be stored.
+/// Returns the kernel that sums the results of `kernel`. Returns null if there is no such kernel, or if it would not
+/// store results that must be stored.
 template <class Once = once>
 fused_sum_kernel fused_sum_kernel_for(fused_kernel kernel, bool is_stored) {
   using kernels = fused_kernels<Once>;

@@ -12,14 +12,14 @@
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// The computation of one row of a fused group, as a type that says nothing else: groups of several programs, meshes and layers that
-/// compute the same are one loop of the object code, and cost its compile time once.
+/// The computation of one row of a fused group, as a type without other information. Groups of several programs, meshes
+/// and layers with the same computation share one loop in the object code, which is compiled once.
 namespace gspmd::detail {
 
-/// Groups of more operators are not shared: their names would be long, and they are seldom alike.
+/// Groups with more operators are not shared: their type names would be long, and they are seldom equal.
 inline constexpr std::size_t most_shared_ops = 64;
 
-/// Two words per operator, then one per store; see row_words.
+/// Two words per operator, then one word per store; see row_words.
 template <std::size_t Ops, std::uint64_t... Words>
 struct row_description {
   static constexpr std::array<std::uint64_t, sizeof...(Words)> words{Words...};
@@ -49,8 +49,9 @@ struct row_description {
   }();
 };
 
-/// A group of one dim: `Elems` elements, or with 0 some number of which `Rest` are left over by steps of 64; -1: of which that is
-/// not known. Of rows in pieces the inner piece has so many, and what is left of it and right of it is short.
+/// A group of one dim. It has `Elems` elements; if Elems is 0, any number with the remainder `Rest` modulo 64. If Rest
+/// is -1, the remainder is unknown. If InPieces, these numbers are for the inner piece of a row, and the pieces to its
+/// left and right are short.
 template <class Description, std::int64_t Elems, std::int64_t Rest, bool InPieces>
 struct fused_row {
   static constexpr extents loop = extents(1, Elems);
@@ -61,7 +62,7 @@ struct fused_row {
   static constexpr bool in_pieces = InPieces;
 };
 
-/// How many elements of a row lie so far inside that no load at an offset leaves it.
+/// Returns the number of elements of a row at which no load at an offset leaves the row.
 template <class Group>
 constexpr std::int64_t inner_elems() {
   const int last = Group::loop.count - 1;
@@ -80,8 +81,8 @@ constexpr bool has_rows_in_pieces() {
   return Group::loop.count > 0 && inner_elems<Group>() < Group::loop[Group::loop.count - 1];
 }
 
-/// Whether the length of a group's rows is known at run time only: they end early on some device, or are computed in pieces
-/// without a type that says so.
+/// Returns true if the length of a group's rows is known at run time only: rows end early on some device, or are
+/// computed in pieces that the type does not show.
 template <class Group>
 constexpr bool ends_early() {
   return Group::loop.count > 0 && (Group::cut & dim_bit(Group::loop.count - 1)) != 0;
@@ -99,7 +100,7 @@ constexpr bool has_shared_row() {
   return true;
 }
 
-/// Writes them for groups that are known when compiling, and for those that code is written of at run time (native_code).
+/// Writes the words of a group, for groups that are known at compile time and for native_code.
 template <class Ops, class Stores>
 constexpr void write_row_words(const Ops& ops, const Stores& stores, int last, std::uint64_t* words) {
   for (const scalar_op& o : ops) {
@@ -122,7 +123,7 @@ constexpr auto row_words() {
   return words;
 }
 
-/// The type of the rows of a group: shared where it can be, else the group itself.
+/// The type of a group's rows: a shared type if possible, otherwise the group itself.
 template <class Group, bool IsShared = has_shared_row<Group>()>
 struct row_of_group {
   static constexpr auto words = row_words<Group>();

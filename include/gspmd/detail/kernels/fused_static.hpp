@@ -22,20 +22,22 @@
 #include "gspmd/detail/support/tuning.hpp"
 #include "gspmd/error.hpp"
 
-/// A fused group that is known to the compiler: one vectorised loop over a row is compiled for it, and one driver goes from row to
-/// row for all groups.
+/// A fused group that is known at compile time. One vectorised loop over a row is compiled for the group. One driver
+/// for all groups iterates over the rows.
 ///
-/// `Group` has the static constants `loop`, `cut` (as planned_group), `ops` and `stores`. It is a type, so that the names of what is
-/// instantiated for it stay short; per operator of a group that is one small function, and what an operator does is shared by all groups.
+/// `Group` has the static constants `loop`, `cut` (as in planned_group), `ops` and `stores`. It is a type, so that
+/// names of instantiations stay short. Per operator of a group, one small function is instantiated. The code of an
+/// operator is shared by all groups.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Rows that follow each other, as a function that is compiled for a group finds them: by load, iota and store, where the first
-/// row begins and how far it is to the next, in bytes and in indices. Rows of several pieces have them for each piece, one after the other, but
-/// for the steps of iotas and stores, which are those of all.
+/// Consecutive rows, as the arguments of a function that is compiled for a group. Each load, iota and store has the
+/// begin of the first row and the step to the next row, in bytes or in indices. If rows consist of several pieces, the
+/// arrays hold the values of all pieces one after the other. Only the steps of iotas and stores are shared by all
+/// pieces.
 struct fused_rows {
   const scalar_op** load_op;
-  const fused_margin** margin;  // its first one; null of a load at no offset
+  const fused_margin** margin;  // the first halo buffer of a load; null if the load has no offset
   const void** from;
   std::int64_t* from_step;
   const scalar_op** iota_op;
@@ -43,7 +45,7 @@ struct fused_rows {
   std::int64_t* index_step;
   void** to;
   std::int64_t* to_step;
-  std::int64_t* elems;  // of each piece, where there are several
+  std::int64_t* elems;  // of each piece, if there are several
   int most_pieces, pieces = 1;
 
   [[nodiscard]] fused_rows piece(int p, std::size_t loads, std::size_t iotas, std::size_t stores) const {
@@ -53,24 +55,25 @@ struct fused_rows {
     return one;
   }
 };
-/// Pieces of a row that are computed one after the other, before the next row: those of loads up to two elements to both sides. The outer pieces
-/// of many rows, computed together, drive what the inner ones read from the first cache.
+/// Maximum number of pieces of a row that are computed before the next row. It suffices for loads up to two elements to
+/// both sides. Computing the outer pieces of many rows together would evict data of the inner pieces from the
+/// first-level cache.
 inline constexpr int most_row_pieces = 5;
 
-/// The numbers of a group that are worked out once.
+/// Constants of a group that are computed once.
 template <class Group>
 struct fused_plan {
   static constexpr std::size_t op_count = std::size(Group::ops);
   static constexpr std::size_t store_count = std::size(Group::stores);
   static constexpr int ndim = Group::loop.count;
-  /// 0: the length of a row is known at run time only
+  /// 0: the length of a row is known at run time only.
   static constexpr std::int64_t row_elems = has_cut_rows<Group>() ? 0 : ndim == 0 ? 1 : Group::loop[ndim - 1];
 
   struct tables {
-    std::array<std::int16_t, op_count> position{};  // of an op's register among those of its type
-    std::array<std::int16_t, op_count> load{};      // the number of a load, or of an iota, among its kind
+    std::array<std::int16_t, op_count> position{};  // of an op's register among the registers of its type
+    std::array<std::int16_t, op_count> load{};      // index of a load among the loads, or of an iota among the iotas
     std::array<std::int16_t, dtype_end> registers{};
-    bool has_own = false;  // types of the user's
+    bool has_own = false;  // own types
     std::int16_t loads = 0;
     std::int16_t iotas = 0;
     bool has_map = false;
@@ -88,7 +91,7 @@ struct fused_plan {
     return t;
   }();
 
-  // registers of each type in an array of their own: far cheaper to compile than a tuple of a thousand members
+  // Registers of each type are in an array: much cheaper to compile than a tuple of a thousand members.
   template <dtype Type>
   struct bank {
     element_t<Type> of[facts.registers[static_cast<std::size_t>(Type)] + 1];
@@ -108,13 +111,13 @@ struct fused_plan {
     return static_cast<bank<Group::ops[Index].type>&>(r).of[facts.position[Index]];
   }
 
-  /// Where one row begins: the loads' addresses, the stores' addresses, and the iotas' values at its first element.
+  /// The begin of one row: the addresses of loads and stores, and the values of iotas at the first element.
   struct row {
     std::array<const void*, static_cast<std::size_t>(facts.loads) + 1> from;
     std::array<std::int64_t, static_cast<std::size_t>(facts.iotas) + 1> index;
     std::array<void*, store_count + 1> to;
   };
-  /// How far it is from row to row, in bytes and in indices.
+  /// The step from row to row, in bytes and in indices.
   struct row_steps {
     std::int64_t from[static_cast<std::size_t>(facts.loads) + 1], index[static_cast<std::size_t>(facts.iotas) + 1],
         to[store_count + 1];
@@ -143,7 +146,7 @@ template <class Group, std::size_t Index>
   using group_plan = fused_plan<Group>;
   constexpr const scalar_op& o = Group::ops[Index];
   constexpr opcode op = o.op;
-  constexpr dtype type = o.type, operand_type = o.operand_type;  // GCC 12 takes no member of `o` as a template argument
+  constexpr dtype type = o.type, operand_type = o.operand_type;  // GCC 12 accepts no member of `o` as a template argument
   using out = element_t<type>;
   using in = element_t<operand_type>;
   auto& result = group_plan::template at<Index>(r);
@@ -151,7 +154,7 @@ template <class Group, std::size_t Index>
     constexpr std::int64_t stride = group_plan::ndim == 0 ? 0 : o.strides[group_plan::ndim - 1];
     result = load_element<out>(row.from[group_plan::facts.load[Index]], i * stride);
   } else if constexpr (op == opcode::constant) {
-    if constexpr (is_own(type)) result = out{};  // no other number is one
+    if constexpr (is_own(type)) result = out{};  // own types have no other constant
     else if constexpr (is_floating(type)) result = static_cast<out>(o.real);
     else result = static_cast<out>(o.integer);
   } else if constexpr (op == opcode::iota) {
@@ -181,7 +184,7 @@ template <class Group, std::size_t Index>
   store_element(row.to[Index], i, fused_plan<Group>::template at<static_cast<std::size_t>(s.op)>(r));
 }
 
-// In steps: Clang refuses a fold of more than 256 operands.
+// In steps, because Clang rejects a fold of more than 256 operands.
 inline constexpr std::size_t fold_step = 64;
 constexpr std::size_t fold_steps(std::size_t n) { return (n + fold_step - 1) / fold_step; }
 constexpr std::size_t fold_rest(std::size_t n, std::size_t step) {
@@ -210,7 +213,7 @@ template <class Group>
   }
   (std::make_index_sequence<fold_steps(count)>{});
 }
-/// Stores at `at` of row `to` what the group computes from row `from` at `i`.
+/// Computes element `i` of row `from` and stores the results at element `at` of row `to`.
 template <class Group>
 [[gnu::always_inline]] inline void compute_element(const typename fused_plan<Group>::row& from, std::int64_t i,
                                                    const typename fused_plan<Group>::row& to, std::int64_t at) {
@@ -227,7 +230,7 @@ template <class Group>
 constexpr std::int64_t bytes_of_store(std::size_t k) {
   return bytes_of(Group::ops[static_cast<std::size_t>(Group::stores[k].op)].type);
 }
-/// Of an element, by the stores before `end`.
+/// Bytes per element of the stores before `end`.
 template <class Group>
 constexpr std::int64_t stored_bytes(std::size_t end = fused_plan<Group>::store_count) {
   std::int64_t bytes = 0;
@@ -240,13 +243,14 @@ inline constexpr bool is_row_in_pieces = false;
 template <class Description, std::int64_t Elems, std::int64_t Rest>
 inline constexpr bool is_row_in_pieces<fused_row<Description, Elems, Rest, true>> = true;
 
-/// How many elements of a row compute_row computes, or of its inner piece, as types: the one number that it is compiled for,
+/// The number of elements that compute_row computes in a row, or in its inner piece, as a type. constant_elems: the
+/// constant for which it is compiled.
 template <std::int64_t Elems>
 struct constant_elems {
   static constexpr bool can_be(std::int64_t elems) { return elems == Elems; }
   static constexpr constant_elems of(std::int64_t) { return {}; }
 };
-/// whole steps of for_each_index with a rest that it is compiled for,
+/// Whole steps of for_each_index, with the remainder for which compute_row is compiled.
 template <std::int64_t Rest>
 struct elems_in_steps {
   std::int64_t steps;
@@ -254,7 +258,7 @@ struct elems_in_steps {
   static constexpr bool can_be(std::int64_t elems) { return elems >= for_each_index_step && elems % for_each_index_step == Rest; }
   static constexpr elems_in_steps of(std::int64_t elems) { return {elems / for_each_index_step}; }
 };
-/// or any number.
+/// Any number.
 struct any_elems {
   std::int64_t count;
 
@@ -289,7 +293,7 @@ template <class Body>
   throw error("a loop over rows is compiled for another number of elements than " + std::to_string(elems));
 }
 
-/// The operators that read the same element for a whole row.
+/// The loads that read the same element for a whole row. The last entry is the number of loads.
 template <class Group>
 inline constexpr auto lasting_loads = [] {
   std::array<std::size_t, std::size(Group::ops) + 1> list{};
@@ -310,7 +314,8 @@ template <class Group, std::size_t Index>
   kept = load_element<std::remove_reference_t<decltype(kept)>>(from, 0);
   from = &kept;
 }
-/// Values that are read for the whole row are read once, to `lasting`: stores could change it, for all that compilers know.
+/// Reads loads that are constant along the row once, into `lasting`. Otherwise compilers would reload them, since a
+/// store might change them.
 template <class Group>
 [[gnu::always_inline]] inline void read_lasting(typename fused_plan<Group>::row& row,
                                                 typename fused_plan<Group>::registers& lasting) {
@@ -327,7 +332,7 @@ template <class Group>
 template <class Group>
 [[gnu::always_inline]] inline void loop_over_row(const typename fused_plan<Group>::row& given, row_elems_type<Group> elems) {
   typename fused_plan<Group>::registers lasting;
-  auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+  auto row = given;  // a local copy, so compilers see that stores do not change its addresses
   read_lasting<Group>(row, lasting);
   for_each_of(
       elems, [&row](std::int64_t i) __attribute__((always_inline)) { compute_element<Group>(row, i, row, i); });
@@ -338,17 +343,18 @@ GSPMD_LOOP_FUNCTION void compute_row(const typename fused_plan<Group>::row& row,
   GSPMD_KEEP_LOOP_OPTIONS
   loop_over_row<Group>(row, elems);
 }
-/// An outer piece of a row: a few elements.
+/// Computes an outer piece of a row: a few elements.
 template <class Group>
 GSPMD_LOOP_FUNCTION void compute_few(const typename fused_plan<Group>::row& row, std::int64_t elems) {
   for (std::int64_t i = 0; i < elems; ++i) {
     compute_element<Group>(row, i, row, i);
-    asm volatile("");  // no loop of vectors
+    asm volatile("");  // prevents vectorisation
   }
 }
-/// As compute_row, for results that lie in no operand's memory, by blocks of 64 elements that go past the caches: so the compilers see the
-/// loop that they see in compute_row. From element `head` on, where their lines begin; what lies before it is a block of which more was
-/// computed, and so is what is left at the end.
+/// The same as compute_row, with streaming stores. The results must not share memory with an operand. Blocks of 64
+/// elements are computed into a buffer, so compilers see the same loop as in compute_row. Cache lines of the results
+/// begin at element `head`. The first block stores only the elements before `head`, and the last block stores only
+/// elements that are not stored yet.
 template <class Group>
 GSPMD_LOOP_FUNCTION void stream_row_of(const typename fused_plan<Group>::row& given, std::int64_t elems, std::int64_t head) {
   GSPMD_KEEP_LOOP_OPTIONS
@@ -356,7 +362,7 @@ GSPMD_LOOP_FUNCTION void stream_row_of(const typename fused_plan<Group>::row& gi
   constexpr std::int64_t at_once = for_each_index_step;
   alignas(cache_line_bytes) std::byte memory[at_once * stored_bytes<Group>()];
   typename fused_plan<Group>::registers lasting;
-  auto row = given;  // a copy that nobody else sees: stores cannot change its addresses
+  auto row = given;  // a local copy, so compilers see that stores do not change its addresses
   read_lasting<Group>(row, lasting);
   auto block = row;
   for (std::size_t k = 0; k < stores.size(); ++k) block.to[k] = memory + at_once * stored_bytes<Group>(k);
@@ -405,7 +411,7 @@ struct fused_rows_memory {
 
 using fused_rows_function = void (*)(const fused_rows& first, std::int64_t rows, std::int64_t elems);
 
-/// Computes so many elements of a row, or refuses them: of rows that are compiled for another number.
+/// Computes `elems` elements of a row. Throws gspmd::error if the row is compiled for another number.
 template <class Row>
 [[gnu::always_inline]] inline void compute_one_row(const typename fused_plan<Row>::row& row, std::int64_t elems) {
   using elems_type = row_elems_type<Row>;
@@ -426,7 +432,7 @@ template <class Row, class Compute>
 [[gnu::always_inline]] inline void for_each_row(const fused_rows& first, std::int64_t rows, std::int64_t elems, Compute compute) {
   using row_plan = fused_plan<Row>;
   typename row_plan::row row[most_pieces_of<Row>];
-  typename row_plan::row_steps steps[most_pieces_of<Row>];  // no pointer leads here
+  typename row_plan::row_steps steps[most_pieces_of<Row>];  // its address never escapes
   if (most_pieces_of<Row> == 1 || first.pieces == 1) {
     row_plan::begin(first, row[0], steps[0]);
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -447,7 +453,8 @@ void compute_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems
   for_each_row<Row>(first, rows, elems, compute_one_row<Row>);
 }
 
-/// The first element at which cache lines of all stores begin; for_each_index_step or more: none does.
+/// Returns the first element at which a cache line begins in all stores. Returns for_each_index_step if no such element
+/// precedes it.
 template <class Row>
 std::int64_t first_of_lines(const typename fused_plan<Row>::row& row) {
   for (std::int64_t i = 0;; ++i) {
@@ -457,7 +464,8 @@ std::int64_t first_of_lines(const typename fused_plan<Row>::row& row) {
     if (past % cache_line_bytes == 0 || i == for_each_index_step) return i;
   }
 }
-/// As compute_rows, for results that lie in no operand's memory, past the caches where their lines allow it. The caller fences afterwards.
+/// The same as compute_rows, with streaming stores where cache lines are aligned. The results must not share memory
+/// with an operand. The caller executes a fence afterwards.
 template <class Row>
 void stream_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
   for_each_row<Row>(first, rows, elems, [](const typename fused_plan<Row>::row& row, std::int64_t n) {
@@ -468,15 +476,16 @@ void stream_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems)
   });
 }
 
-// ---- loops that reduce what they compute to a few vectors ----
+// ---- loops that reduce their results to a few vectors ----
 
-/// A register of a row that is reduced: that of store `Store`, which then is none; it leads to the vectors.
+/// Marks store `Store` of a row as reduced with `Kind`. The value is not stored. The address of the store refers to the
+/// partial results.
 template <std::size_t Store, monoid Kind>
 struct accumulated {
   static constexpr std::size_t store = Store;
   static constexpr monoid kind = Kind;
 };
-/// As many neighbours as a reduction combines at once, each with one of as many partial results.
+/// The number of consecutive elements that a reduction combines per step, with one partial result for each.
 template <class Row, class First>
 inline constexpr int accumulated_at_once =
     4 * simd_lanes<element_t<Row::ops[static_cast<std::size_t>(Row::stores[First::store].op)].type>>;
@@ -495,7 +504,8 @@ struct accumulated_elems {
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
 #endif
-/// Combines elements [begin, end) of a row, a multiple of what is combined at once, with partial results, one for each reduction.
+/// Combines elements [begin, end) of a row with the partial results of each reduction. Their number is a multiple of
+/// accumulated_at_once.
 template <class Row, class First, class... Rest>
 [[gnu::always_inline]] inline void accumulate_elems(const typename fused_plan<Row>::row& given, std::int64_t begin,
                                                     std::int64_t end, accumulated_elems<Row, First>* sums) {
@@ -539,8 +549,8 @@ GSPMD_LOOP_FUNCTION void accumulate_row(const typename fused_plan<Row>::row& row
   accumulate_elems<Row, First, Rest...>(row, begin, end, sums);
   for (std::size_t k = 0; k < 1 + sizeof...(Rest); ++k) std::memcpy(partial[k].bytes, sums[k].of, sizeof sums[k].of);
 }
-/// results[k] = reduction k of a whole row, a multiple of what is combined at once. Partial results that went through memory from one
-/// function to the next would be waited for.
+/// Computes results[k] = reduction k of a whole row, whose length is a multiple of accumulated_at_once. Partial results
+/// stay in registers, because passing them between functions through memory would stall.
 template <class Row, class First, class... Rest>
 GSPMD_LOOP_FUNCTION void accumulate_whole_row(const typename fused_plan<Row>::row& row, std::int64_t elems,
                                               std::byte* const* results) {
@@ -567,8 +577,8 @@ GSPMD_LOOP_FUNCTION void accumulate_whole_row(const typename fused_plan<Row>::ro
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #endif
-/// As compute_rows; where the first reduced register of the first row would be stored are the reductions. A run has a part of a row, or
-/// goes on in the next one.
+/// The same as compute_rows, with reductions. The partial_reductions object is at the address of the first reduced
+/// store. A run ends within a row, or continues in the next row.
 template <class Row, class... Reduced>
 void accumulate_rows(const fused_rows& first, std::int64_t rows, std::int64_t elems) {
   using row_plan = fused_plan<Row>;
@@ -588,7 +598,8 @@ void accumulate_rows(const fused_rows& first, std::int64_t rows, std::int64_t el
   }
 }
 
-/// The functions of reductions while their operands are computed: rows as parts of runs, or one row that is a run.
+/// The functions of reductions that run while their operands are computed: for rows that are parts of runs, and for one
+/// row that is one run.
 template <class Row, class... Reduced>
 struct accumulation {
   static constexpr bool is_one = true;
@@ -604,25 +615,27 @@ struct no_accumulation {
   static constexpr fused_rows_function rows = nullptr;
 };
 
-/// Runs a group on one device: what differs between groups is `compute`, and `at` has room for as many loads, iotas and stores.
-/// `inputs` and `outputs` by slot; an output may be the same memory as an input that is loaded at equal index. `loop` is the part
-/// of the group's loop whose elements exist, and `box` what of it is computed.
+/// Runs a group on one device. Groups differ only in `compute` and in the capacity of `at`, which has room for all
+/// loads, iotas and stores. `inputs` and `outputs` are indexed by slot. An output may share memory with an input that
+/// is loaded at the same index. `loop` is the part of the group's loop whose elements exist, and `box` is the part of
+/// `loop` that is computed.
 ///
-/// Where a load at an offset goes over from a shard to its margin, rows are cut into pieces: in each of them a load reads one or the
-/// other. Where there are more of them than are computed together, a piece of some rows is computed before the next piece.
+/// At the indices where a load at an offset changes from the shard to its halo buffer, rows are cut into pieces. In
+/// each piece, a load reads only one of the two. If there are too many pieces to compute them together, a piece of
+/// several rows is computed before the next piece.
 struct fused_rows_runner {
   const fused_group& group;
   const extents& loop;
   const loop_box& box;
   fused_rows_function compute;
-  fused_rows at;  // the piece that is placed
+  fused_rows at;  // the current piece
   const void* const* inputs;
   void* const* outputs;
   const std::int64_t* iota_offsets;
   const given_rows* given;
-  const int last = loop.count - 1, next = loop.count - 2;  // the dim along which the rows follow each other
+  const int last = loop.count - 1, next = loop.count - 2;  // rows are consecutive along `next`
   std::size_t loads = 0, iotas = 0;
-  std::int64_t index[max_rank]{};  // at which a piece begins
+  std::int64_t index[max_rank]{};  // begin of the current piece
 
   void run() {
     if (!box.any()) return;
@@ -670,7 +683,7 @@ struct fused_rows_runner {
   }
 
  private:
-  /// Where the piece along dim `d` ends that begins at `begin`.
+  /// Returns the end of the piece along dim `d` that begins at `begin`.
   [[nodiscard]] std::int64_t piece_end(int d, std::int64_t begin, std::int64_t end) const {
     for (std::size_t n = 0; n < loads; ++n)
       for (const auto& along : at.load_op[n]->offsets) {
@@ -679,7 +692,7 @@ struct fused_rows_runner {
       }
     return end;
   }
-  /// Finds where a piece begins.
+  /// Computes the addresses and indices at the begin of a piece.
   void place() {
     for (std::size_t n = 0; n < loads; ++n) {
       const scalar_op& o = *at.load_op[n];
@@ -709,7 +722,7 @@ inline void run_fused_rows(const fused_group& group, const extents& loop, const 
   fused_rows_runner{group, loop, box, compute, at, inputs, outputs, iota_offsets, given}.run();
 }
 
-/// Room for the rows of a group.
+/// Memory for the rows of a group.
 template <class Row>
 using fused_memory = fused_rows_memory<static_cast<std::size_t>(fused_plan<Row>::facts.loads),
                                        static_cast<std::size_t>(fused_plan<Row>::facts.iotas), fused_plan<Row>::store_count,

@@ -24,7 +24,7 @@ inline bool fits_blas(std::int64_t) { return false; }
 }  // namespace gspmd::detail
 #endif
 
-/// The one interface to matrix products: CBLAS where CMake found one (GSPMD_HAS_CBLAS), else Eigen.
+/// The interface to matrix products. Uses CBLAS if CMake found one (GSPMD_HAS_CBLAS), otherwise Eigen.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -34,8 +34,8 @@ inline constexpr bool has_gemm_library = true;
 inline constexpr bool has_gemm_library = false;
 #endif
 
-/// y[i * y_step] (+)= the sum over p of op(a)[i, p] * x[p * x_step], op(a) being m x k. By parts where the sums are long: libraries
-/// add one column after the other.
+/// Computes y[i * y_step] (+)= the sum over p of op(a)[i, p] * x[p * x_step]. op(a) is m x k. Long sums are computed in
+/// parts, because libraries add one column after the other.
 template <class T>
 void gemv(bool transpose, std::int64_t m, std::int64_t k, const T* a, std::int64_t lda, const T* x, std::int64_t x_step, T* y,
           std::int64_t y_step, bool accumulate) {
@@ -61,7 +61,7 @@ void gemv(bool transpose, std::int64_t m, std::int64_t k, const T* a, std::int64
   }
 }
 
-/// The same as gemm of a type of the user's own: in the order of k, a row of c at a time.
+/// gemm for own types: sums in the order of k, one row of c at a time.
 template <own_element T>
 void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
           const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate = false) {
@@ -77,9 +77,9 @@ void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, st
   }
 }
 
-/// c = op(a) op(b), or c += with `accumulate`: row-major, op(a) being m x k and op(b) k x n. k = 0 gives zeros. Integers wrap
-/// around. What c holds does not matter (it may be NaN) unless it is accumulated to. The operand of one row or column may
-/// have any stride when it is given as transposed.
+/// Computes c = op(a) op(b), or adds it to c if `accumulate`. All matrices are row-major; op(a) is m x k and op(b) is k
+/// x n. k = 0 gives zeros. Integers wrap around. The old value of c (for example NaN) has no effect, except if
+/// `accumulate`. An operand with one row or column may have any stride if it is passed as transposed.
 template <class T>
 inline void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda,
                  const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate = false) {

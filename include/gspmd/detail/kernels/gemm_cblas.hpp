@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if __has_include(<cblas.h>)  // else nobody includes this, but for the test that every header compiles alone
+#if __has_include(<cblas.h>)  // otherwise only the test that compiles each header alone includes this file
 
 #include <cblas.h>
 #include <algorithm>
@@ -38,11 +38,11 @@ inline void blas_gemv(bool t, blas_int rows, blas_int cols, const double* a, bla
   cblas_dgemv(CblasRowMajor, t ? CblasTrans : CblasNoTrans, rows, cols, 1.0, a, lda, x, x_step, 1.0, y, y_step);
 }
 
-/// y[i] (+)= the sum over p of op(a)[i, p] * x[p], op(a) being m x k.
+/// Computes y[i] (+)= the sum over p of op(a)[i, p] * x[p]. op(a) is m x k.
 template <class T>
 inline void library_gemv(bool transpose, std::int64_t m, std::int64_t k, const T* a, std::int64_t lda, const T* x,
                          std::int64_t x_step, T* y, std::int64_t y_step, bool accumulate) {
-  // Some BLAS multiply y by zero instead of setting it, and what y holds may be NaN.
+  // Some BLAS libraries multiply y by zero instead of setting it, and y may hold NaN.
   if (!accumulate)
     for (std::int64_t i = 0; i < m; ++i) y[i * y_step] = T{};
   const auto narrow = [](std::int64_t n) { return static_cast<blas_int>(n); };
@@ -50,7 +50,7 @@ inline void library_gemv(bool transpose, std::int64_t m, std::int64_t k, const T
             narrow(y_step));
 }
 
-/// c (+)= op(a) op(b), row-major. Extents beyond the BLAS's integers are split.
+/// Computes c (+)= op(a) op(b), row-major. Splits extents that exceed the BLAS's integer type.
 template <class T>
 void library_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                   std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool accumulate) {

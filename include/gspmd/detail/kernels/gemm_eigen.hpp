@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if __has_include(<Eigen/Core>)  // else nobody includes this, but for the test that every header compiles alone
+#if __has_include(<Eigen/Core>)  // otherwise only the test that compiles each header alone includes this file
 
 #include <Eigen/Core>
 #include <cstdint>
 
 #include "gspmd/detail/support/target.hpp"
 
-/// Eigen's matrix product behind the interface of gemm_cblas.hpp. Costs seconds of compile time: included only where there
-/// is no CBLAS.
+/// Eigen's matrix product with the interface of gemm_cblas.hpp. It adds seconds of compile time, so it is included only
+/// if there is no CBLAS.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -40,7 +40,7 @@ void library_gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64
   else eigen_gemm<column, column>(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
 }
 
-/// y[i] (+)= the sum over p of op(a)[i, p] * x[p], op(a) being m x k.
+/// Computes y[i] (+)= the sum over p of op(a)[i, p] * x[p]. op(a) is m x k.
 template <class T>
 inline void library_gemv(bool transpose, std::int64_t m, std::int64_t k, const T* a, std::int64_t lda, const T* x,
                          std::int64_t x_step, T* y, std::int64_t y_step, bool accumulate) {

@@ -10,12 +10,12 @@
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Matrix products for what no BLAS covers: integers, products too small for a call, strides beyond a BLAS's integers,
-/// and floats where neither a CBLAS nor Eigen is there. T is a type of kernel_t.
+/// Matrix products that no BLAS covers: integers, products too small for a call, strides beyond a BLAS's integers, and
+/// floats if neither CBLAS nor Eigen is available. T is a type of kernel_t.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The inner product of a[i * a_step] and b[i * b_step], of so few that they need no parts.
+/// Returns the inner product of a[i * a_step] and b[i * b_step], for an n so small that the sum needs no parts.
 template <class T>
 inline T short_dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step) {
   T sum{};
@@ -39,7 +39,7 @@ inline T short_dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, 
   return sum;
 }
 
-/// The inner product of a[i * a_step] and b[i * b_step].
+/// Returns the inner product of a[i * a_step] and b[i * b_step].
 template <class T>
 inline T dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step) {
   const auto leaf = most_in_turn * (a_step == 1 && b_step == 1 ? 4 * simd_lanes<T> : 1);
@@ -50,7 +50,7 @@ inline T dot(std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::i
   return sum;
 }
 
-/// c[i, j] (+)= a[i] * b[j]
+/// Computes c[i, j] (+)= a[i] * b[j].
 template <class T>
 inline void outer_product(std::int64_t m, std::int64_t n, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, T* c,
                           std::int64_t ldc, bool accumulate) {
@@ -66,7 +66,7 @@ inline void outer_product(std::int64_t m, std::int64_t n, const T* a, std::int64
         store_simd(row + j, accumulate ? load_simd<T>(row + j) + product : product);
       }
     }
-    // Counted down: GCC's clones for constant extents otherwise warn of iterations that never happen.
+    // Counts down: otherwise GCC's clones for constant extents warn of iterations that never happen.
     for (std::int64_t left = n - j; left > 0; --left) {
       const T product = x * b[(n - left) * b_step];
       row[n - left] = accumulate ? row[n - left] + product : product;
@@ -74,7 +74,7 @@ inline void outer_product(std::int64_t m, std::int64_t n, const T* a, std::int64
   }
 }
 
-/// Rows x 2 vectors of c; b is packed in rows of `b_row` elements.
+/// Computes Rows x 2 vectors of c. The rows of b are `b_row` elements apart.
 template <int Rows, class T>
 inline void gemm_register_tile(std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col, const T* b, std::int64_t b_row,
                                T* c, std::int64_t ldc, std::int64_t width, bool accumulate) {
@@ -103,8 +103,8 @@ inline void gemm_register_tile(std::int64_t k, const T* a, std::int64_t a_row, s
   }
 }
 
-/// c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j * b_col]. k >= 1. Not inlined: where a library
-/// does the large products, constant extents would only make code that never runs.
+/// Computes c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j * b_col], k >= 1. Not
+/// inlined: if a library computes the large products, clones for constant extents would be code that never runs.
 template <class T>
 [[gnu::noinline]] void gemm_tile(std::int64_t m, std::int64_t n, std::int64_t k, const T* a, std::int64_t a_row,
                                  std::int64_t a_col, const T* b, std::int64_t b_row, std::int64_t b_col, T* c, std::int64_t ldc,

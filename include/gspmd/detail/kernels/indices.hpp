@@ -14,37 +14,39 @@
 /// Gather and scatter of slices on one device.
 namespace gspmd::detail {
 
-/// Which part of table and slices a device has.
+/// The part of table and slices that a device holds.
 struct index_ranges {
-  std::int64_t table_first[max_rank];   // by dim of the table: its global index 0 here
+  std::int64_t table_first[max_rank];   // by dim of the table: the first global index on this device
   std::int64_t slices_first[max_rank];  // by dim of the slices
-  std::int64_t slices_valid[max_rank];  // how much of it is data
+  std::int64_t slices_valid[max_rank];  // number of indices that are not padding
 };
 
-/// The code that is compiled for elements of one type: everything else is compiled once.
+/// The code that is compiled for elements of one type. All other code is compiled once.
 struct slice_code {
   std::int64_t elem_bytes = 0;
-  /// Brings `n` elements of a slice, so many elements apart on either side, to or from a table.
+  /// Copies `n` elements between a slice and a table, with a step in each.
   void (*row)(void* table, void* slice, std::int64_t n, std::int64_t table_step, std::int64_t slice_step) = nullptr;
-  /// Lines of elements, each a slice of its own or part of one: number i of a line is at index[i] * table_step + i * along of the table,
-  /// which has `size` indices, those from `first` to before `first + here` on this device. Line number l begins so many steps from the first.
+  /// Lines of elements. Each element is a slice, or a part of a slice. Element i of a line is at position index[i] *
+  /// table_step + i * along of the table. The table has `size` valid indices; this device holds indices [first, first +
+  /// here). table_per_line, slices_per_line and index_per_line are the steps from line to line.
   struct elements {
     void *table, *slices;
     const void* index;
     std::int64_t line_count, table_per_line, slices_per_line, index_per_line;
     std::int64_t n, size, first, here, table_step, along;
-    bool clips, is_uniform;  // scatter: all lines are the first element of the slices
+    bool clips, is_uniform;  // scatter: all elements are the first element of the slices
     std::uint64_t fill, nothing;
   };
   void (*by_s32)(const elements&) = nullptr;
   void (*by_s64)(const elements&) = nullptr;
-  /// Gather: writes a number to `n` elements of a slice.
+  /// Gather: writes one value to `n` elements of a slice.
   void (*fill)(void* slice, std::int64_t n, std::int64_t step, std::uint64_t bits) = nullptr;
 };
 
 inline namespace GSPMD_TARGET {
 
-/// Loops over the dims of a tensor, the last one fastest; what lies next to each other in all tensors is one loop.
+/// Loops over the dims of a tensor, the last dim fastest. Adjacent dims that are contiguous in all tensors become one
+/// loop.
 struct index_loops {
   struct loop {
     std::int64_t count, table_step, slices_step, index_step;
@@ -66,16 +68,16 @@ struct index_loops {
   }
 };
 
-/// A dim along which the place of a slice is looked up, and its own dim that runs along it, if there is one.
+/// A dim of the table along which the start of a slice is looked up. If a dim of the slice runs along it, also that
+/// dim.
 struct looked_up_dim {
-  std::int64_t most, first, here;  // the largest start; the part of the table that is here
+  std::int64_t most, first, here;  // the largest start; the part of the table on this device
   std::int64_t column, table_step;
-  std::int64_t slices_step, slices_first, slices_count;  // of the slice's own dim; count -1: there is none
+  std::int64_t slices_step, slices_first, slices_count;  // of the slice's dim; count -1: the slice has no such dim
   int dim;                                               // of the table
 };
 
-/// Goes through all slices. `Rows` has `bring(table, slices, n, table_step, slices_step)` for what is on this device, `skip` for an element
-/// of a slice of which nothing is here or that does not fit, with whether it would be here.
+/// Iterates over all slices and finds the elements that this device holds.
 class slice_walk {
  public:
   slice_walk(const indexed_access& s, const index_ranges& r) : s_(s) {
@@ -105,7 +107,7 @@ class slice_walk {
            0,
            -1,
            d};
-      if (t.is_aligned) l.here = -1;  // it is only tried
+      if (t.is_aligned) l.here = -1;  // only the range of the index is checked
       else if (t.along >= 0)
         l.slices_step = slices_step[t.along], l.slices_first = r.slices_first[t.along], l.slices_count = r.slices_valid[t.along];
     }
@@ -117,8 +119,9 @@ class slice_walk {
     }
   }
 
-  /// True where a slice is looked up along one dim, at an index that has no columns, and its elements lie further apart in the slices than
-  /// those of neighbouring slices, if there are several.
+  /// Returns true if by_element() applies: the slices are looked up along one dim, have no dim along it, and the index
+  /// has no columns. If there are several slices, neighbouring slices must also be contiguous in the slices and in the
+  /// indices.
   [[nodiscard]] bool is_by_element() const {
     if (looked_up_count_ != 1 || looked_up_[0].here < 0 || looked_up_[0].slices_count >= 0 || looked_up_[0].column != 0)
       return false;
@@ -146,8 +149,10 @@ class slice_walk {
         });
   }
 
-  /// Calls `visit(table, slices, box, fits, is_here)` for every slice: the offsets in elements of its first element that is here, and the
-  /// loops over what is.
+  /// Calls `visit(table, slices, begin, box, fits, is_here)` for every slice. `table` and `slices` are the offsets of
+  /// its first element on this device. `begin` is the offset of its first element in the slices. All offsets are in
+  /// elements. `box` has the loops over the elements on this device. `fits` is true if all indices are in range.
+  /// `is_here` is true if this device holds an element of the slice.
   template <class Visit>
   void run(const void* index, Visit visit) const {
     for_each_lookup([&](std::int64_t table, std::int64_t slices, std::int64_t row) {
@@ -175,7 +180,7 @@ class slice_walk {
       visit(from_table, from_slices, slices, box, fits, is_here);
     });
   }
-  /// Calls `outside(dim of the table, index)` for what does not fit.
+  /// Calls `outside(dim of the table, index)` for every index that is out of range.
   template <class Outside>
   void check(const void* index, Outside outside) const {
     for_each_lookup([&](std::int64_t, std::int64_t, std::int64_t row) {
@@ -187,11 +192,11 @@ class slice_walk {
       }
     });
   }
-  /// Calls `row(table, slices, n, table_step, slices_step)` for the elements of a slice: those of the loops of `box`, and of the dims that
-  /// are whole here.
+  /// Calls `row(table, slices, n, table_step, slices_step)` for the elements of a slice: the loops of `box`, inside
+  /// them the dims that this device holds whole.
   template <class Row>
   void for_each_row(std::int64_t table, std::int64_t slices, const index_loops& box, Row row) const {
-    if (box.count == 0 && inside_.count == 1)  // whole rows: what is looked up by a row is looked up often
+    if (box.count == 0 && inside_.count == 1)  // whole rows are frequent: a slice is often one row
       return row(table, slices, inside_.of[0].count, inside_.of[0].table_step, inside_.of[0].slices_step);
     index_loops all = box;
     for (int k = 0; k < inside_.count; ++k) all.add(inside_.of[k]);
@@ -211,7 +216,7 @@ class slice_walk {
       if (d < 0) return;
     }
   }
-  /// All of a slice, whether it is here or not.
+  /// Returns the loops over a whole slice, including elements that this device does not hold.
   [[nodiscard]] index_loops whole() const {
     index_loops box;
     for (int k = 0; k < looked_up_count_; ++k)
@@ -228,13 +233,13 @@ class slice_walk {
 
  private:
   [[nodiscard]] const index_loops::loop& last_line() const { return lookups_.of[lookups_.count - 1]; }
-  /// Calls `visit(table, slices, row)`: the offsets in elements, as far as dims that run along them go, of the first element of each slice,
-  /// and of the indices that say where it is.
+  /// Calls `visit(table, slices, row)` for every slice, with the offsets of its first element and of its indices. The
+  /// offset in the table does not include the dims that are looked up.
   template <class Visit>
   void for_each_lookup(Visit visit) const {
     for_each_lookup(lookups_.count, visit);
   }
-  /// The same of the outer `dims` of the loops over them.
+  /// The same for the first `dims` loops.
   template <class Visit>
   void for_each_lookup(int dims, Visit visit) const {
     if (is_empty_) return;
@@ -274,8 +279,9 @@ void copy_row(void* table, void* slice, std::int64_t n, std::int64_t table_step,
   else
     for (std::int64_t i = 0; i < n; ++i) to[i * slice_step] = from[i * table_step];
 }
-/// Calls `body(table, slices, index, place)` for every line: number i, at index `own` of those here, is element place(own, i) of the table.
-/// Most often that is `own`, which is compiled by itself: with the product 10^7 numbers in 10^6 bins took 1.14 times what they do.
+/// Calls `body(table, slices, index, place)` for every line. Element i, with the local index `own`, is element
+/// place(own, i) of the table. The frequent case place(own, i) = own is compiled separately: with the multiplication,
+/// 10^7 numbers in 10^6 bins took 1.14 times as long.
 template <class Elem, class Index, class Body>
 void by_place(const slice_code::elements& e, Body body) {
   const auto each = [&](auto place) {
@@ -287,7 +293,8 @@ void by_place(const slice_code::elements& e, Body body) {
   const std::int64_t step = e.table_step, along = e.along;
   each([step, along](std::int64_t own, std::int64_t i) { return own * step + i * along; });
 }
-/// Every element from where its index says. What is nowhere here is read at the first place and replaced, so that no element branches.
+/// Copies every element from the position of its index. An element that this device does not hold is read at the first
+/// position and then replaced, so the loop has no branches.
 template <class Bits, class Index>
 void gather_elements(const slice_code::elements& e) {
   const auto fill = static_cast<Bits>(e.fill), nothing = static_cast<Bits>(e.nothing);
@@ -345,7 +352,7 @@ inline void gather_slices(const slice_code& code, const indexed_access& s, const
   });
 }
 
-/// How an element of a slice and one of the table become one of the table.
+/// Update rules of scatter: `of` returns the new element of the table from its old element and an element of a slice.
 template <class T>
 struct takes_its_place {
   using element = T;
@@ -368,15 +375,17 @@ void scatter_row(void* table, void* slice, std::int64_t n, std::int64_t table_st
   else
     for (std::int64_t i = 0; i < n; ++i) to[i * table_step] = How::of(to[i * table_step], from[i * slice_step]);
 }
-/// Compares places as numbers of the width of an index, without sign, and keeps the one element of uniform slices in a register, as a loop
-/// by hand does: 10^7 numbers counted in 256 bins took 1.5 times as long otherwise.
+/// Compares positions as unsigned numbers of the width of an index. Keeps the element of uniform slices in a register,
+/// like a hand-written loop. Otherwise, counting 10^7 numbers in 256 bins took 1.5 times as long.
 template <class How, class Index>
 void scatter_elements(const slice_code::elements& e) {
   using element = typename How::element;
   using place_here = std::make_unsigned_t<Index>;
   constexpr std::int64_t most = std::numeric_limits<Index>::max();
-  std::int64_t all_here = std::min(e.here, e.size - e.first);                                     // without padding
-  if constexpr (sizeof(Index) < sizeof(most)) all_here = std::min(all_here, most + 1 - e.first);  // what no index names
+  std::int64_t all_here = std::min(e.here, e.size - e.first);  // without padding
+  if constexpr (sizeof(Index) < sizeof(most))
+    all_here = std::min(all_here, most + 1 - e.first);  // without positions that no
+                                                        // Index can represent
   const auto here = static_cast<place_here>(std::max(std::int64_t{0}, all_here)), first = static_cast<place_here>(e.first);
   const auto last = static_cast<Index>(std::min(e.size - 1, most));
   const std::int64_t n = e.n;

@@ -11,7 +11,8 @@
 #include "gspmd/detail/kernels/transpose_block.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Lines of complex elements side by side in vectors: element k of all of them is a vector of real parts and one of imaginary parts.
+/// Several lines of complex elements in vectors: element k of all lines is a vector of real parts and a vector of
+/// imaginary parts.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -38,8 +39,8 @@ complex_pair<T> get_lane(const complex_pair<V>& z, int lane) {
   else return {z.re[lane], z.im[lane]};
 }
 
-/// Up to as many lines as V has lanes. `Swaps`: real and imaginary parts change places on the way in and on the way out, which makes an
-/// inverse transform of a transform.
+/// At most as many lines as V has lanes. If `Swaps`, load and store exchange real and imaginary parts, which turns a
+/// transform into its inverse.
 template <bool Swaps, class T, class V>
 struct line_lanes {
   static constexpr int width = static_cast<int>(sizeof(V) / sizeof(T));
@@ -56,7 +57,7 @@ struct line_lanes {
     l.stride = stride;
     return l;
   }
-  /// Lines in one line, from element `first` on; the distances are in elements of it.
+  /// Lines inside one line, from element `first` on. The distances are in elements of that line.
   static line_lanes within(const line_lanes& x, int line, std::int64_t first, std::int64_t count, std::int64_t between,
                            std::int64_t stride) {
     return of(x.at[line] + first * x.stride, count, between * x.stride, stride * x.stride);
@@ -84,7 +85,7 @@ struct line_lanes {
       pairs z{};
       for (int l = 0; l < count; ++l) {
         complex_pair<T> one;
-        std::memcpy(&one, at[l] + k * stride, sizeof one);  // elements are of another type there
+        std::memcpy(&one, at[l] + k * stride, sizeof one);  // the memory has another element type
         set_lane(z, l, one);
       }
       to[k] = placed(z);
@@ -127,18 +128,18 @@ struct line_lanes {
  private:
   static constexpr int step = width > 1 ? width / 2 : 1;
 
-  /// The lines lie beside each other.
+  /// Returns true if the lines are adjacent: element k of all lines is contiguous.
   [[nodiscard]] bool is_row() const {
     if (width == 1 || count < width) return false;
     for (int l = 1; l < width; ++l)
       if (at[l] != at[0] + l) return false;
     return true;
   }
-  /// Each of them lies in one piece.
+  /// Returns true if each line is contiguous.
   [[nodiscard]] bool is_block() const { return width > 1 && count == width && stride == 1; }
 
   static pairs placed(const pairs& z) { return Swaps ? pairs{z.im, z.re} : z; }
-  /// Of complex numbers one after another the real and the imaginary parts, and back.
+  /// Separates the real and imaginary parts of consecutive complex numbers; together() is the inverse.
   static pairs apart(const V& a, const V& b) {
     if constexpr (width == 1) return {a, b};
     else

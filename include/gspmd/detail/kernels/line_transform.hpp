@@ -12,11 +12,12 @@
 #include "gspmd/detail/kernels/transform_passes.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Discrete Fourier transforms of the lines of a shard, a vector of lines at a time.
+/// Discrete Fourier transforms of the lines of a shard, one vector of lines at a time.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// out[k] = the sum of x[j] e^(-2 pi i jk / n), or e^(+2 pi i jk / n) / n, of `V`'s number of lines at a time.
+/// Computes out[k] = the sum of x[j] e^(-2 pi i jk / n), or e^(+2 pi i jk / n) / n for the inverse. Transforms one line
+/// per lane of `V`.
 template <bool IsInverse, class T, class V>
 class lines_transformer {
  public:
@@ -24,7 +25,7 @@ class lines_transformer {
 
   lines_transformer(const line_transform& how, complex_pair<T>* scratch) : how_(how), next_(scratch) {
     const std::int64_t longest = how.padded > 0 ? how.padded : how.n / how.rows;
-    from_ = buffer(longest);  // these come first, where vectors are aligned
+    from_ = buffer(longest);  // first, because vectors must be aligned
     to_ = buffer(longest);
     if (how.padded > 0) begin_convolution();
     else if (how.rows > 1) begin_matrix();
@@ -53,8 +54,8 @@ class lines_transformer {
     return to;
   }
 
-  // Element j c + b of a line, of r rows and c columns, goes to a r + k by the transform of column b, roots e^(-2 pi i b k / n), and the
-  // transform of row k.
+  // Treats a line as a matrix of r rows and c columns. Element j c + b contributes to a r + k in three steps: the
+  // transform of column b, multiplication by the roots e^(-2 pi i b k / n), and the transform of row k.
   void begin_matrix() {
     const std::int64_t n = how_.n, coarse = how_.coarse();
     along_columns_ = {n / how_.rows, roots(n / how_.rows)};
@@ -70,7 +71,7 @@ class lines_transformer {
   }
   void transform_matrix(const lanes& x, const lanes& y) {
     const std::int64_t rows = how_.rows, cols = how_.n / rows;
-    // The lines that go through a vector together are the columns of one line, then the rows.
+    // A vector holds several columns of one line, later several rows.
     for (int line = 0; line < x.count; ++line) {
       for (std::int64_t b = 0; b < cols; b += width) {
         lanes::within(x, line, b, cols - b, 1, cols).load(rows, from_);
@@ -92,7 +93,8 @@ class lines_transformer {
     }
   }
 
-  // With c_k = e^(-i pi k^2 / n) the transform is c_k times the convolution of x c by the conjugates of c (Bluestein 1970).
+  // With c_k = e^(-i pi k^2 / n), the transform is c_k times the convolution of x c with the conjugates of c (Bluestein
+  // 1970).
   void begin_convolution() {
     const std::int64_t n = how_.n, m = how_.padded;
     along_columns_ = {m, roots(m)};
@@ -113,7 +115,7 @@ class lines_transformer {
     for (std::int64_t k = 0; k < n; ++k) from_[k] = from_[k] * chirp_[k];
     for (std::int64_t k = n; k < m; ++k) from_[k] = pairs{};
     pairs* const z = transformed(along_columns_);
-    for (std::int64_t k = 0; k < m; ++k) {  // the inverse transform is the one of exchanged parts
+    for (std::int64_t k = 0; k < m; ++k) {  // the inverse transform is the transform with exchanged real and imaginary parts
       const pairs product = z[k] * spectrum_[k];
       z[k] = {product.im, product.re};
     }
@@ -130,7 +132,7 @@ class lines_transformer {
   pairs *from_ = nullptr, *to_ = nullptr;
 };
 
-/// All lines, `V`'s number of them at a time in the order in which they lie.
+/// Transforms all lines in the order of the memory, one line per lane of `V` at a time.
 template <bool IsInverse, class T, class V>
 void transform_lines_by(const line_transform& how, int rank, int dim, std::int64_t line_count, const erased_block* blocks) {
   using lanes = line_lanes<IsInverse, T, V>;

@@ -11,11 +11,13 @@
 #include "gspmd/detail/kernels/matrix_factors.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The matrices of a device, one after the other: the last two dims of its blocks, whose rows lie one after the other.
+/// The matrices of a device: the last two dims of its blocks. The elements of a row are contiguous; rows can be further
+/// apart.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Calls f(pointers to the first elements of its blocks, of types T) for the matrices of a device.
+/// Calls f for each matrix of a device, with pointers to its first element in each block. Block b has the element type
+/// T number b.
 template <class... T, class F>
 void for_each_matrix(int rank, const erased_block* blocks, F f) {
   std::int64_t index[max_rank]{}, count = 1;

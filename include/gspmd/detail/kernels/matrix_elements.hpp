@@ -10,11 +10,12 @@
 #include "gspmd/detail/support/complex_numbers.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Functions that factors of matrices call for real and for complex elements: parts, conjugates, sizes, and c -= op(a) op(b).
+/// Functions that matrix factorisations call for real and complex elements: parts, conjugates, sizes, and c -= op(a)
+/// op(b).
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The type of a real number that belongs to elements T.
+/// The real type of elements T.
 template <class T>
 struct part_type_of {
   using type = T;
@@ -46,7 +47,7 @@ template <class T>
   if constexpr (is_complex_element<T>) return {x.re * by, x.im * by};
   else return x * by;
 }
-/// The size by which a pivot is chosen: |x|, or |re| + |im| as in LAPACK, which needs no root.
+/// Returns the size by which a pivot is chosen: |x| or, as in LAPACK, |re| + |im|, which needs no square root.
 template <class T>
 [[gnu::always_inline]] inline part_t<T> pivot_size(T x) {
   if constexpr (is_complex_element<T>) return std::fabs(x.re) + std::fabs(x.im);
@@ -57,7 +58,7 @@ inline part_t<T> modulus(T x) {
   if constexpr (is_complex_element<T>) return std::hypot(x.re, x.im);
   else return std::fabs(x);
 }
-/// x as a number of about 1, and the exponent of 2 that it is to be multiplied by.
+/// Returns x scaled by a power of 2 to a size of about 1. Stores the exponent of the factor that restores x.
 template <class T>
 T without_exponent(T x, int* exponent) {
   if constexpr (is_complex_element<T>) {
@@ -73,7 +74,7 @@ T times_power(T x, int exponent) {
   else return std::ldexp(x, exponent);
 }
 
-/// c -= op(a) op(b) where no library does it: a row of c at a time.
+/// Computes c -= op(a) op(b) without a library, one row of c at a time.
 template <class T>
 void subtract_product_by_rows(bool transpose_a, bool adjoint_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                               std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {
@@ -127,7 +128,7 @@ void negate_rows(std::int64_t rows, std::int64_t cols, T* x, std::int64_t ldx) {
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < cols; ++j) x[i * ldx + j] = -x[i * ldx + j];
 }
-/// c -= op(a) op(b): a as it is or transposed, b as it is or transposed and conjugated.
+/// Computes c -= op(a) op(b). op(a) is a or its transpose; op(b) is b or its conjugate transpose.
 template <class T>
 void subtract_product(bool transpose_a, bool adjoint_b, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                       std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc) {

@@ -9,15 +9,16 @@
 #include "gspmd/detail/kernels/matrix_elements.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Factors of matrices, and systems with them, row-major and in place: halves of halves, so that nearly all is matrix products (Elmroth,
-/// Gustavson, Jonsson and Kågström: Recursive blocked algorithms, 2004; with pivots Toledo 1997), down to blocks that fit a few registers.
+/// Matrix factorisations and solvers, row-major and in place. They halve recursively, so that nearly all work is matrix
+/// products (Elmroth, Gustavson, Jonsson and Kågström: Recursive blocked algorithms, 2004; with pivots Toledo 1997).
+/// Blocks of at most matrix_leaf rows are computed directly.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 inline constexpr std::int64_t matrix_leaf =
     16;  // rows; a system of 64 with 64 columns takes 0.48 of LAPACK's time, with 8 0.45, with 32 0.52
 
-/// x = op(a)^-1 x: a is n x n, x has k columns.
+/// Computes x = op(a)^-1 x. a is n x n; x has k columns.
 template <class T>
 void solve_triangle(matrix_way t, std::int64_t n, std::int64_t k, const T* a, std::int64_t lda, T* x, std::int64_t ldx) {
   if (n > matrix_leaf) {
@@ -49,18 +50,19 @@ void solve_triangle(matrix_way t, std::int64_t n, std::int64_t k, const T* a, st
     for (std::int64_t c = 0; c < k; ++c) row[c] = row[c] / pivot;
   }
 }
-/// The factors of a matrix with its rows exchanged, whose right-hand sides have theirs exchanged too.
+/// The factors of a matrix whose rows are exchanged. The rows of the right-hand sides x are exchanged too.
 template <class T>
 struct pivoting {
   T* a;
   std::int64_t n, lda;
   T* x;
   std::int64_t k, ldx;
-  std::int32_t* order = nullptr;  // the numbers of the rows, which are exchanged too
-  std::int64_t cols = n;          // at most n: a panel has less
-  bool is_odd = false;            // how often rows were exchanged
+  std::int32_t* order = nullptr;  // row numbers, exchanged like the rows
+  std::int64_t cols = n;          // at most n; smaller for a panel
+  bool is_odd = false;            // parity of the number of exchanges
 
-  /// Columns from `begin` to `end`, rows from `begin` on: l below the diagonal, whose own is ones, and u. False: a pivot is 0, and so is all below it.
+  /// Factors columns [begin, end) of the rows from `begin` on. Stores l below the diagonal (its diagonal is ones) and
+  /// u. Returns false if a pivot is 0, which means that all elements below it are 0 too.
   bool factor(std::int64_t begin, std::int64_t end) {
     if (end - begin > matrix_leaf) {
       const std::int64_t half = begin + (end - begin) / 2;
@@ -85,7 +87,7 @@ struct pivoting {
     }
     return has_pivots;
   }
-  /// x = a^-1 x.
+  /// Computes x = a^-1 x.
   [[nodiscard]] bool solve() {
     if (!factor(0, n)) return false;
     solve_triangle(matrix_way{true, false, true}, n, k, a, lda, x, ldx);
@@ -95,7 +97,8 @@ struct pivoting {
 
  private:
   [[nodiscard]] T* at(std::int64_t i, std::int64_t j) const { return a + i * lda + j; }
-  /// From the diagonal on. A NaN is the largest, so that whatever depends on it is NaN.
+  /// Returns the row of the pivot, from the diagonal on. NaN counts as the largest, so that all results that depend on
+  /// it are NaN.
   [[nodiscard]] std::int64_t largest_of_column(std::int64_t j) const {
     std::int64_t largest = j;
     auto size = pivot_size(*at(j, j));

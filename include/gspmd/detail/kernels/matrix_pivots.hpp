@@ -9,7 +9,8 @@
 #include "gspmd/detail/kernels/matrix_blocks.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The factors of elimination with partial pivoting as results, and determinants by them (Golub and Van Loan, 3.4).
+/// Elimination with partial pivoting: its factors as results, and determinants from the factors (Golub and Van Loan,
+/// 3.4).
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -25,7 +26,7 @@ void run_lu(int rank, const erased_block* blocks) {
     pivoting<T>{factors, m, to, nullptr, 0, 0, order, n}.factor(0, n);
   });
 }
-/// x / |x|; 0 and NaN stay, and a real infinity has a sign.
+/// Returns x / |x|. 0 and NaN stay unchanged. The result for a real infinity is its sign.
 template <class T>
 T direction(T x, part_t<T> size) {
   if constexpr (is_complex_element<T>) return size > 0 ? divided(x, size) : x;
@@ -43,7 +44,8 @@ void run_slogdet(int rank, const erased_block* blocks) {
     const bool has_pivots = factors.factor(0, n);
     T turned(factors.is_odd ? -1 : 1), product = turned;
     part sum = 0;
-    // The product as a number below 1 and an exponent: on the way to a determinant within the range of T it may leave that.
+    // The product is kept as a number below 1 and an exponent. Partial products may leave the range of T even if the
+    // determinant does not.
     int exponent = 0;
     bool is_number = true;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -57,7 +59,7 @@ void run_slogdet(int rank, const erased_block* blocks) {
       product = without_exponent(product * small, &of_product);
       exponent += of_pivot + of_product;
     }
-    const bool is_singular = !has_pivots && is_number;  // also beside an infinity, as numpy says
+    const bool is_singular = !has_pivots && is_number;  // also if another pivot is infinite, as in numpy
     *sign = is_singular ? T(0) : turned;
     *log_size = is_singular ? -std::numeric_limits<part>::infinity() : sum;
     *determinant = is_singular ? T(0) : times_power(product, exponent);

@@ -10,12 +10,12 @@
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Matrix products of elements of a narrow type, as which they lie in memory: a panel of so many terms of both operands at a time becomes
-/// elements of the type that they are computed as, in scratch, and its product is added to the result. So no operand is copied whole.
+/// Matrix products of a narrow element type. For a few terms at a time, panels of both operands are converted to the
+/// wider type. Then their product is added to the result. So no operand is copied whole.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Rows of neighbours, dense in `to`.
+/// Converts rows of elements to the wider type. The rows are dense in `to`.
 template <class Stored, class T>
 void widen_rows(const Stored* from, std::int64_t ld, std::int64_t rows, std::int64_t cols, T* to) {
   if (ld == cols) {
@@ -27,7 +27,7 @@ void widen_rows(const Stored* from, std::int64_t ld, std::int64_t rows, std::int
         cols, [=](std::int64_t j) __attribute__((always_inline)) { to[j] = static_cast<T>(from[j]); });
 }
 
-/// As run_contraction, of a plan with panels.
+/// The same as run_contraction, for a plan with panels.
 template <class Stored>
 void run_narrow_contraction(const contraction_plan& p, const std::int64_t* valid, const void* a, const void* b, void* c,
                             std::byte* scratch, bool adds, bool) {
@@ -40,7 +40,7 @@ void run_narrow_contraction(const contraction_plan& p, const std::int64_t* valid
       return;
     }
   const bounded_sums sums(p, valid);
-  const int outer = sums.count - 1;  // the last one is the K of the products
+  const int outer = sums.count - 1;  // the last loop is the K of the products
   const auto terms = sums.loops[outer].extent, most = std::min(terms, p.panel);
   T* const first_panel = reinterpret_cast<T*>(scratch) + p.panels_at;
   T* const second_panel = first_panel + p.m * most;

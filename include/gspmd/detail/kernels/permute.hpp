@@ -17,7 +17,7 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Rows of so many bytes; 0: of row_bytes.
+/// Copies rows of `Bytes` bytes; if Bytes is 0, rows of row_bytes.
 template <std::int64_t Bytes>
 inline void copy_rows(const permutation_plan& p, const std::byte* in, std::byte* out, std::int64_t elem_bytes,
                       std::int64_t row_bytes = Bytes) {
@@ -31,7 +31,8 @@ inline void copy_rows(const permutation_plan& p, const std::byte* in, std::byte*
   }
 }
 
-/// Writes `from` with its dims permuted to `to`; both are dense and row-major and do not overlap. `Bits` is as wide as an element.
+/// Writes `from` with permuted dims to `to`. Both are dense and row-major, and do not overlap. `Bits` has the size of
+/// an element.
 template <class Bits>
 [[gnu::always_inline]] inline void permute_by(const permutation_plan& p, const void* from, void* to) {
   constexpr std::int64_t bytes = sizeof(Bits);
@@ -39,7 +40,7 @@ template <class Bits>
   if (p.row > 1 || p.cols == 1) {
     const auto* const in = static_cast<const std::byte*>(from);
     auto* const out = static_cast<std::byte*>(to);
-    switch (p.row * bytes) {  // short rows are one or two moves each, not calls
+    switch (p.row * bytes) {  // short rows are copied by one or two moves each instead of a call
       case 4: return copy_rows<4>(p, in, out, bytes);
       case 8: return copy_rows<8>(p, in, out, bytes);
       case 16: return copy_rows<16>(p, in, out, bytes);
@@ -50,7 +51,7 @@ template <class Bits>
   }
   const Bits* const in = static_cast<const Bits*>(from);
   Bits* const out = static_cast<Bits*>(to);
-  // Past the caches, lines that are written whole need not be read first.
+  // With streaming stores, cache lines that are written whole are not read first.
   const bool streams = p.elems * bytes >= stream_from_bytes;
   for (odometer<2> at(p.loops.items, p.loops.count); at.is_there; at.step())
     transpose_plane(p.rows, p.cols, in + at.offset[0], p.in_ld, out + at.offset[1], p.out_ld, streams);
@@ -61,7 +62,7 @@ template <class Bits>
 [[gnu::noinline]] void permute(const permutation_plan& p, const void* from, void* to) {
   permute_by<Bits>(p, from, to);
 }
-/// Permutes by a plan that the compiler knows: small planes take a sixth less time.
+/// Permutes by a plan that is known at compile time. Small planes take a sixth less time.
 template <class Bits, auto const& Plan>
 void permute_constant(const permutation_plan&, const void* from, void* to) {
   permute_by<Bits>(Plan, from, to);

@@ -16,8 +16,9 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Any number of runs of reduced dims, each bounded on its own, and a piece of the result: the loops, and one after the other what
-/// they are about. The kept loops of a piece are dense in the result, and it has at most reduced_piece_bytes. Strides are in bytes.
+/// A reduction over any number of reduced dims, each with its own bound, for a piece of the result. The loops are
+/// ordered from the outermost to the innermost. The kept loops of a piece are dense in the result, which has at most
+/// reduced_piece_bytes. Strides are in bytes.
 template <class Source>
 struct nested_reduction {
   using position = typename Source::position;
@@ -27,7 +28,7 @@ struct nested_reduction {
   strided_loop<2> loops[max_rank];
   int count = 0;
 
-  /// The loops from `i` on.
+  /// Runs the loops from `i` on.
   void run(int i, position in, results out, bool accumulate) const {
     const auto& loop = loops[i];
     const bool is_kept = loop.stride[1] != 0;
@@ -64,7 +65,8 @@ struct nested_reduction {
   }
 };
 
-/// All pieces. The kept loops are cut, inner ones first, until what is left of them is a piece.
+/// Reduces all pieces. The kept loops are cut, inner loops first, so that each piece has at most source.piece()
+/// results.
 template <class Source>
 [[gnu::noinline]] void reduce_nested(Source& source, const reduction_plan& p, const std::int64_t* valid,
                                      typename Source::position in, typename Source::results out) {
@@ -110,13 +112,14 @@ template <class Source>
   }
 }
 
-/// to = the reduction of `from` over the dims of the plan, row-major over the kept dims with their allocated extents. Of a reduced
-/// dim d only indices below valid[d] count, and there is one of each. valid[d] of a kept dim is not read.
+/// Computes out = the reduction over the dims of the plan. The result is row-major over the kept dims with their
+/// allocated extents. For a reduced dim d, only indices below valid[d] count, and valid[d] >= 1. valid[d] is not read
+/// for kept dims.
 template <class Source>
 void reduce_some(Source& source, const reduction_plan& p, const std::int64_t* valid, typename Source::position in,
                  typename Source::results out) {
   const auto bytes = source.elem_bytes();
-  bool is_whole = true;  // apart from the outermost reduced dim
+  bool is_whole = true;  // except for the outermost reduced dim
   for (int i = p.first_reduced + 1; i < p.loops.count; ++i)
     if (p.loop_dim[i] >= 0 && valid[p.loop_dim[i]] != p.loops[i].extent) is_whole = false;
   if (!p.is_simple || !is_whole) return reduce_nested(source, p, valid, in, out);
@@ -128,7 +131,7 @@ void reduce_some(Source& source, const reduction_plan& p, const std::int64_t* va
     reduce_rows(source, in + o * step * bytes, rows, p.inner, p.inner, out + o * p.inner * bytes, false);
 }
 
-/// The same of an array in memory, where no index at all gives the identity.
+/// The same for an array in memory. If a reduced dim has no valid index, the result is the identity.
 inline void reduce(const reduction_kernel& kernel, const reduction_plan& p, const std::int64_t* valid, const void* from,
                    void* to) {
   if (p.out_elems == 0) return;
@@ -148,7 +151,7 @@ inline void reduce(const reduction_kernel& kernel, const reduction_plan& p, cons
   }
 }
 
-/// The kernel for elements of type T. The kind must be defined on T (monoid_is_defined).
+/// Returns the kernel for elements of type T. The kind must be defined on T (monoid_is_defined).
 template <class T>
 const reduction_kernel& reduction_kernel_for(monoid kind) {
   return with_monoid(kind, [](auto given) -> const reduction_kernel& {

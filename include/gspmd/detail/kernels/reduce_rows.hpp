@@ -17,13 +17,14 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Reductions of a run of neighbours to one element, and of many rows to one row. For each monoid and element type a few inner loops
-/// are compiled, reduction_kernel; what is around them counts in bytes, and is compiled once.
+/// Reductions of a run of contiguous elements to one element, and of many rows to one row. A few inner loops are
+/// compiled for each monoid and element type (reduction_kernel). The code around them counts in bytes and is compiled
+/// once.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The reduction of the lanes of a vector, by halves: one after the other they would wait for each other, 15 times for 16 floats, which of a
-/// short row is most of the time.
+/// Reduces the lanes of a vector by halving. A sequential reduction would be a chain of 15 dependent operations for 16
+/// floats, most of the time of a short row.
 template <monoid Kind, class U, int Bytes = simd_bytes>
 [[gnu::always_inline]] inline U fold_lanes(const typename short_vector<U, Bytes>::type& v) {
   constexpr int lanes = Bytes / static_cast<int>(sizeof(U));
@@ -42,8 +43,8 @@ template <monoid Kind, class U, int Bytes = simd_bytes>
   }
 }
 
-/// Returns what reduce_long_run leaves of four vectors, in memory. Compilers have stored these by 32 bytes, and longer loads would wait for all of
-/// them to reach the cache.
+/// Reduces the four vectors of reduce_long_run, in memory, to one element. Compilers stored these vectors in pieces of
+/// 32 bytes. A longer load would wait until all pieces are in the cache.
 template <monoid Kind, class U>
 [[gnu::always_inline]] inline U fold_accumulated(const U* partial) {
   constexpr int bytes = simd_bytes < 32 ? simd_bytes : 32, count = simd_bytes / bytes, lanes = simd_lanes<U>;
@@ -57,9 +58,9 @@ template <monoid Kind, class U>
   return fold_lanes<Kind, U, bytes>(each[0][0]);
 }
 
-/// A run of neighbours, or a part of one, is reduced to four vectors, which `partial` holds from one part to the next; with `result`, the
-/// last part, to one element. All parts but the last one are whole steps of four vectors, and the first one has one at least. Several
-/// partial results hide the latency of the operation.
+/// Reduces a run of contiguous elements, or a part of a run, to four vectors. `partial` holds them between parts. In
+/// the last part `result` is not null, and the run is reduced to one element. All other parts are multiples of four
+/// vectors, and the first part has at least four vectors. Several accumulators hide the latency of the operation.
 template <monoid Kind, class U>
 [[gnu::always_inline]] inline void reduce_long_run(const U* in, std::int64_t n, U* partial, bool is_first, U* result) {
   constexpr int lanes = simd_lanes<U>;
@@ -91,7 +92,7 @@ void reduce_part(const void* in, std::int64_t n, void* partial, bool is_first, v
   reduce_long_run<Kind>(static_cast<const U*>(in), n, static_cast<U*>(partial), is_first, static_cast<U*>(result));
 }
 
-/// The reduction of so few neighbours that they need no parts.
+/// Reduces contiguous elements, for an n so small that no parts are needed.
 template <monoid Kind, class U>
 inline U reduce_run(const U* in, std::int64_t n) {
   constexpr int lanes = simd_lanes<U>;
@@ -110,8 +111,8 @@ inline U reduce_run(const U* in, std::int64_t n) {
   return result;
 }
 
-/// Reduces the run of every o < outer; short runs by four, each in the order of reduce_run: how many there are then hardly costs anything
-/// where it is not a constant.
+/// Reduces the run of each o < outer. Short runs are reduced four at a time, each in the order of reduce_run. Then the
+/// length of a run costs little even if it is not a compile-time constant.
 template <monoid Kind, class U>
 void reduce_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
   const U* const in = static_cast<const U*>(from);
@@ -135,7 +136,8 @@ void reduce_runs(const void* from, std::int64_t outer, std::int64_t step, std::i
   for (; o < outer; ++o) out[o] = reduce_run<Kind>(in + o * step, n);
 }
 
-/// Rows shorter than a vector that follow each other: several of them together are as long as a few vectors, folded at the end.
+/// Reduces contiguous rows that are shorter than a vector. Several rows together fill a few vectors, which are folded
+/// at the end.
 template <monoid Kind, class U>
 inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U* out, bool accumulate) {
   constexpr int lanes = simd_lanes<U>, most = 4 * lanes;
@@ -150,10 +152,10 @@ inline void reduce_short_rows(const U* in, std::int64_t rows, std::int64_t n, U*
   for (std::int64_t j = 0; j < n; ++j) out[j] = accumulate ? combine_lanes<Kind>(out[j], acc[j]) : acc[j];
 }
 
-/// Whether many rows are reduced several together.
+/// Returns true if several rows are reduced together.
 inline bool are_short_rows(std::int64_t lanes, std::int64_t step, std::int64_t n) { return n == step && n <= lanes; }
 
-/// So few rows that they need no parts.
+/// Reduces rows, for a number of rows so small that no parts are needed.
 template <monoid Kind, class U>
 void reduce_few_rows(const void* from, std::int64_t rows, std::int64_t step, std::int64_t n, void* to, bool accumulate) {
   constexpr int lanes = simd_lanes<U>;
@@ -180,7 +182,7 @@ void reduce_few_rows(const void* from, std::int64_t rows, std::int64_t step, std
   for (; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
 }
 
-/// Reductions that programs seldom have: integers by anything but a sum, and products. One vector at a time.
+/// Rare reductions: products, and integers by any monoid except the sum. They use one vector at a time.
 template <monoid Kind, class U>
 void reduce_rare_part(const void* from, std::int64_t n, void* partial, bool is_first, void* to) {
   constexpr int lanes = simd_lanes<U>;
@@ -217,19 +219,20 @@ void reduce_rare_rows(const void* from, std::int64_t rows, std::int64_t step, st
   for (std::int64_t i = accumulate ? 0 : 1; i < rows; ++i) combine_rows<Kind, U>(out, out, out, in + i * step, n);
 }
 
-/// Reductions that are under way, of what a loop computes: four vectors each, as reduce_long_run has them, and how they begin.
+/// Reductions of values that a loop is computing: four vectors each, as in reduce_long_run, and their initial values.
 struct partial_reductions {
   static constexpr std::size_t most = 4;
   struct vectors {
     alignas(cache_line_bytes) std::byte bytes[4 * cache_line_bytes];
   };
   vectors now[most], neutral[most];
-  std::int64_t run, left;          // so many elements are reduced to the vectors, and are left of those
-  bool is_whole;                   // they are all of a run,
-  void (*end_run)(void* context);  // after which this is called
+  std::int64_t run, left;          // number of elements per run that are reduced to the vectors; number that are left
+  bool is_whole;                   // true: a run has no other elements,
+  void (*end_run)(void* context);  // and end_run is called after each run
   void* context;
 
-  /// To be called before some elements of a run are reduced, and with how many they were, of so many reductions.
+  /// begin_some must be called before some elements of a run are reduced into `count` reductions. Afterwards, end_some
+  /// must be called with the number of elements.
   void begin_some(std::size_t count) {
     if (left == run)
       for (std::size_t k = 0; k < count; ++k) now[k] = neutral[k];
@@ -241,7 +244,7 @@ struct partial_reductions {
     left = run;
   }
 };
-/// Sums of a type of the user's own, in order.
+/// Sums of own types, in order.
 template <class T>
 void reduce_own_runs(const void* from, std::int64_t outer, std::int64_t step, std::int64_t n, void* to) {
   for (std::int64_t o = 0; o < outer; ++o) {
@@ -262,20 +265,22 @@ void reduce_own_rows(const void* from, std::int64_t rows, std::int64_t step, std
 struct reduction_kernel {
   std::int64_t elem_bytes, lanes;
   row_combiner::function combine;
-  /// out[o] = the reduction of the `n` neighbours from in[o * step] on, for every o < outer.
+  /// Computes out[o] = the reduction of `n` contiguous elements from in[o * step] on, for every o < outer.
   void (*runs)(const void* in, std::int64_t outer, std::int64_t step, std::int64_t n, void* out);
-  /// out[j] = the reduction of in[i * step + j] over i < rows, for j < n; with `accumulate` also with what out holds.
+  /// Computes out[j] = the reduction of in[i * step + j] over i < rows, for j < n. If `accumulate`, also combines with
+  /// the old out[j].
   void (*rows)(const void* in, std::int64_t rows, std::int64_t step, std::int64_t n, void* out, bool accumulate);
-  /// A part of such a run, which has four vectors or more; all parts but the last, which has a result, are whole steps of four.
+  /// Reduces a part of a run; the run has at least four vectors. All parts except the last one are multiples of four
+  /// vectors. Only the last part has a result.
   void (*part)(const void* in, std::int64_t n, void* partial, bool is_first, void* result);
-  std::array<std::byte, most_elem_bytes> identity;  // of which the first elem_bytes count
+  std::array<std::byte, most_elem_bytes> identity;  // only the first elem_bytes are used
   std::array<std::byte, most_elem_bytes>
-      neutral;  // likewise; changes no bits of what it is combined with: of sums of floats -0.0
+      neutral;  // likewise; does not change the bits of the other operand: -0.0 for sums of floats
 };
 template <monoid Kind, class T>
 inline constexpr reduction_kernel reduction_kernel_of = [] {
   using u = combined_t<Kind, T>;
-  if constexpr (own_element<T>) {  // the identity has no bits that are set; nothing is computed on the way
+  if constexpr (own_element<T>) {  // all bits of the identity are 0, and nothing is computed while a loop runs
     return reduction_kernel{sizeof(T), 1, combine_own_rows<T>, reduce_own_runs<T>, reduce_own_rows<T>, nullptr, {}, {}};
   } else {
     constexpr bool is_rare = Kind == monoid::multiply || (std::is_integral_v<T> && Kind != monoid::add);
@@ -301,8 +306,9 @@ inline constexpr reduction_kernel reduction_kernel_of = [] {
   }
 }();
 
-/// The source of a reduction's elements, here an array. It is never asked for more than the reduction folds at once. Other sources compute
-/// their elements (kernels/computed_reduction.hpp), by the same algorithms and so with the same bits.
+/// The source of the elements of a reduction, here an array. The reduction requests only as many elements as it folds
+/// in one call. Another source computes its elements (kernels/computed_reduction.hpp). All sources use the same
+/// algorithms and so give the same bits.
 struct stored_elements {
   const reduction_kernel& kernel;
 
@@ -315,7 +321,7 @@ struct stored_elements {
   };
   [[nodiscard]] std::int64_t elem_bytes() const { return kernel.elem_bytes; }
   [[nodiscard]] std::int64_t lanes() const { return kernel.lanes; }
-  /// So many columns of rows are reduced at once.
+  /// Returns the number of columns that are reduced together.
   [[nodiscard]] std::int64_t piece() const { return reduced_piece_bytes / kernel.elem_bytes; }
   void lie_together(std::int64_t, std::int64_t, std::int64_t) const {}
   void runs(position in, std::int64_t outer, std::int64_t step, std::int64_t n, results out) const {
@@ -327,7 +333,7 @@ struct stored_elements {
   void combine(results out, results with, std::int64_t n) const { kernel.combine(out, out, out, with, n); }
 };
 
-/// out = the reduction of `n` neighbours, n >= 1.
+/// Computes out = the reduction of `n` contiguous elements, n >= 1.
 template <class Source>
 void reduce_contiguous(Source& source, typename Source::position in, std::int64_t n, typename Source::results out) {
   const auto leaf = most_in_turn * 4 * source.lanes();
@@ -340,7 +346,7 @@ void reduce_contiguous(Source& source, typename Source::position in, std::int64_
   }
 }
 
-/// out[o] = the reduction of the `n` neighbours from in[o * step] on, for every o < outer.
+/// Computes out[o] = the reduction of `n` contiguous elements from in[o * step] on, for every o < outer.
 template <class Source>
 void reduce_each(Source& source, typename Source::position in, std::int64_t outer, std::int64_t step, std::int64_t n,
                  typename Source::results out) {
@@ -349,12 +355,12 @@ void reduce_each(Source& source, typename Source::position in, std::int64_t oute
     reduce_contiguous(source, in + o * step * source.elem_bytes(), n, out + o * source.elem_bytes());
 }
 
-/// So many rows need no parts.
+/// Returns the number of rows that are reduced without parts.
 inline std::int64_t rows_in_turn(std::int64_t lanes, std::int64_t step, std::int64_t n) {
   return most_in_turn * (are_short_rows(lanes, step, n) ? 4 * lanes / n : 4);
 }
 
-/// reduce_rows for at most a piece of columns.
+/// reduce_rows for at most one piece of columns.
 template <class Source>
 [[gnu::noinline]] void reduce_piece_of_rows(Source& source, typename Source::position in, std::int64_t rows, std::int64_t step,
                                             std::int64_t n, typename Source::results out, bool accumulate) {
@@ -370,12 +376,13 @@ template <class Source>
   }
 }
 
-/// out[j] = the reduction of in[i * step + j] over i < rows, for j < n; with `accumulate` also with what out holds. rows, n >= 1.
+/// Computes out[j] = the reduction of in[i * step + j] over i < rows, for j < n. If `accumulate`, also combines with
+/// the old out[j]. rows, n >= 1.
 template <class Source>
 void reduce_rows(Source& source, typename Source::position in, std::int64_t rows, std::int64_t step, std::int64_t n,
                  typename Source::results out, bool accumulate) {
   const auto piece = source.piece();
-  if (n <= piece && rows <= 4 * most_in_turn) return source.rows(in, rows, step, n, out, accumulate);  // rows_in_turn has more
+  if (n <= piece && rows <= 4 * most_in_turn) return source.rows(in, rows, step, n, out, accumulate);  // at most rows_in_turn
   for (std::int64_t begin = 0; begin < n; begin += piece)
     reduce_piece_of_rows(source, in + begin * source.elem_bytes(), rows, step, std::min(piece, n - begin),
                          out + begin * source.elem_bytes(), accumulate);

@@ -10,19 +10,22 @@
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Scans and largest elements of the lines of a shard.
+/// Scans, and largest elements, of the lines of a shard.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// out[i] = what came before, then x[0] op ... op x[i] of every line along the dim, of which `valid` elements are data. `totals`: what all
-/// elements of each part give, of which `part` is this one; null: there is one part.
+/// Computes out[i] = prefix op x[0] op ... op x[i] for each line along the dim. `valid` is the number of elements of a
+/// line that are not padding. `totals` has the reduction of each part, and `part` is the number of this part; the
+/// prefix is the reduction of the parts before it. If totals is null, there is one part and no prefix. Example: the
+/// running sum of 1, 2, 3 is 1, 3, 6; exclusive 0, 1, 3; reversed 6, 5, 3.
 template <monoid Kind, class T>
 void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const void* from, const void* from_totals, void* to) {
   using element = combined_t<Kind, T>;
   const auto *const x = static_cast<const element*>(from), *const totals = static_cast<const element*>(from_totals);
   auto* const out = static_cast<element*>(to);
-  // -0 and +0 are equal, and which of them a maximum or minimum keeps depends on the order in which it meets them: that of a part's total
-  // is not the line's. So a running one is never -0, on any mesh; of all other numbers, and NaN, x + 0 is x.
+  // -0 and +0 are equal, so the zero that a maximum or minimum keeps depends on the order of its operands. The order of
+  // a part's total differs from the order of a line. So a running maximum or minimum is never -0, on any mesh. For all
+  // other numbers and NaN, x + 0 is x.
   const auto combine = [](element a, element b) {
     constexpr bool keeps_one = Kind == monoid::maximum || Kind == monoid::minimum;
     if constexpr (keeps_one && std::is_floating_point_v<element>) return combine_lanes<Kind>(a, b) + element{};
@@ -35,7 +38,7 @@ void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const
   const std::int64_t n = s.shape[s.dim];
   if (valid <= 0) return;
   const std::int64_t first = s.is_reversed ? valid - 1 : 0, step = s.is_reversed ? -1 : 1;
-  const auto before = [&](std::int64_t o, std::int64_t j) {  // what the parts before this one give, in their order
+  const auto before = [&](std::int64_t o, std::int64_t j) {  // the reduction of the parts before this part, in their order
     element sum = nothing;
     if (totals == nullptr) return sum;
     for (std::int64_t p = s.is_reversed ? s.parts - 1 : 0; p != part; p += step)
@@ -72,10 +75,11 @@ void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const
 using line_scanner = void (*)(const scan_spec&, std::int64_t valid, std::int64_t part, const void* x, const void* totals,
                               void* out);
 
-/// The number of an element that is none: a part has fewer than k.
+/// The number of an element that does not exist, in a part with fewer than k elements.
 inline constexpr std::int32_t no_element = std::numeric_limits<std::int32_t>::max();
 
-/// Whether an element stands before another one: the larger one, NaN before all numbers; of equal ones the first.
+/// Returns true if an element precedes another element in the order of top_k: larger elements first, NaN before all
+/// numbers. Among equal elements the first one precedes.
 template <class T>
 constexpr bool stands_before(T a, std::int32_t at_a, T b, std::int32_t at_b) {
   if (a > b) return true;
@@ -84,22 +88,23 @@ constexpr bool stands_before(T a, std::int32_t at_a, T b, std::int32_t at_b) {
   if (a_is_nan != b_is_nan) return a_is_nan;
   return at_a < at_b;
 }
-/// How many elements top_of_line looks at at once.
+/// The number of elements that top_of_line compares together.
 inline constexpr std::int64_t passed_over = 32;
-/// False where one of so many elements is larger than `worst`, or one of them is NaN.
+/// Returns false if one of `passed_over` elements is larger than `worst` or NaN.
 template <class T>
 bool all_at_most(const T* x, T worst) {
-  int others = 0;  // a sum, of which compilers make vectors
+  int others = 0;  // a sum, because compilers vectorise it
   for (std::int64_t i = 0; i < passed_over; ++i) others += x[i] <= worst ? 0 : 1;
   return others == 0;
 }
-/// The `k` first of `n` elements, in order: a heap with the last one on top, which is then taken apart.
+/// Finds the first `k` of `n` elements in the order of top_k. Keeps them in a heap with the last one at the top, then
+/// removes them one by one. Example: 3, 1, 3, NaN with k = 2 gives NaN, 3 at 3, 0.
 template <class T>
 void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::int64_t first, std::int64_t k, T* best,
                  std::int32_t* at) {
   std::int64_t count = 0;
   const auto is_last = [&](std::int64_t a, std::int64_t b) { return stands_before(best[b], at[b], best[a], at[a]); };
-  /// Puts an element onto the top of the first `end`, and down to where it belongs.
+  /// Inserts an element at the top of the heap of the first `end` elements and moves it down.
   const auto sink = [&](std::int64_t end, T value, std::int32_t number) {
     std::int64_t i = 0;
     for (std::int64_t child = 1; child < end; i = child, child = 2 * i + 1) {
@@ -110,7 +115,7 @@ void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::i
     best[i] = value, at[i] = number;
   };
   for (std::int64_t i = 0; i < n && k > 0; ++i) {
-    if (count == k && numbers == nullptr) {  // nearly all stand behind: of equal ones the first stands before
+    if (count == k && numbers == nullptr) {  // nearly all elements are skipped: among equal elements the first one precedes
       const T worst = best[0];
       while (i + passed_over <= n && all_at_most(x + i, worst)) i += passed_over;
       while (i < n && x[i] <= worst) ++i;
@@ -137,7 +142,8 @@ void top_of_line(const T* x, const std::int32_t* numbers, std::int64_t n, std::i
   }
   for (; count < k; ++count) best[count] = T{}, at[count] = no_element;
 }
-/// Finds the largest elements of all lines, of which `valid` elements from global index `first` on are data.
+/// Finds the largest elements of all lines. A line has `valid` elements that are not padding, from global index `first`
+/// on.
 template <class T>
 void top_of_lines(const top_k_spec& s, std::int64_t valid, std::int64_t first, const void* from, const std::int32_t* numbers,
                   void* to, std::int32_t* at) {

@@ -8,9 +8,10 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Vectors as wide as the machine that is compiled for, and stores that go around the caches. The compilers' own vector types do it
-/// without the intrinsics' headers. Compilers vectorise reductions over floats, loops of unknown length, and loops over buffers that
-/// may be the same, only at some levels of optimisation; with these types the kernels are fast at -O2 as well.
+/// Vectors with the width of the target machine, and streaming stores, which bypass the caches. They use the compilers'
+/// vector types, so no header of intrinsics is needed. Compilers vectorise reductions over floats, loops of unknown
+/// length, and loops over buffers that may alias, only at some levels of optimisation. With these types the kernels are
+/// fast at -O2 too.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -30,7 +31,7 @@ inline constexpr bool can_stream = false;
 
 inline constexpr std::size_t cache_line_bytes = 64;
 
-/// A vector of so many bytes. (An alias template drops the attribute in GCC 12.)
+/// A vector of `Bytes` bytes. (An alias template drops the attribute in GCC 12.)
 template <class T, int Bytes>
 struct short_vector {
   typedef T type __attribute__((vector_size(Bytes)));
@@ -52,10 +53,11 @@ inline void store_simd(T* to, const simd<T>& v) {
 }
 template <class T>
 inline simd<T> broadcast_simd(T x) {
-  return x - simd<T>{};  // not +: that would turn -0.0 into 0.0
+  return x - simd<T>{};  // not +, which would turn -0.0 into 0.0
 }
 
-/// Stores past the caches; `to` is aligned to a vector. fence_streams() must come before other threads may look.
+/// Stores a vector past the caches. `to` is aligned to a vector. fence_streams() must be called before another thread
+/// reads the data.
 template <class T>
 [[gnu::always_inline]] inline void stream_simd(T* to, const simd<T>& v) {
 #if defined(__clang__) && defined(__SSE2__)
@@ -80,21 +82,21 @@ inline void fence_streams() {
 #endif
 }
 
-/// How many elements come before the first one that a vector may be streamed to.
+/// Returns the number of elements before the first address that is aligned for streaming.
 template <class T>
 inline std::int64_t elements_to_alignment(const T* p) {
   const auto past = reinterpret_cast<std::uintptr_t>(p) % simd_bytes;
   return past == 0 ? 0 : static_cast<std::int64_t>((simd_bytes - past) / sizeof(T));
 }
 
-/// Streams so many bytes, whole cache lines.
+/// Streams `Bytes` bytes, which are whole cache lines.
 template <std::int64_t Bytes>
 [[gnu::always_inline]] inline void stream_lines(std::byte* to, const std::byte* from) {
   using byte = unsigned char;
   for (std::int64_t i = 0; i < Bytes; i += simd_bytes)
     stream_simd(reinterpret_cast<byte*>(to + i), load_simd(reinterpret_cast<const byte*>(from + i)));
 }
-/// Streams so many bytes as far as they are whole lines, and stores the others.
+/// Streams the whole cache lines of `bytes` bytes, and stores the rest.
 [[gnu::noinline]] inline void stream_part(std::byte* to, const std::byte* from, std::int64_t bytes) {
   constexpr std::int64_t line = cache_line_bytes;
   if (reinterpret_cast<std::uintptr_t>(to) % cache_line_bytes == 0)

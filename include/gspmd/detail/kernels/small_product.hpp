@@ -9,18 +9,20 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Matrix products so small that a call of a library, or a copy of an operand, costs more than the product: rows of B and of the result
-/// are vectors as long as fit, and then shorter ones.
+/// Matrix products so small that a library call, or a copy of an operand, would take longer than the product. Rows of B
+/// and of the result are processed in the widest vectors that fit, then in narrower ones.
 ///
-///   7 x k x 15 floats      8 columns, 4 columns, 2 and 1, each of 4 rows, of 2 and of 1
+///   7 x k x 15 floats      8 columns, 4 columns, 2 and 1; each of them for 4 rows, 2 rows and 1 row
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Whether a product has at most so many multiplications. The extents of a large one might overflow if they were multiplied carelessly.
+/// Returns true if a product has at most `most` multiplications. Compares the extents first, because the product of
+/// large extents could overflow.
 constexpr bool has_at_most(std::int64_t most, std::int64_t m, std::int64_t n, std::int64_t k) {
   return m <= most && n <= most && k <= most && m * n * k <= most;
 }
-/// Whether small_products is worth it: large ones must fill vectors, and have few terms, which are added up one after the other.
+/// Returns true if small_products is fast for these extents. Large products must fill vectors and have few terms,
+/// because terms are added one after the other.
 template <class T>
 constexpr bool is_small_product(std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr std::int64_t lanes = simd_lanes<T>;
@@ -28,7 +30,7 @@ constexpr bool is_small_product(std::int64_t m, std::int64_t n, std::int64_t k) 
          (m >= 4 && n >= lanes / 2 && k <= 4 * lanes && has_at_most(most_small_product_in_vectors * lanes * lanes, m, n, k));
 }
 
-/// Rows x so many bytes of c (+)= the sum over p of a[r * a_row + p * a_col] * b[p * b_row + ...].
+/// Computes Rows rows, `Bytes` bytes each, of c (+)= the sum over p of a[r * a_row + p * a_col] * b[p * b_row + ...].
 template <int Rows, int Bytes, class T>
 [[gnu::always_inline]] inline void multiply_columns(std::int64_t k, const T* a, std::int64_t a_row, std::int64_t a_col,
                                                     const T* b, std::int64_t b_row, T* c, std::int64_t ldc, bool accumulate) {
@@ -51,12 +53,12 @@ template <int Rows, int Bytes, class T>
   }
 }
 
-/// `count` products that follow each other, so far apart in a, b and c.
+/// `count` consecutive products, and the distances between them in a, b and c.
 struct small_product_steps {
   std::int64_t count = 1, a = 0, b = 0, c = 0;
 };
-/// c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j], of each of several products. A few of them together
-/// go through the same code.
+/// Computes c[i * ldc + j] (+)= the sum over p of a[i * a_row + p * a_col] * b[p * b_row + j], for several products. Up
+/// to `together` products are processed by the same code before the next columns.
 template <class T>
 [[gnu::noinline]] void small_products(const small_product_steps& steps, std::int64_t m, std::int64_t n, std::int64_t k,
                                       const T* a, std::int64_t a_row, std::int64_t a_col, const T* b, std::int64_t b_row, T* c,

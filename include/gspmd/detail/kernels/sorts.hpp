@@ -11,13 +11,13 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Elements in order. They are compared as unsigned numbers, their codes, which are ordered as they are: so one function sorts all types
-/// of a width, digit by digit.
+/// Sorting. Elements are compared by their codes, unsigned numbers in the order of the elements. So one function sorts
+/// all types of a width, digit by digit.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The code of an element of a type. NaN of either sign is the largest float.
-///   ascending floats   -inf .. -1 -0 0 1 .. inf NaN -> 0x007fffff .. 0x407fffff 0x7fffffff 0x80000000 0xbf800000 .. 0xff800000 0xffffffff
+/// The code of an element. NaN of either sign is the largest float.
+///  ascending floats   -inf .. -1 -0 0 1 .. inf NaN -> 0x007fffff .. 0x407fffff 0x7fffffff 0x80000000 0xbf800000 .. 0xff800000 0xffffffff
 template <class Bits>
 struct element_code {
   Bits sign = 0, infinity = 0, flip = 0;
@@ -42,15 +42,15 @@ struct element_code {
     if (!is_float) return static_cast<Bits>(x ^ sign);
     return static_cast<Bits>((x & sign) != 0 ? x ^ sign : ~x);
   }
-  /// No element has a larger one.
+  /// Returns the largest code of any element.
   [[nodiscard]] Bits last() const {
     if (is_float && flip != 0) return of(static_cast<Bits>(sign | infinity));
     return static_cast<Bits>(~Bits{0});
   }
 };
 
-/// Puts entries in the order of code(entry), of so many bytes, and keeps equal ones in their order: least digit first. Returns
-/// which of both places they are in then.
+/// Sorts entries by code(entry), which has `bytes` bytes. The sort is stable and starts with the least significant
+/// digit. Returns `from` or `to`, whichever holds the result.
 template <class Entry, class Code>
 Entry* sort_by_digits(Entry* from, Entry* to, std::int64_t n, int bytes, Code code) {
   if (n <= most_inserted_elems) {
@@ -81,7 +81,7 @@ Entry* sort_by_digits(Entry* from, Entry* to, std::int64_t n, int bytes, Code co
   return from;
 }
 
-/// Where the elements of a line are, and where they go.
+/// The positions of a line's elements in the operand and in the result.
 struct sorted_line {
   std::int64_t from, from_step, to, to_step, cols, rows;
   sorted_line(const sort_spec& s, std::int64_t o, std::int64_t j)
@@ -91,7 +91,7 @@ struct sorted_line {
         to_step(s.makes_rows ? 1 : s.inner),
         cols(s.cols),
         rows(s.sorted_length / s.cols) {}
-  /// Calls put(place, i) for all elements of the result, in their order.
+  /// Calls put(position, i) for all elements of the result, in their order.
   template <class Put>
   void each(std::int64_t n, Put put) const {
     if (cols == 1)
@@ -102,7 +102,7 @@ struct sorted_line {
   }
 };
 
-/// One operand, the elements of which are all that is known of them.
+/// Sorts a single operand. Only the codes are sorted, because elements with equal codes are identical.
 template <class Bits>
 void sort_elements(const sort_spec& s, const sorted_line& line, std::int64_t valid, dtype type, const void* from, void* to,
                    void* scratch) {
@@ -117,12 +117,12 @@ void sort_elements(const sort_spec& s, const sorted_line& line, std::int64_t val
             [out = static_cast<Bits*>(to), sorted, code](std::int64_t at, std::int64_t i) { out[at] = code.element(sorted[i]); });
 }
 
-/// An element of one of several operands.
+/// An element of several operands.
 struct entry_of_several {
   std::uint64_t code;
-  std::int64_t at;  // in its line; -1: it makes up for padding
+  std::int64_t at;  // in its line; -1: it replaces padding
 };
-/// Several operands: by the last key first, so that the first one decides in the end.
+/// Sorts several operands: by the last key first, so that the first key has the highest priority.
 inline void sort_together(const sort_spec& s, const sorted_line& line, std::int64_t valid, int count, const dtype* types,
                           const void* const* from, void* const* to, void* scratch) {
   const auto n = s.sorted_length;
@@ -157,10 +157,12 @@ inline void sort_together(const sort_spec& s, const sorted_line& line, std::int6
     });
 }
 
-/// The elements that a part keeps of `half` elements of its own and those of a neighbour, both in order.
+/// Merges `half` own elements of a part with the same number of a neighbour's elements. Both are sorted, and the part
+/// keeps `half` elements.
 struct merged_end {
-  bool is_begin;                  // the larger ones: the neighbour is the part before
-  std::int64_t own, other, step;  // where the first of each is in its row; the step of the other ones
+  bool is_begin;                  // keeps the larger ones: the neighbour is the part before
+  std::int64_t own, other, step;  // positions of the first own and first other element in their rows; the step between
+                                  // other elements
   std::int64_t half;
 };
 
@@ -187,12 +189,12 @@ void merge_elements(const merged_end& m, dtype type, bool is_descending, const v
       i += takes ? 0 : 1;
     }
 }
-/// Merges the ends of several operands: no two elements have the same keys, but where they make up for padding.
+/// Merges the ends of several operands. No two elements have equal keys, except elements that replace padding.
 inline void merge_together(const merged_end& m, const sort_order& order, int count, const dtype* types, const void* const* own,
                            const void* const* others, void* const* to, void* scratch) {
-  auto* const chosen = static_cast<std::int64_t*>(scratch);  // i: the part's own; -1 - j: the neighbour's
+  auto* const chosen = static_cast<std::int64_t*>(scratch);  // i: own element i; -1 - j: the neighbour's element j
   const auto half = m.half;
-  const auto compare = [&](std::int64_t i, std::int64_t j) {  // < 0: the part's own one stands before
+  const auto compare = [&](std::int64_t i, std::int64_t j) {  // < 0: the own element precedes
     int result = 0;
     for (int k = 0; k < order.keys && result == 0; ++k)
       with_word(bytes_of(types[k]), [&]<class Bits>(Bits) {

@@ -13,17 +13,17 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Copying elements between two places in memory, each with a stride for every dim.
+/// Copies of elements between two buffers that have a stride for each dim.
 namespace gspmd::detail {
 
-/// The strides of a dense row-major array.
+/// Returns the strides of a dense row-major array.
 constexpr extents row_major_strides(const extents& shape) {
   extents strides(shape.count, 1);
   for (int d = shape.count - 2; d >= 0; --d) strides[d] = strides[d + 1] * shape[d + 1];
   return strides;
 }
 
-/// Whether the elements lie one after the other, the last dim fastest. Strides of dims of extent 1 do not count.
+/// Returns true if the elements are contiguous, the last dim fastest. Strides of dims of extent 1 are ignored.
 constexpr bool is_dense_row_major(const extents& shape, const extents& strides) {
   if (elements(shape) == 0) return true;
   std::int64_t next = 1;
@@ -35,8 +35,10 @@ constexpr bool is_dense_row_major(const extents& shape, const extents& strides) 
   return true;
 }
 
-/// The loops of such a copy, those of `to` inside out, so that writes are as near to each other as they can be. They are rows that are
-/// neighbours in both places, or planes whose rows are neighbours in one and whose columns in the other, or single elements.
+/// Plans the loops of a strided copy. The loops are ordered by the strides of `to`, so that consecutive writes are
+/// close to each other. A plan has one of three forms: rows that are contiguous in both buffers, planes, or single
+/// elements. A plane has contiguous rows in one buffer and contiguous columns in the other. Example: [2,3] from strides
+/// {3, 1} to {1, 2} is one plane with rows 2, cols 3, in_ld 3, out_ld 2.
 constexpr permutation_plan plan_strided_copy(const extents& shape, const extents& from, const extents& to) {
   permutation_plan p;
   p.elems = elements(shape);
@@ -57,7 +59,7 @@ constexpr permutation_plan plan_strided_copy(const extents& shape, const extents
     p.row = p.elems;
     return p;
   }
-  int first = 0, plane_row = -1;  // the first loop that stays one; the one that is a plane's rows
+  int first = 0, plane_row = -1;  // the first loop that stays a loop; the loop over a plane's rows
   if (loops[0].stride[1] == 1 && loops[0].stride[0] == 1) {
     p.row = loops[0].extent;
     first = 1;
@@ -92,12 +94,12 @@ void copy_by_strides(const permutation_plan& p, const void* from, void* to) {
   }
 }
 
-/// Copies elements of `elem_bytes` each, whose strides count elements. The two places do not overlap.
+/// Copies elements of `elem_bytes` bytes. Strides are in elements. The two buffers must not overlap.
 template <class = once>
 void copy_strided(extents shape, std::int64_t elem_bytes, const void* from, extents from_strides, void* to, extents to_strides) {
   const std::int64_t word = elem_bytes % 8 == 0 ? 8 : elem_bytes % 4 == 0 ? 4 : elem_bytes % 2 == 0 ? 2 : 1;
   if (const auto words = elem_bytes / word; words > 1) {
-    if (shape.count == max_rank) {  // there is no room for a dim of words: one dim after the other
+    if (shape.count == max_rank) {  // a dim of words would exceed max_rank: copy index by index of the first dim
       for (std::int64_t i = 0; i < shape[0]; ++i) {
         extents rest, rest_from, rest_to;
         for (int d = 1; d < shape.count; ++d) {

@@ -10,18 +10,19 @@
 #include "gspmd/detail/kernels/matrix_blocks.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Eigenvalues and eigenvectors of symmetric and Hermitian matrices: Householder's reflections to a tridiagonal matrix, then QL steps with implicit shifts
-/// (Golub and Van Loan, 8.3; Bowdler, Martin, Reinsch and Wilkinson 1968, The QR and QL algorithms for symmetric matrices).
+/// Eigenvalues and eigenvectors of symmetric and Hermitian matrices. Householder reflections give a tridiagonal matrix,
+/// then QL steps with implicit shifts follow (Golub and Van Loan, 8.3; Bowdler, Martin, Reinsch and Wilkinson 1968, The
+/// QR and QL algorithms for symmetric matrices).
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// One matrix, n x n. Vectors are rows of `z` while they are found, so that every loop goes along a row.
+/// One matrix, n x n. During the computation vectors are rows of `z`, so that every loop runs along a row.
 template <class T>
 struct symmetric_eigen {
   using part = part_t<T>;
 
   std::int64_t n;
-  T* a;                // the matrix, then the reflections: that of row k is in it behind the diagonal
+  T* a;                // the matrix, later the reflections: reflection k is in row k, to the right of the diagonal
   part* off_diagonal;  // n numbers
   T* p;                // n numbers
   part* values;
@@ -29,21 +30,21 @@ struct symmetric_eigen {
   std::int64_t ldz;
 
   static constexpr part smallest_square =
-      std::numeric_limits<part>::min() / std::numeric_limits<part>::epsilon();  // that is exact
+      std::numeric_limits<part>::min() / std::numeric_limits<part>::epsilon();  // smaller squares are inaccurate
   static constexpr std::int64_t parts = sizeof(T) / sizeof(part);
 
-  /// x^T y.
+  /// Returns x^T y.
   static T dot(std::int64_t count, const T* x, const T* y) {
     return sum_of_products(count, x, y, [](T of_x, T of_y) { return of_x * of_y; });
   }
-  /// x^H y.
+  /// Returns x^H y.
   static T inner_product(std::int64_t count, const T* x, const T* y) {
     return sum_of_products(count, x, y, [](T of_x, T of_y) { return conjugate_of(of_x) * of_y; });
   }
   static part square_of(std::int64_t count, const T* x) { return real_of(inner_product(count, x, x)); }
   template <class Product>
   static T sum_of_products(std::int64_t count, const T* x, const T* y, Product product) {
-    constexpr int lanes = 8;  // sums apart, which the compiler may compute together
+    constexpr int lanes = 8;  // independent sums, which the compiler can vectorise
     T sum[lanes]{};
     std::int64_t i = 0;
     for (; i + lanes <= count; i += lanes)
@@ -58,13 +59,15 @@ struct symmetric_eigen {
     for (std::int64_t i = 0; i < count; ++i) y[i] = y[i] + factor * conjugate_of(x[i]);
   }
 
-  /// Of (x, y), which are at most about 1: std::hypot takes longer than a rotation of 16 elements.
+  /// Returns the length of (x, y). Both are at most about 1. std::hypot would take longer than a rotation of 16
+  /// elements.
   static part length_of(part x, part y) {
     const part square = x * x + y * y;
     return square > smallest_square ? std::sqrt(square) : std::hypot(x, y);
   }
 
-  /// False: there are NaNs or infinities in it.
+  /// Computes the eigenvalues in ascending order, and the eigenvectors as columns of z. Returns false if the matrix has
+  /// NaNs or infinities, or if iterate() fails.
   [[nodiscard]] bool run() const {
     part largest = 0;
     part* const all = parts_of(a);
@@ -73,7 +76,7 @@ struct symmetric_eigen {
       if (!(size <= std::numeric_limits<part>::max())) return false;
       largest = largest < size ? size : largest;
     }
-    const part scale = largest == 0 ? 1 : largest;  // squares neither overflow nor vanish
+    const part scale = largest == 0 ? 1 : largest;  // so that squares neither overflow nor underflow
     for (std::int64_t i = 0; i < n * n * parts; ++i) all[i] /= scale;
     reduce();
     make_reflections();
@@ -89,8 +92,9 @@ struct symmetric_eigen {
  private:
   static part* parts_of(T* x) { return reinterpret_cast<part*>(x); }
 
-  /// H = 1 - 2 v v^H / v^H v for each column, which leaves of what is below the diagonal its first element alone; a = H a H. The column is
-  /// the row behind the diagonal, conjugated. A complex element that is left goes to the diagonal, and its size to off_diagonal.
+  /// For each column, computes H = 1 - 2 v v^H / v^H v and a = H a H. H makes all elements below the diagonal 0, except
+  /// the first one. The column is the conjugate of the row to the right of the diagonal. If the remaining element is
+  /// complex, it is stored on the diagonal and its modulus in off_diagonal.
   void reduce() const {
     for (std::int64_t k = 0; k + 1 < n; ++k) {
       values[k] = real_of(a[k * n + k]);
@@ -99,7 +103,7 @@ struct symmetric_eigen {
       if constexpr (is_complex_element<T>)
         for (std::int64_t i = 0; i < rest; ++i) v[i] = conjugate_of(v[i]);
       const part norm = std::sqrt(square_of(rest, v)), behind = rest > 1 ? square_of(rest - 1, v + 1) : 0;
-      if (behind <= smallest_square) {  // it is 0 beside the elements of about 1, and H is 1
+      if (behind <= smallest_square) {  // the other elements are negligible, since elements have a size of about 1, and H is 1
         keep_off_diagonal(k, v[0]);
         v[0] = T(0);
         continue;
@@ -128,7 +132,7 @@ struct symmetric_eigen {
       off_diagonal[k] = x;
     }
   }
-  /// A number of size `norm` that x is not near to.
+  /// Returns a number of modulus `norm` that is far from x.
   static T opposite(T x, part norm) {
     if constexpr (is_complex_element<T>) {
       const part size = modulus(x);
@@ -137,7 +141,8 @@ struct symmetric_eigen {
       return x > 0 ? -norm : norm;
     }
   }
-  /// The tridiagonal matrix is D s D^H with a real s: the vectors so far times D, whose elements are of size 1.
+  /// The tridiagonal matrix is D s D^H with a real s, where the diagonal elements of D have modulus 1. Multiplies the
+  /// vectors by D.
   void turn_phases() const {
     T phase(1);
     for (std::int64_t k = 0; k + 1 < n; ++k) {
@@ -146,7 +151,7 @@ struct symmetric_eigen {
       for (std::int64_t i = 0; i < n; ++i) row[i] = row[i] * phase;
     }
   }
-  /// z: the product of the reflections, transposed, from the last one to the first.
+  /// Computes z = the transposed product of the reflections, from the last one to the first.
   void make_reflections() const {
     for (std::int64_t i = 0; i < n; ++i)
       for (std::int64_t j = 0; j < n; ++j) z[i * ldz + j] = T(i == j ? 1 : 0);
@@ -159,7 +164,7 @@ struct symmetric_eigen {
       }
     }
   }
-  /// False: a value is not found in as many steps as LAPACK takes.
+  /// Returns false if an eigenvalue is not found in 2 * most_steps steps. most_steps is LAPACK's limit per eigenvalue.
   [[nodiscard]] bool iterate() const {
     constexpr int most_steps = 30;
     part *const d = values, *const e = off_diagonal;
@@ -176,7 +181,7 @@ struct symmetric_eigen {
         for (; i >= l; --i) {
           const part f = sine * e[i], b = cosine * e[i], r = length_of(f, g);
           e[i + 1] = r;
-          if (r == 0) {  // it falls into two parts
+          if (r == 0) {  // the matrix splits into two
             d[i + 1] -= moved;
             e[m] = 0;
             break;
@@ -197,7 +202,8 @@ struct symmetric_eigen {
       }
     return true;
   }
-  /// Between these values on the diagonal, of a matrix whose largest element is about 1: where all three are rounding errors too.
+  /// Returns true if the element between d and next is negligible. The largest element of the matrix is about 1, so an
+  /// element is also negligible if all three are rounding errors.
   static bool is_negligible(part beside, part d, part next) {
     constexpr part epsilon = std::numeric_limits<part>::epsilon();
     return std::fabs(beside) <= epsilon / 2 * (std::fabs(d) + std::fabs(next)) || std::fabs(beside) <= epsilon * epsilon;

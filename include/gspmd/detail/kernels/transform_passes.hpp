@@ -9,18 +9,20 @@
 #include "gspmd/detail/kernels/line_lanes.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The passes of a fast Fourier transform in the order of Stockham, which needs no reversal of digits: each pass takes one factor r of n,
-/// reads a buffer and writes another one (Van Loan, Computational Frameworks for the FFT, 1992, 1.7 and 2.3).
+/// The passes of a fast Fourier transform in Stockham's order, which needs no digit reversal. Each pass processes one
+/// factor r of n and writes from one buffer to another (Van Loan, Computational Frameworks for the FFT, 1992, 1.7 and
+/// 2.3).
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// e^(-2 pi i k / n) of 0 <= k < n.
+/// Returns e^(-2 pi i k / n), 0 <= k < n.
 template <class T>
 complex_pair<T> root_of_unity(std::int64_t k, std::int64_t n) {
   const double turn = 2 * 3.14159265358979323846 * static_cast<double>(2 * k > n ? k - n : k) / static_cast<double>(n);
   return {static_cast<T>(std::cos(turn)), static_cast<T>(-std::sin(turn))};
 }
-/// All n of them. Sines and cosines are made for the first eighth of the circle, if it has one, and are those of the others too.
+/// Computes all n roots. If n is a multiple of 8, sines and cosines are computed for an eighth of the circle only;
+/// symmetry gives the rest.
 template <class T>
 void roots_of_unity(std::int64_t n, complex_pair<T>* to) {
   const std::int64_t made = n % 8 == 0 ? n / 8 + 1 : n % 4 == 0 ? n / 4 : n % 2 == 0 ? n / 2 : n;
@@ -36,7 +38,7 @@ struct transform_passes {
   std::int64_t n = 1;
   const complex_pair<T>* roots = nullptr;  // of n
 
-  /// Transforms what is in `from`, of n elements; returns where the result is, which is the one or the other.
+  /// Transforms the n elements in `from`. Returns `from` or `to`, whichever holds the result.
   template <class V>
   complex_pair<V>* operator()(complex_pair<V>* from, complex_pair<V>* to) const {
     std::int64_t left = n, stride = 1;
@@ -58,7 +60,7 @@ struct transform_passes {
   }
 
  private:
-  /// Groups p of elements p, p + m, p + 2 m, ... are transformed; `stride` transforms lie side by side.
+  /// Transforms the groups of elements p, p + m, p + 2 m, ... `stride` transforms are interleaved.
   template <int R, class V>
   void pass(const complex_pair<V>* __restrict from, complex_pair<V>* __restrict to, std::int64_t m, std::int64_t stride) const {
     complex_pair<T> own[R];  // the roots of R
@@ -89,7 +91,7 @@ struct transform_passes {
     }
   }
 
-  /// The transform of R elements, of which `own` has the roots.
+  /// Transforms R elements. `own` has the roots of R.
   template <class V, int R>
   [[gnu::always_inline]] static void butterfly(complex_pair<V> (&z)[R], const complex_pair<T> (&own)[R]) {
     using pairs = complex_pair<V>;
@@ -104,7 +106,7 @@ struct transform_passes {
       z[2] = a - c;
       z[3] = {b.re - d.im, b.im + d.re};
     } else {
-      // Elements j and R - j meet the same cosines, and opposite sines.
+      // Elements j and R - j are multiplied by equal cosines and opposite sines.
       constexpr int half = R / 2;
       const pairs first = z[0];
       pairs sums[half + 1], differences[half + 1];

@@ -10,12 +10,12 @@
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Transposition of a plane by square blocks that fit the vector registers.
+/// Transposition of a plane by square blocks that fit into vector registers.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The shuffle that stage `Step` of the transposition needs: of rows r and r + Step, the lanes whose bit `Step` is unset
-/// (Upper: set), so that after all stages row and lane have changed places.
+/// The shuffle of stage `Step` of a transposition. It takes the lanes of rows r and r + Step whose bit `Step` is unset
+/// (Upper: set). After all stages, rows and lanes are exchanged.
 template <int Step, bool Upper, class V, int... Lane>
 inline V interleave(const V& a, const V& b, std::integer_sequence<int, Lane...>) {
   constexpr int n = sizeof...(Lane);
@@ -49,7 +49,7 @@ inline void transpose_block(const T* in, std::int64_t in_ld, T* out, std::int64_
   }
 }
 
-/// Wide enough elements are transposed in blocks.
+/// Elements of at least 4 bytes are transposed in blocks.
 template <class T>
 inline constexpr bool has_blocks = sizeof(T) >= 4 && std::is_arithmetic_v<T>;
 
@@ -60,20 +60,22 @@ inline void transpose_tile(std::int64_t rows, std::int64_t cols, const T* in, st
     constexpr int lanes = simd_lanes<T>;
     whole_rows = rows - rows % lanes;
     whole_columns = cols - cols % lanes;
-    for (std::int64_t i = 0; i < whole_rows; i += lanes)  // reads run along the rows, which the prefetchers follow
+    for (std::int64_t i = 0; i < whole_rows; i += lanes)  // reads follow the rows, which hardware prefetchers recognise
       for (std::int64_t j = 0; j < whole_columns; j += lanes)
         transpose_block<Streams>(in + i * in_ld + j, in_ld, out + j * out_ld + i, out_ld);
   }
   for (std::int64_t j = 0; j < cols; ++j)
     for (std::int64_t i = j < whole_columns ? whole_rows : 0; i < rows; ++i)
-      std::memcpy(out + j * out_ld + i, in + i * in_ld + j, sizeof(T));  // T is not what is declared there
+      std::memcpy(out + j * out_ld + i, in + i * in_ld + j, sizeof(T));  // memcpy, because the memory may have another
+                                                                         // element type
 }
 
-/// out[j * out_ld + i] = in[i * in_ld + j] for i < rows, j < columns.
+/// Computes out[j * out_ld + i] = in[i * in_ld + j] for i < rows, j < cols.
 template <class T>
 inline void transpose_plane(std::int64_t rows, std::int64_t cols, const T* in, std::int64_t in_ld, T* out, std::int64_t out_ld,
                             bool streams) {
-  // Tiles bound the number of pages in use at a time. Past the caches wide ones read best, inside square ones do.
+  // Tiles limit the number of pages in use. Wide tiles are the fastest with streaming stores, square tiles inside the
+  // caches.
   const std::int64_t tile_rows = streams ? 16 : 64;
   const std::int64_t tile_columns = streams ? 2048 / static_cast<std::int64_t>(sizeof(T)) : 64;
   const bool is_aligned =

@@ -11,7 +11,8 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// `Lanes` lines of n elements. Each block's lines are `stride` apart. `scratch`: 2 n Lanes numbers.
+/// Solves lower[i] x[i-1] + diagonal[i] x[i] + upper[i] x[i+1] = b[i] for `Lanes` lines of n elements. `at` has lower,
+/// diagonal, upper, b and x. The lines of block k are stride[k] apart. `scratch` has 2 n Lanes numbers.
 template <int Lanes, class T>
 void solve_tridiagonal(std::int64_t n, T* const* at, const std::int64_t* stride, T* scratch) {
   const T *const lower = at[0], *const diagonal = at[1], *const upper = at[2], *const b = at[3];

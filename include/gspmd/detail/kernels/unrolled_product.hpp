@@ -13,14 +13,15 @@
 #include "gspmd/detail/kernels/small_product.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Small products whose extents and strides are constants of a program. The rows of B stay in registers, and a last vector that is not full
-/// is loaded and stored as a whole wherever that stays inside of the product. The sums are those of small_products, to the bit.
+/// Small products whose extents and strides are compile-time constants. The rows of B stay in registers. A last vector
+/// that is not full is loaded and stored whole, if that stays inside the product. The results have the same bits as
+/// those of small_products.
 ///
-///   3 x 3 floats      vectors of 4 columns, the fourth of which nobody reads; the last row is stored as 2 and 1
+///   3 x 3 floats      vectors of 4 columns; the fourth column is ignored; the last row is stored as 2 and 1
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// c[i * c_row + j] = the sum over p < k of a[i * a_row + p * a_col] * b[p * b_row + j * b_col].
+/// Computes c[i * c_row + j] = the sum over p < k of a[i * a_row + p * a_col] * b[p * b_row + j * b_col].
 struct product_shape {
   std::int64_t m = 0, n = 0, k = 0, a_row = 0, a_col = 0, b_row = 0, b_col = 0, c_row = 0;
   friend constexpr bool operator==(const product_shape&, const product_shape&) = default;
@@ -31,7 +32,8 @@ constexpr product_shape product_shape_of(const contraction_plan& p, std::int64_t
   if (p.transpose_second) std::swap(s.b_row, s.b_col);
   return s;
 }
-/// Whether a plan is small products all of which are worth unrolling: more rows of B than registers are not.
+/// Returns true if a plan consists of small products that are worth unrolling. A product with more rows of B than
+/// registers is not.
 template <class T>
 constexpr bool is_unrolled(const contraction_plan& p) {
   if (!std::is_floating_point_v<T> || p.is_vector || p.has_phases || p.direct.is_one || p.panel > 0 || p.levels > 0 ||
@@ -42,7 +44,7 @@ constexpr bool is_unrolled(const contraction_plan& p) {
   return p.m * p.n > 1 && k <= 16 && p.n <= 32 && is_small_product<T>(p.m, p.n, k);
 }
 
-/// Lanes First, First + 1, ... of v as a vector of so many; past the end the last one again.
+/// Returns lanes First, First + 1, ... of v as a shorter vector. Lanes past the end repeat the last one.
 template <int First, class V, int... Index>
 [[gnu::always_inline]] inline auto lanes_from(const V& v, std::integer_sequence<int, Index...>) {
   constexpr int last = static_cast<int>(sizeof(V) / sizeof(v[0])) - 1;
@@ -53,7 +55,7 @@ template <int First, int Count, class V>
   if constexpr (Count == 1) return v[First];
   else return lanes_from<First>(v, std::make_integer_sequence<int, Count>{});
 }
-/// Stores the first Count of `Lanes` lanes.
+/// Stores the first `Count` of `Lanes` lanes.
 template <int Count, int Lanes, class T, class V>
 [[gnu::always_inline]] inline void store_first(T* to, const V& v) {
   if constexpr (Count == Lanes) {
@@ -69,7 +71,7 @@ template <int Count, int Lanes, class T, class V>
   }
 }
 
-/// The columns of a product from First on.
+/// The columns of a product from `First` on.
 template <class T, product_shape S, int First = 0>
 struct unrolled_columns {
   static constexpr int left = static_cast<int>(S.n) - First;
@@ -78,14 +80,15 @@ struct unrolled_columns {
   static constexpr std::int64_t all_b = (S.k - 1) * S.b_row + S.n;
   using cols =
       typename std::conditional_t<lanes == 1, std::type_identity<T>, short_vector<T, lanes* static_cast<int>(sizeof(T))>>::type;
-  // Rows that lie one after the other may write into the next one, which comes after them and begins with these columns.
+  // If rows are contiguous, a whole vector may overwrite the begin of the next row. The next row is stored later and
+  // begins with these columns.
   static constexpr std::int64_t whole_rows = count == lanes ? S.m : First == 0 && S.c_row == S.n ? S.m - 1 : 0;
 
   template <int... J>
   [[gnu::always_inline]] static cols gathered(const T* b, std::integer_sequence<int, J...>) {
     return cols{(J < count ? b[J * S.b_col] : T{})...};
   }
-  /// Row P of B. Beyond `count` the lanes hold anything.
+  /// Returns row P of B. Lanes from `count` on are arbitrary.
   template <int P>
   [[gnu::always_inline]] static cols row_of(const T* b) {
     constexpr std::int64_t at = P * S.b_row + First * S.b_col, over = lanes - count;
@@ -121,8 +124,8 @@ struct unrolled_columns {
   }
 };
 
-/// run_contraction of a plan that is_unrolled: the rest, such as the part of a device that has fewer terms, or rows of a product for one
-/// of several threads, is done as other products are.
+/// run_contraction for a plan that is_unrolled. If a device has fewer terms, or a thread has only some rows of a
+/// product, it calls the general function.
 template <class T, product_shape S>
 void run_unrolled(const contraction_plan& p, const std::int64_t* valid, const void* a, const void* b, void* c, std::byte* scratch,
                   bool adds, bool last) {

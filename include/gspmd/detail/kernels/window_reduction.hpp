@@ -11,12 +11,13 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Reductions of windows, row by row: a row of outputs is the row that its windows begin with, combined with one more row for each
-/// further place of the window. What is compiled for element types are the loops over rows, those of every reduction.
+/// Reductions of windows, row by row. A row of outputs is the row of the first position of the windows, combined with
+/// one more row for each further position. Only the loops over rows are compiled per element type, and all reductions
+/// share them.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// to[i] = from[step * i]
+/// Computes to[i] = from[step * i].
 inline void copy_every(const std::byte* from, std::int64_t step, std::int64_t n, std::byte* to, std::int64_t elem_bytes) {
   if (step == 1) {
     std::memcpy(to, from, static_cast<std::size_t>(n * elem_bytes));
@@ -28,14 +29,15 @@ inline void copy_every(const std::byte* from, std::int64_t step, std::int64_t n,
   });
 }
 
-/// The loops over a window_reduction: those over rows, along a row, and over the places of a window. Strides are in elements.
+/// The loops of a window_reduction: over rows, along a row, and over the positions in a window. Strides are in
+/// elements.
 struct window_walk {
-  int outer = 0;                                                        // dims before those of a row
-  std::int64_t row = 1, row_step = 1;                                   // outputs, and from one to the next in the tile
+  int outer = 0;                       // dims before the dims of a row
+  std::int64_t row = 1, row_step = 1;  // number of outputs, and the step between their windows in the tile
   std::int64_t count[max_rank], in_step[max_rank], out_step[max_rank];  // of the outer dims
   int windows = 0;
   std::int64_t size[max_mapped_dims], tap_step[max_mapped_dims];
-  std::int64_t first = 0;  // the first place of a window
+  std::int64_t first = 0;  // offset of the first position of a window
 
   window_walk(const window_reduction& w, const std::int64_t* valid) {
     const int rank = w.out.count;
@@ -57,7 +59,7 @@ struct window_walk {
       in *= w.in[d];
       out *= w.out[d];
     }
-    for (outer = rank - 1; outer > 0; --outer) {  // rows are longer where inner dims are whole and the same in the tile
+    for (outer = rank - 1; outer > 0; --outer) {  // rows continue over inner dims that are whole and equal in the tile
       const int d = outer;
       if (is_windowed[d] || stride[d - 1] != 1 || w.in[d] != w.out[d] || valid[d] != w.out[d]) break;
       inner *= w.out[d];
@@ -70,7 +72,7 @@ struct window_walk {
       first += along.window.offset * in_of[along.dim];
     }
   }
-  /// Calls `visit(offset)` for every place of a window, row-major.
+  /// Calls `visit(offset)` for every position in a window, row-major.
   template <class Visit>
   void for_each_tap(Visit visit) const {
     std::int64_t at[max_mapped_dims]{};
@@ -104,8 +106,9 @@ struct window_walk {
   }
 };
 
-/// to = the windows of `from`, as far as there are valid[d] of them along every dim d. Elements are combined in the order of the window,
-/// whatever part of a tensor this is: every sharding gives the same bits.
+/// Computes to = the reductions of the windows of `from`, for valid[d] windows along each dim d. Elements are combined
+/// in the order of the window on every device, so every sharding gives the same bits. Example: windows of 2 over 1, 3,
+/// 2 have the sums 4, 5.
 [[gnu::noinline]] inline void reduce_windows(const reduction_kernel& kernel, const window_reduction& w, const std::int64_t* valid,
                                              const void* from, void* to) {
   for (int d = 0; d < w.out.count; ++d)

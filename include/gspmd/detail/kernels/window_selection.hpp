@@ -16,23 +16,26 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Whether a window takes `next` instead of what it took before: a NaN before numbers, as its reduction does.
+/// Returns true if a window selects `next` instead of its previous selection. NaN precedes numbers, as in the
+/// reduction.
 template <bool IsMinimum, class T>
 [[gnu::always_inline]] constexpr bool is_taken(T next, T best) {
   const bool is_better = IsMinimum ? next < best : next > best;
   return is_better | ((next != next) & (best == best));
 }
 
-/// The windows that begin in a piece of a line, the elements of the tile along its last dim: what each has taken so far, and which of its
-/// elements that is.
+/// The windows that begin in a piece of a line. A line consists of the elements of the tile along its last dim. For
+/// each window it has the value selected so far and the number of that element in the window.
 template <class T>
 struct window_line {
   static constexpr std::int64_t most = 4 * for_each_index_step;
-  using number = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;  // as wide as T: both are in one loop of vectors
+  using number = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;  // as wide as T, so that one loop
+                                                                                  // vectorises both
   alignas(cache_line_bytes) T best[most];
   alignas(cache_line_bytes) number taken[most];
 };
-/// From `in` on are elements `number` of the windows; of windows [first, end) of these.
+/// Processes element `number` of the windows [first, end). The elements of consecutive windows are contiguous, from
+/// `in` on.
 template <bool IsMinimum, class T>
 GSPMD_LOOP_FUNCTION void take_in_line(window_line<T>& line, const T* in, std::int64_t number, std::int64_t first,
                                       std::int64_t end) {
@@ -52,7 +55,8 @@ GSPMD_LOOP_FUNCTION void take_in_line(window_line<T>& line, const T* in, std::in
         taken[q] = takes ? own : taken[q];
       });
 }
-/// out[q] += what window q brings, where it has taken its element `number`. (The sum is never -0.0, and 0 changes nothing.)
+/// Computes out[q] += by[q] if window q has selected its element `number`. Otherwise it adds 0, which changes nothing,
+/// because the sum is never -0.0.
 template <class T>
 GSPMD_LOOP_FUNCTION void bring_line(const typename window_line<T>::number* taken, const T* by, std::int64_t number,
                                     std::int64_t n, T* out) {
@@ -63,16 +67,18 @@ GSPMD_LOOP_FUNCTION void bring_line(const typename window_line<T>::number* taken
         out[q] += brought;
       });
 }
-/// Whether no window of a line brings anything, as between the lines of windows that are further apart. (-0.0 is something.)
+/// Returns true if all gradients of a line have the bits of 0.0, for example between the lines of strided windows. -0.0
+/// is not zero here.
 template <class T>
 bool is_zero_line(const T* by, std::int64_t n) {
   constexpr T zero{};
   return std::memcmp(by, &zero, sizeof zero) == 0 && std::memcmp(by, by + 1, static_cast<std::size_t>(n - 1) * sizeof(T)) == 0;
 }
 
-/// out = what the windows bring that begin in the tile of the gradient, as far as there are valid[d] elements of the result along every
-/// dim d. An element adds up what windows bring in the order of the windows, so that every sharding adds up the same numbers in the same
-/// order: lines come one after the other, and of a line the windows that have taken their last element come first.
+/// Computes out = the gradients of the windows that begin in the tile, for valid[d] elements of the result along each
+/// dim d. Each element adds the gradients in the same order with every sharding: lines one after the other, and within
+/// a line first the windows that have selected their last element. Example: windows of 2 over 1, 3, 2 with the
+/// gradients 10, 20 give 0, 30, 0 for a maximum.
 template <bool IsMinimum, class T>
 class window_chooser {
  public:
@@ -81,7 +87,7 @@ class window_chooser {
 
   void run() {
     std::int64_t in_stride[max_rank], by_stride[max_rank];  // elements
-    std::int64_t begins[max_rank];                          // how many places a window may begin at
+    std::int64_t begins[max_rank];                          // number of positions at which a window can begin
     const window_selection::along_dim* along[max_rank]{};
     for (const auto& w : s_.windows) along[w.dim] = &w;
     std::int64_t by_size = 1, out_size = 1;
@@ -120,7 +126,8 @@ class window_chooser {
   }
 
  private:
-  /// Calls visit(tap, offset, number) for the elements of a window along all dims but the last: how many lie before, along the last dim too.
+  /// Calls visit(tap, offset, number) for the elements of a window along all dims except the last one. `number` is the
+  /// number of elements of the window before it, which includes elements along the last dim.
   template <class Visit>
   void for_each_outer_tap(const Visit& visit) const {
     const auto inner = inner_ == nullptr ? 1 : inner_->size;
@@ -136,7 +143,8 @@ class window_chooser {
       }
     }
   }
-  /// `in_at`: of element 0 of the first window. Where none begins, there need be no memory: `by` is 0.
+  /// `in_at` is the position of element 0 of the first window. It may be outside of the memory if no window begins
+  /// there; then `by` is 0.
   void run_line(std::int64_t in_at, const T* by, std::int64_t begin, std::int64_t n) {
     const auto inner = inner_ == nullptr ? 1 : inner_->size, dilation = inner_ == nullptr ? 1 : inner_->dilation;
     for_each_outer_tap([&](const std::int64_t*, std::int64_t offset, std::int64_t number) {
@@ -161,10 +169,11 @@ class window_chooser {
       for (auto t = inner; t-- > 0;) bring(by, begin, n, t, number + t, out_ + target);
     });
   }
-  /// Adds what windows of the piece bring to the line `to` that have taken an element of theirs, number t along the last dim.
+  /// Adds the gradients of the piece's windows that have selected element `number`, which is number t along the last
+  /// dim, to line `to`.
   void bring(const T* by, std::int64_t begin, std::int64_t n, std::int64_t t, std::int64_t number, T* to) {
     if (inner_ == nullptr) return bring_line(line_.taken, by, number, n, to + begin);
-    const auto moved = begin + inner_->dilation * t - inner_->room, step = inner_->step;  // the place of window 0 of the piece
+    const auto moved = begin + inner_->dilation * t - inner_->room, step = inner_->step;  // the position of window 0 of the piece
     const auto first = moved < 0 ? -moved : (step - moved % step) % step;
     if (step == 1) {
       const auto end = valid_[last_] - moved < n ? valid_[last_] - moved : n;
@@ -183,13 +192,13 @@ class window_chooser {
   std::int64_t in_size_ = 1;
   int outer_ = 0;
   const window_selection::along_dim* outer_dims_[max_mapped_dims];  // the windows along dims before the last one
-  const window_selection::along_dim* inner_ = nullptr;              // along the last one
+  const window_selection::along_dim* inner_ = nullptr;              // along the last dim
   std::int64_t tap_step_[max_mapped_dims + 1], out_stride_[max_rank], at_[max_rank]{};
-  window_line<T> line_{};  // of windows that there are not, nothing is read
+  window_line<T> line_{};  // initialised, because windows that do not exist write nothing
 };
 
-/// The same of windows none of which reads what another device holds: they are gone through in their own order, and elements outside of the
-/// operand are the worst ones. The last dim has no window.
+/// The same for windows that read no element of another device. It iterates over the windows in their own order.
+/// Elements outside of the operand are treated as the worst values. The last dim has no window.
 template <bool IsMinimum, class T>
 class own_window_chooser {
  public:
@@ -225,12 +234,12 @@ class own_window_chooser {
 
  private:
   struct along_dim {
-    std::int64_t count, elems, by_elems;  // of windows; from one to the next, in the operand and in what they bring
+    std::int64_t count, elems, by_elems;  // number of windows; steps between windows in the operand and in their gradients
   };
   struct taps {
-    std::int64_t low, high, elems;  // inside of the operand; from one to the next
+    std::int64_t low, high, elems;  // the elements inside the operand; the step between elements
   };
-  /// False if nothing of a window lies inside.
+  /// Returns false if no element of a window is inside the operand.
   bool find_taps(const std::int64_t* at) {
     for (int w = 0; w < s_.windows.count; ++w) {
       const auto& window = s_.windows[w];
@@ -242,7 +251,7 @@ class own_window_chooser {
     }
     return true;
   }
-  /// Calls visit(offset, number) for the elements of a window that lie inside.
+  /// Calls visit(offset, number) for the elements of a window that are inside the operand.
   template <class Visit>
   void for_each_tap(const Visit& visit) const {
     const int inner = s_.windows.count - 1;
@@ -259,7 +268,7 @@ class own_window_chooser {
   void run_line(std::int64_t begin, std::int64_t n) {
     bool is_begun = true;
     for (int w = 0; w < s_.windows.count; ++w) is_begun = is_begun && taps_[w].low == 0;
-    if (!is_begun) {  // element 0 lies outside
+    if (!is_begun) {  // element 0 is outside
       constexpr T end = std::numeric_limits<T>::infinity();
       std::fill_n(line_.best, n, IsMinimum ? end : -end);
       std::fill_n(line_.taken, n, 0);
@@ -277,7 +286,7 @@ class own_window_chooser {
   T* const out_;
   along_dim along_[max_rank];
   taps taps_[max_mapped_dims];
-  std::int64_t in_at_ = 0, by_at_ = 0;  // of element 0 of a window, which may lie outside, and of what it brings
+  std::int64_t in_at_ = 0, by_at_ = 0;  // of element 0 of a window, which may be outside, and of its gradient
   window_line<T> line_;
 };
 
@@ -294,7 +303,7 @@ void select_windows(const window_selection& s, const std::int64_t* valid, const 
 }
 
 using window_selector = void (*)(const window_selection& s, const std::int64_t* valid, const void* in, const void* by, void* out);
-/// For elements of type T, which are floats: others have no gradient.
+/// Returns the function for elements of type T, or null if T is not a float: other types have no gradient.
 template <class T>
 constexpr window_selector window_selector_for(bool is_minimum) {
   if constexpr (std::is_floating_point_v<T>) return is_minimum ? select_windows<true, T> : select_windows<false, T>;

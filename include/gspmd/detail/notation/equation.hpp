@@ -8,14 +8,14 @@
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Equations: how the dims of operands and results correspond, as einsum and local_op write it. One parser for all of them; which
-/// constructs an operator has, it says itself.
+/// Equations: the correspondence of the dims of operands and results, in the notation of einsum and local_op. All
+/// operators share one parser. Each operator decides which constructs it accepts.
 ///
-///   bd,df->bf           a letter is a dim, of one extent wherever it stands
-///   b[t]->b[u=t-2]      in brackets: a dim that is whole, or that is looked into; its extent may be stated
-///   b(2x+w-1),w->bx     in parentheses: an index, which is a sum of letters with strides and a number
+///  bd,df->bf           a letter is a dim, with the same extent everywhere
+///  b[t]->b[u=t-2]      in brackets: a dim that is whole or indexed; its extent can be stated
+///  b(2x+w-1),w->bx     in parentheses: an index, which is a sum of letters with strides and a number
 ///
-/// An extent is a number or follows from another letter: [u=4], [u=2t/3+1]. Spaces are allowed.
+/// An extent is a number, or is computed from another letter: [u=4], [u=2t/3+1]. Spaces are allowed.
 namespace gspmd::detail {
 
 /// `times * letter / per`.
@@ -33,16 +33,16 @@ struct equation_sum {
 enum class dim_kind : std::uint8_t { letter, bracketed, index };
 struct equation_dim {
   dim_kind kind = dim_kind::letter;
-  char letter = 0;         // an index has none
-  bool is_stated = false;  // its extent is `sum`
-  equation_sum sum;        // an index, or what is stated
+  char letter = 0;         // an index has no letter
+  bool is_stated = false;  // the extent is `sum`
+  equation_sum sum;        // the index, or the stated extent
   int column = 0;
 };
 struct equation_tensor {
   vec<equation_dim> dims;
-  int column = 0;  // where its letters begin, behind the comma or the arrow
+  int column = 0;  // of its first letter, after the comma or the arrow
 };
-/// The tensors of an equation, or the first mistake in it. Columns count from 1.
+/// The tensors of an equation, or its first mistake. Columns count from 1.
 struct equation {
   vec<equation_tensor> operands;
   vec<equation_tensor> results;
@@ -68,7 +68,7 @@ class equation_parser {
  private:
   static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
   static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-  /// A set of letters is a mask of these.
+  /// A set of letters is a mask of these bits.
   static constexpr std::uint64_t bit(char letter) { return std::uint64_t{1} << (letter - 'A'); }
 
   [[nodiscard]] constexpr bool is_sound() const { return result.error == nullptr; }
@@ -79,7 +79,7 @@ class equation_parser {
     return at_ < text_.size();
   }
   [[nodiscard]] constexpr bool is_at(char c) const { return at_ < text_.size() && text_[at_] == c; }
-  [[nodiscard]] constexpr bool is_at_arrow() const {  // `=>` is none, and is refused as such
+  [[nodiscard]] constexpr bool is_at_arrow() const {  // `=>` is not an arrow, and is refused with its own message
     return at_ + 1 < text_.size() && (text_[at_] == '-' || text_[at_] == '=') && text_[at_ + 1] == '>';
   }
   [[nodiscard]] constexpr bool in_result() const { return !result.results.empty(); }
@@ -151,7 +151,7 @@ class equation_parser {
     append(d);
   }
 
-  /// Adds a dim to the tensor that is being read.
+  /// Adds a dim to the current tensor.
   constexpr void append(const equation_dim& d) {
     if (!is_sound()) return;
     auto& tensor = side().back();
@@ -167,7 +167,7 @@ class equation_parser {
     in_tensor_ |= bit(letter);
   }
 
-  /// `2x+w-1`, up to the first character that does not go on with it.
+  /// Parses a sum such as `2x+w-1`, up to the first character that does not belong to it.
   constexpr equation_sum sum(const char* wrong) {
     equation_sum s;
     skip_spaces();
@@ -203,7 +203,7 @@ class equation_parser {
       fail(wrong);
     }
   }
-  /// At most six digits, so that extents stay countable.
+  /// Parses a number of at most six digits, so that extents do not overflow.
   constexpr bool number(std::int64_t& n) {
     skip_spaces();
     int digits = 0;
@@ -218,8 +218,8 @@ class equation_parser {
   constexpr void finish() {
     if (bracket_ != 0) return fail("] is missing");
     if (!in_result()) return fail("-> and the letters of the result are missing");
-    std::uint64_t named = 0;  // letters that are dims, or stand in an index
-    std::uint64_t known = 0;  // letters whose extent an operand or a number says
+    std::uint64_t named = 0;  // letters that are dims or in an index
+    std::uint64_t known = 0;  // letters whose extent is known from an operand or a number
     for (const auto* list : {&result.operands, &result.results})
       for (const auto& tensor : *list)
         for (const auto& d : tensor.dims) {
@@ -235,7 +235,8 @@ class equation_parser {
             result.fail(d.sum.terms[0].column, "an extent follows from a letter that no tensor has");
     solve(known);
   }
-  /// An index of an operand gives the extent of one letter, where the others are known.
+  /// Computes which extents are known: an index of an operand determines one letter if its other letters are known.
+  /// Example: in b(2x+w-1),w->bx the letter w is known, so x is known.
   constexpr void solve(std::uint64_t known) {
     for (bool more = true; more;) {
       more = false;
@@ -262,13 +263,13 @@ class equation_parser {
 
   std::string_view text_;
   std::size_t at_ = 0;
-  int bracket_ = 0;              // the column of the one that is open; 0: none is
-  std::uint64_t in_tensor_ = 0;  // the letters of the tensor that is being read
+  int bracket_ = 0;              // the column of the open bracket, or 0
+  std::uint64_t in_tensor_ = 0;  // the letters of the current tensor
 };
 
 constexpr equation parse_equation(std::string_view s) { return equation_parser(s).result; }
 
-/// The error text for an equation with a mistake; `what` is the word for it that the user knows: an equation, a rule.
+/// Returns the error text for an equation with a mistake. `what` is the user's word for the text: an equation, a rule.
 constexpr text equation_problem(std::string_view what, std::string_view written, int column, const char* error) {
   return text(what) << " `" << written << "`, column " << column << ": " << error;
 }

@@ -8,21 +8,21 @@
 #include "gspmd/detail/notation/tile_factors.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Several meshes over the same devices as one (GSPMD 3.1). The planner knows one mesh; it is given the coarsest one of which the
-/// axes of all of them are runs:
+/// Combines several meshes over the same devices into one mesh (GSPMD 3.1). The planner uses one mesh. This is the
+/// coarsest mesh whose axes can be combined to the axes of all meshes:
 ///
-///   (x:4, y:2) and (a:2, b:4)          x is cut into x:(1)2, x:(2)2; a is x:(1)2, b is x:(2)2,y
-///   (x:4, y:2) and (f:8)               nothing is cut; f is x,y
-///   (x:4, y:2) and (a:2, b:4) whose devices lie column by column: device of (i, j) is i + 2 j; a is y, b is x
-///   (x:2, y:3) and (a:3, b:2)          there is none: x ends behind parts of 3 devices, a behind parts of 2
+///  (x:4, y:2) and (a:2, b:4)          x is cut into x:(1)2, x:(2)2; a is x:(1)2, b is x:(2)2,y
+///  (x:4, y:2) and (f:8)               nothing is cut; f is x,y
+///  (x:4, y:2) and (a:2, b:4) with devices column by column: device of (i, j) is i + 2 j; a is y, b is x
+///  (x:2, y:3) and (a:3, b:2)          does not exist: x ends after parts of 3 devices, a after parts of 2
 ///
-/// The numbering of the devices in one mesh, as positions in the other, must be a product of factors (tile_factors.hpp): so many,
-/// so far apart. Each factor is cut where an axis of either mesh begins.
+/// The devices of one mesh have positions in the other mesh. These positions must be a product of factors
+/// (tile_factors.hpp), each with a size and a stride. Each factor is cut where an axis of either mesh begins.
 namespace gspmd::detail {
 
 class view_finder {
  public:
-  /// `mesh` may have views already; `other` is a plain mesh.
+  /// `mesh` may already have views; `other` is a plain mesh.
   constexpr view_finder(const mesh_info& mesh, const mesh_info& other) : found(mesh), other_(other) {}
 
   constexpr void run() {
@@ -46,14 +46,14 @@ class view_finder {
   }
 
   mesh_info found;
-  text problem;  // empty: `found` has the axes of both
+  text problem;  // empty: `found` has the axes of both meshes
 
  private:
   static constexpr const char* remedy =
       "; compile one step for each of the meshes, and bring values from one to the other with to_step or redistribute "
       "(gspmd/layouts/placed_array.hpp)";
 
-  /// Where device `i` of the other mesh stands in the first one, as factors from major to minor.
+  /// Finds the positions of the other mesh's devices in the first mesh, as factors from major to minor.
   constexpr bool find_factors() {
     const auto n = found.shape.device_count();
     if (n == 1) return true;
@@ -70,18 +70,18 @@ class view_finder {
     return !factors_.empty();
   }
 
-  /// How many devices the axes behind `axis` have.
+  /// Returns the number of devices of the axes after `axis`.
   [[nodiscard]] static constexpr std::int64_t stride_of(const mesh_shape& mesh, int axis) {
     std::int64_t n = 1;
     for (int a = axis + 1; a < mesh.axis_count(); ++a) n *= mesh.sizes[a];
     return n;
   }
 
-  /// Cuts the first mesh where an axis of the other one begins inside the factor, and where the factor itself does.
+  /// Cuts the first mesh where an axis of the other mesh begins inside the factor, and where the factor begins.
   constexpr void cut_at_begins(const tile_factor& f) {
     std::int64_t behind = 1;  // in the other mesh
     for (auto k = factors_.size(); k-- > 0 && factors_[k].stride != f.stride;) behind *= factors_[k].size;
-    cut_at(f.stride);  // it ends where the next one begins
+    cut_at(f.stride);  // the factor ends where the next factor begins
     for (int a = 0; a < other_.shape.axis_count(); ++a) {
       const auto begin = stride_of(other_.shape, a);
       if (begin <= behind || begin >= behind * f.size) continue;
@@ -90,7 +90,7 @@ class view_finder {
     }
   }
 
-  /// Makes an axis of the first mesh begin where `stride` devices are behind it.
+  /// Makes an axis of the first mesh begin at the position after which the axes have `stride` devices.
   constexpr void cut_at(std::int64_t stride) {
     for (int a = 0; a < found.shape.axis_count() && problem.empty(); ++a) {
       const auto behind = stride_of(found.shape, a);
@@ -112,7 +112,7 @@ class view_finder {
       problem << "no mesh has both the axes " << named_sizes_text(found) << " and " << named_sizes_text(other_)
               << ": an axis of one ends inside an axis of the other, and does not divide it" << remedy;
   }
-  /// The axes of the first mesh, now that it is cut, that lie in `axis` of the other one.
+  /// Returns the axes of the first mesh, after all cuts, that are inside `axis` of the other mesh.
   [[nodiscard]] constexpr axis_list parts_of(int axis) const {
     const auto begin = stride_of(other_.shape, axis);
     const auto end = begin * other_.shape.sizes[axis];
@@ -159,7 +159,7 @@ class view_finder {
   constant_vector<tile_factor> factors_;
 };
 
-/// A mesh and others over the same devices, as one mesh.
+/// A mesh, combined with views over the same devices.
 struct mesh_with_views {
   mesh_info info;
   text problem;

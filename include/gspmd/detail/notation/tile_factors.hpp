@@ -8,13 +8,14 @@
 #include "gspmd/detail/notation/xla_text.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Between device lists and mesh axes.
+/// Conversion between device lists and mesh axes.
 ///
-/// A list of devices in the order of the tiles is a product of axes when the device at tile i is a sum of one term for each
-/// digit of i in a mixed radix. Each digit is a factor: how many parts, how far apart in the numbering of the devices, and
-/// which dim it cuts. A mesh axis that lies inside a factor cuts that dim.
+/// A list of devices in the order of the tiles can be a product of axes. This is so if the device of tile i is a sum
+/// with one term for each digit of i in a mixed radix. Each digit is a factor. A factor has a number of parts, the
+/// distance of the parts in the numbering of the devices, and the dim that it cuts. A mesh axis inside a factor cuts
+/// that dim.
 ///
-///   devices=[4,2]0,4,1,5,2,6,3,7   i = 2a + b, device = a + 4b:  dim 0 by {4 parts, 1 apart}, dim 1 by {2 parts, 4 apart}
+///  devices=[4,2]0,4,1,5,2,6,3,7   i = 2a + b, device = a + 4b:  dim 0 by {4 parts, 1 apart}, dim 1 by {2 parts, 4 apart}
 namespace gspmd::detail {
 
 struct tile_factor {
@@ -23,12 +24,13 @@ struct tile_factor {
   int dim = 0;  // a data dim, or the rank plus the number of a kind of subgroup
 };
 
-/// Subgroups in the order in which XLA writes them.
+/// Subgroups in XLA's order.
 inline constexpr xla_kind subgroup_kinds[] = {xla_kind::manual, xla_kind::unreduced, xla_kind::replicated};
 
 constexpr int subgroup_number(xla_kind kind) { return kind == xla_kind::manual ? 0 : kind == xla_kind::unreduced ? 1 : 2; }
 
-/// Factors of a list without regard to dims, major to minor, as large as can be. Empty with more than one device: no product.
+/// Returns the largest possible factors of a list, major to minor, without dims. An empty result for several devices
+/// means that the list is not a product. Example: 0,4,1,5,2,6,3,7 gives {4 parts, 1 apart}, {2 parts, 4 apart}.
 constexpr constant_vector<tile_factor> factors_of_list(const constant_vector<std::int64_t>& list) {
   constant_vector<tile_factor> result;
   const auto n = static_cast<std::int64_t>(list.size());
@@ -43,7 +45,7 @@ constexpr constant_vector<tile_factor> factors_of_list(const constant_vector<std
     result.insert(result.begin(), tile_factor{size, stride, 0});
     done *= size;
   }
-  for (std::int64_t i = 0; i < n; ++i) {  // the rest of the list must follow
+  for (std::int64_t i = 0; i < n; ++i) {  // check the rest of the list
     std::int64_t rest = i, id = 0;
     for (auto k = result.size(); k-- > 0;) {
       id += rest % result[k].size * result[k].stride;
@@ -71,13 +73,13 @@ constexpr constant_vector<tile_factor> factors_of_iota(const xla_tiles& x) {
   return result;
 }
 
-/// Cuts factors where dims begin. False where a dim begins inside a factor and does not divide it.
-///   {8 parts, 1 apart} as [2,4]  -> dim 0 {2, 4 apart}, dim 1 {4, 1 apart}
-///   {3, 1}, {2, 3} as [2,3]      -> no
+/// Cuts factors where dims begin. Returns false if a dim begins inside a factor and does not divide it.
+///  {8 parts, 1 apart} as [2,4]  -> dim 0 {2, 4 apart}, dim 1 {4, 1 apart}
+///  {3, 1}, {2, 3} as [2,3]      -> no
 constexpr bool cut_at_dims(constant_vector<tile_factor>& factors, const constant_vector<std::int64_t>& dims) {
   constant_vector<tile_factor> result;
   auto dim = static_cast<int>(dims.size());
-  std::int64_t left = 1;  // parts of the dim that are not accounted for
+  std::int64_t left = 1;  // parts of the dim that no factor covers yet
   for (auto k = factors.size(); k-- > 0;) {
     auto f = factors[k];
     while (f.size > 1) {
@@ -95,10 +97,11 @@ constexpr bool cut_at_dims(constant_vector<tile_factor>& factors, const constant
   return true;
 }
 
-/// Who belongs to a subgroup counts, not in which order: brings the subgroups of a list into one order of kinds and sorts them.
+/// Sorts the subgroups of a list by kind, and the devices of each subgroup. Only membership in a subgroup matters, not
+/// the order. Example: devices=[2,2]1,0,3,2 last_tile_dim_replicate gives the devices 0,1,2,3.
 constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
   const int rank = x.rank();
-  constant_vector<std::size_t> order;  // of the dims of x, but those of one part
+  constant_vector<std::size_t> order;  // of the dims of x, except those with one part
   xla_tiles result;
   result.kind = x.kind;
   const auto take = [&](std::size_t d) {
@@ -129,7 +132,7 @@ constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
     }
     result.devices.push_back(x.devices[static_cast<std::size_t>(from)]);
   }
-  // the innermost subgroup first, then blocks of it by their first device, and so on outwards
+  // The innermost subgroup first, then its blocks by their first device, and so on outwards.
   struct first_of {
     std::int64_t id, at;
   };
@@ -154,8 +157,8 @@ constexpr xla_tiles with_sorted_subgroups(const xla_tiles& x) {
   return result;
 }
 
-/// The factors of a tiled sharding, in the order of the tiles; subgroups as dims rank (manual), rank + 1 (unreduced) and
-/// rank + 2 (replicated). `position` renumbers the devices; null: as they are.
+/// The factors of a tiled sharding, in the order of the tiles. Subgroups are the dims rank (manual), rank + 1
+/// (unreduced) and rank + 2 (replicated). `position` renumbers the devices; null keeps their numbers.
 struct tile_factors {
   constant_vector<tile_factor> list;
   bool is_product = false;

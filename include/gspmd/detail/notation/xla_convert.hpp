@@ -7,10 +7,11 @@
 #include "gspmd/detail/notation/tile_factors.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Between what XLA's text says and shardings on a mesh. A `problem` that is not empty says why there is no translation.
+/// Conversion between XLA's text and shardings on a mesh. If `problem` is not empty, it states why the conversion is
+/// impossible.
 namespace gspmd::detail {
 
-/// A sharding of XLA's on a mesh.
+/// An XLA sharding on a mesh.
 struct xla_on_mesh {
   sharding value;
   axis_mask manual = 0;   // axes along which the program is manual
@@ -18,7 +19,7 @@ struct xla_on_mesh {
   text problem;
 };
 
-/// A mesh made for one sharding, and that sharding on it.
+/// A mesh made for one sharding, and the sharding on this mesh.
 struct xla_with_mesh {
   constant_vector<std::int32_t> sizes;         // of the axes, major to minor
   constant_vector<std::int32_t> device_order;  // empty: the devices in order
@@ -27,7 +28,7 @@ struct xla_with_mesh {
   text problem;
 };
 
-/// The kinds that need no device list. False for a tiled one.
+/// Converts the kinds without a device list. Returns false for a tiled sharding.
 constexpr bool convert_untiled(const xla_tiles& x, std::int64_t device_count, axis_mask all, xla_on_mesh& r) {
   switch (x.kind) {
     case xla_kind::replicated: return true;
@@ -48,7 +49,7 @@ constexpr bool convert_untiled(const xla_tiles& x, std::int64_t device_count, ax
   return true;
 }
 
-/// `rank` below 0: whatever the text has.
+/// If `rank` is negative, the text determines the rank.
 constexpr bool has_rank(const xla_tiles& x, int rank, text& problem) {
   if (x.rank() > max_rank) problem << "the sharding names " << x.rank() << " dims; a tensor has at most 32";
   else if (rank >= 0 && x.rank() != rank)
@@ -57,7 +58,7 @@ constexpr bool has_rank(const xla_tiles& x, int rank, text& problem) {
   return problem.empty();
 }
 
-/// Returns the sharding on a mesh that is given: each of its axes must cut one dim, or none.
+/// Returns the sharding on an existing mesh. Each axis must cut one dim or none.
 constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int rank) {
   xla_on_mesh r;
   const auto& mesh = info.shape;
@@ -81,7 +82,7 @@ constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int ran
     for (int a = 0; a < mesh.axis_count(); ++a) {
       const auto begin = stride[static_cast<std::size_t>(a)], end = begin * mesh.sizes[a];
       if (mesh.sizes[a] == 1 || begin < f.stride || end > f.stride * f.size) continue;
-      // inside, and at a multiple: an axis of 3 does not lie in a factor that begins 2 apart
+      // Inside, and at a multiple: an axis of 3 does not fit into a factor with stride 2.
       if (begin % f.stride != 0 || (f.stride * f.size) % end != 0) continue;
       placed |= axis_bit(a);
       const int group = f.dim - x.rank();
@@ -100,8 +101,8 @@ constexpr xla_on_mesh on_mesh(const xla_tiles& x, const mesh_info& info, int ran
   return r;
 }
 
-/// Returns the sharding on a mesh that is made for it: with the devices in order if the list is a product, else with the list as device
-/// order.
+/// Returns the sharding on a mesh that is made for it. If the list is a product, the devices are in order. Otherwise
+/// the list is the device order.
 constexpr xla_with_mesh with_mesh(const xla_tiles& x, std::int64_t device_count, int rank) {
   xla_with_mesh r;
   if (x.kind != xla_kind::tiled) {
@@ -146,7 +147,8 @@ constexpr xla_with_mesh with_mesh(const xla_tiles& x, std::int64_t device_count,
   return r;
 }
 
-/// Returns a sharding as XLA writes it: dims, then manual, unreduced and replicated subgroups, in the iota form where there is one.
+/// Returns a sharding in XLA's form: dims, then manual, unreduced and replicated subgroups. Uses the iota form if
+/// possible. Example: [x, _] on x of 2 and y of 4 gives devices=[2,1,4]<=[8] last_tile_dim_replicate.
 constexpr xla_tiles to_xla(const mesh_shape& mesh, const sharding& s, int rank, axis_mask manual) {
   xla_tiles x;
   constant_vector<tile_factor> factors;
@@ -180,7 +182,7 @@ constexpr xla_tiles to_xla(const mesh_shape& mesh, const sharding& s, int rank, 
   }
   x.kind = xla_kind::tiled;
   if (mesh.order != nullptr) {
-    xla_tiles positions;  // the list, as positions of the mesh, then as ids
+    xla_tiles positions;  // the list as positions in the mesh, then as ids
     positions.kind = xla_kind::tiled;
     for (const auto& f : factors) {
       positions.dims.push_back(f.size);
@@ -197,7 +199,7 @@ constexpr xla_tiles to_xla(const mesh_shape& mesh, const sharding& s, int rank, 
     for (auto& id : x.devices) id = mesh.order[id];
     x.devices = with_sorted_subgroups(x).devices;
     factors = factors_of_list(x.devices);
-    if (factors.empty()) return x;  // no product: one by one
+    if (factors.empty()) return x;  // not a product: list the devices
   }
   constant_vector<tile_factor> merged;
   for (const auto& f : factors)

@@ -7,14 +7,14 @@
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// XLA's textual shardings as they are written, before any mesh is known. The grammar is that of XLA's HLO parser; it runs in
-/// constant evaluation as well as at run time.
+/// XLA's textual shardings, before a mesh is known. The grammar is the grammar of XLA's HLO parser. The parser works at
+/// compile time and at run time.
 ///
-///     one    ::= '{' word* '}'
-///     word   ::= 'replicated' | 'manual' | 'unreduced' | 'unknown' | 'maximal' | 'device=' int | 'last_tile_dim_replicate'
-///              | 'devices=' '[' ints ']' ( ints | '<=' '[' ints ']' ( 'T' '(' ints ')' )? )
-///              | 'last_tile_dims=' '{' types '}' | 'shard_as' int | 'shard_like' int | 'metadata=' '{' anything '}'
-///     tuple  ::= '{' ( one ( ',' one )* )? '}'
+///    one    ::= '{' word* '}'
+///    word   ::= 'replicated' | 'manual' | 'unreduced' | 'unknown' | 'maximal' | 'device=' int | 'last_tile_dim_replicate'
+///             | 'devices=' '[' ints ']' ( ints | '<=' '[' ints ']' ( 'T' '(' ints ')' )? )
+///             | 'last_tile_dims=' '{' types '}' | 'shard_as' int | 'shard_like' int | 'metadata=' '{' anything '}'
+///    tuple  ::= '{' ( one ( ',' one )* )? '}'
 namespace gspmd::detail {
 
 enum class xla_kind : std::uint8_t { replicated, manual, unreduced, unknown, maximal, tiled, tuple };
@@ -32,14 +32,14 @@ constexpr const char* name_of(xla_kind kind) {
   return "?";
 }
 
-/// One sharding, or a tuple of them, as text says it.
+/// The parsed text of a sharding, or of a tuple of shardings.
 struct xla_tiles {
   xla_kind kind = xla_kind::replicated;
   constant_vector<std::int64_t> dims;     // parts of each data dim, then of each subgroup
-  constant_vector<xla_kind> subgroups;    // what the last dims are: replicated, manual, unreduced
+  constant_vector<xla_kind> subgroups;    // kinds of the last dims: replicated, manual, unreduced
   constant_vector<std::int64_t> iota;     // device ids: 0, 1, 2, ... in this shape,
   constant_vector<int> transpose;         // then transposed,
-  constant_vector<std::int64_t> devices;  // or one by one, if there is no iota
+  constant_vector<std::int64_t> devices;  // or listed, if there is no iota
   std::int64_t device = -1;               // of maximal
   std::int64_t shard_group = -1;          // shard_as, shard_like: the number of a group that shares a sharding
   bool is_shard_like = false;
@@ -59,7 +59,7 @@ class xla_parser {
  public:
   constexpr explicit xla_parser(std::string_view text) : text_(text) {}
 
-  /// `problem` says what is wrong, with the column, counted from 1; empty if nothing is.
+  /// The error text, with its column counted from 1. Empty if the text is correct.
   text problem;
 
   constexpr xla_tiles parse() {
@@ -111,7 +111,7 @@ class xla_parser {
     skip();
     if (!take(c)) fail(what);
   }
-  /// Blanks, and comments like the /*index=5*/ that XLA writes into long tuples.
+  /// Skips blanks, and comments such as /*index=5*/, which XLA writes into long tuples.
   constexpr void skip() {
     for (;;) {
       while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) ++at_;
@@ -255,7 +255,7 @@ class xla_parser {
     expect('}', "`}` is wanted after the subgroups");
   }
 
-  /// After its `{`, which stands at `begin`.
+  /// Parses one sharding after its `{`, which is at `begin`.
   constexpr xla_tiles one(std::size_t begin) {
     xla_tiles x;
     bool has_kind = false;
@@ -317,7 +317,8 @@ constexpr void write_ints(text& t, const auto& list) {
   }
 }
 
-/// The device ids of a tiled sharding, row-major over its dims.
+/// Returns the device ids of a tiled sharding, row-major over its dims. Example: devices=[4,2]<=[2,4]T(1,0) gives
+/// 0,4,1,5,2,6,3,7.
 constexpr constant_vector<std::int64_t> devices_of(const xla_tiles& x) {
   if (x.iota.empty()) return x.devices;
   constant_vector<std::int64_t> apart(x.iota.size(), 1), size, stride, at;

@@ -6,7 +6,7 @@
 
 namespace gspmd::detail {
 
-/// An einsum some of whose dims are indices, on its way to an operator.
+/// Adds an einsum that has windows: dims of one operand whose index is a sum of two letters, as in `(2x+w-1)`.
 class affine_einsum {
  public:
   constexpr affine_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at)
@@ -19,7 +19,7 @@ class affine_einsum {
     for (int k = 0; k < count_; ++k)
       for (int d = 0; d < e_.operands[k].count; ++d)
         if (!is_window(e_.operands[k][d])) know(e_.operands[k][d], shape(k)[d]);
-    for (int unsolved = e_.windows.count; unsolved > 0; --unsolved)  // each round solves one, where it can be
+    for (int unsolved = e_.windows.count; unsolved > 0; --unsolved)  // each round solves at least one window, if one is solvable
       for (int d = 0; d < e_.operands[windowed].count; ++d)
         if (is_window(e_.operands[windowed][d]) && !solve(e_.windows[window_of(e_.operands[windowed][d])], windowed, d))
           return -1;
@@ -51,11 +51,13 @@ class affine_einsum {
     known_[static_cast<int>(letter)] = true;
   }
 
-  /// The extent of the letter of a window that no dim has: the largest with which no index goes over the end of dim `d`, or, for a
-  /// letter that counts downwards, over its begin.
+  /// Determines the extent of a window's letter that is no dim of a tensor. It is the largest extent for which all
+  /// indices are inside dim `d`. A letter that counts upwards is limited by the end of the dim only. A letter that
+  /// counts downwards is limited by the start of the dim only.
+  ///   `2x+w-1` with w of 3, on a dim of 8: x of 4
   constexpr bool solve(const equation_window& w, int operand, int d) {
     const bool known[] = {known_[static_cast<int>(w.letter[0])], known_[static_cast<int>(w.letter[1])]};
-    if (known[0] == known[1]) return true;  // nothing to solve, or not yet
+    if (known[0] == known[1]) return true;  // both are known, or the window is not solvable yet
     const int open = known[0] ? 1 : 0, other = 1 - open;
     const auto own = extent_[static_cast<int>(w.letter[other])];
     const auto last = own == 0 ? 0 : w.step[other] * (own - 1);
@@ -74,7 +76,8 @@ class affine_einsum {
   [[nodiscard]] static constexpr text written(const equation_window& w) {
     return window_text(w.letter[0], w.step[0], w.letter[1], w.step[1], w.first);
   }
-  /// The larger letter is the one that mesh axes may split, if it counts upwards.
+  /// Orders the letters of a window as outer and inner. Mesh axes may split the outer letter: the larger one, if it
+  /// counts upwards.
   [[nodiscard]] constexpr letter_window oriented(const equation_window& w) const {
     const auto extent = [&](int i) { return extent_[static_cast<int>(w.letter[i])]; };
     int outer = extent(1) > extent(0) ? 1 : 0;
@@ -96,7 +99,7 @@ class affine_einsum {
   bool known_[128]{};
 };
 
-/// Adds an einsum as its equation asks.
+/// Adds the einsum of an equation, with or without windows.
 constexpr int add_any_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
   if (e.windows.empty()) return add_einsum(g, e, operands, at);
   if (!fits_operands(g, e, operands, at)) return -1;

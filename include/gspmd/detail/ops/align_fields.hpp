@@ -9,21 +9,23 @@
 
 namespace gspmd::detail {
 
-/// Gives one extent to fields that are staggered: whose dims differ by a few elements, because some are slices, paddings and concatenations
-/// of others. Their shards then begin at the same index on each device, so that slices are reads at offsets (lower/offset_reads.hpp), and
-/// paddings and concatenations choices by index: one loop computes them, and their margins go in the messages of the others.
+/// Gives staggered fields one common extent. Fields are staggered if their dims differ by a few elements, because some
+/// fields are slices, paddings and concatenations of others. After alignment, the shards of all fields begin at the
+/// same index on each device. A slice becomes a read at an offset (lower/offset_reads.hpp). A padding or concatenation
+/// becomes a selection by index. One loop computes them all, and their halos share the messages of the other fields.
 ///
 ///   e[n+1], h[n]:  h - c * (slice(e, 1, n+1) - slice(e, 0, n))              h' - c * (shift(e, 1) - e), h' with n+1 elements
 ///                  e + c * pad(slice(h, 1, n) - slice(h, 0, n-1), 1, 1)     e + c * (0 < i < n ? h' - shift(h', -1) : 0)
 ///
-/// Elements of such a dim that are none of the value's are arbitrary, and nothing reads them. Inputs, and values that other operators make,
-/// are padded once, before a loop that carries them; outputs, and operands of other operators, are cut back. It is done where that moves fewer
-/// elements than the slices, paddings and concatenations would.
+/// Elements of an aligned dim outside of the original value are arbitrary, and nothing reads them. Inputs and the
+/// results of other operators are padded once, before a loop that carries them. Outputs and the operands of other
+/// operators are sliced to the original extent. Fields are aligned only if that moves fewer elements than the slices,
+/// paddings and concatenations.
 class field_aligner {
  public:
   constexpr explicit field_aligner(const graph& g) : g_(g), out_(g.without_nodes()) {}
 
-  /// True, and the program is in `result()`, if anything is to be gained.
+  /// Returns true if alignment saves element moves. The new program is then in `result()`.
   constexpr bool run() {
     if (!classify()) return false;
     join_dims();
@@ -32,8 +34,8 @@ class field_aligner {
     return true;
   }
   [[nodiscard]] constexpr graph& result() { return out_; }
-  /// Whether a slice, padding or concatenation is a few elements longer or shorter than what it is made of, whatever reads it and
-  /// whatever aligning it would gain: a `map`, a reshard and an einsum of slices read staggered fields, too.
+  /// Returns true if a slice, padding or concatenation is 1 to 8 elements longer or shorter than an operand. The users
+  /// of the value and the savings do not matter: a `map`, a reshard and an einsum of slices also read staggered fields.
   [[nodiscard]] constexpr bool is_staggered() const {
     for (const auto& n : g_.nodes) {
       if (!facts_of(n.op).composes && n.op != code_of<concatenate_op>) continue;
@@ -47,9 +49,9 @@ class field_aligner {
   }
 
  private:
-  /// How a value is made, as far as its dims may get other extents.
+  /// The operator that makes a value, classified by how the extents of its dims can change.
   enum class part : std::uint8_t { none, source, pointwise, moved, joined, spread, carried };
-  static constexpr std::int64_t most_apart = 8;  // of the extents of one dim
+  static constexpr std::int64_t most_apart = 8;  // the largest difference of extents within one dim
 
   [[nodiscard]] constexpr const node& at(int i) const { return g_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr int count() const { return static_cast<int>(g_.nodes.size()); }
@@ -71,19 +73,19 @@ class field_aligner {
           return part::none;
       return part::joined;
     }
-    if ((!facts.composes && n.op != code_of<shift_op>) || n.annotated) return part::none;  // it may become its operand
+    if ((!facts.composes && n.op != code_of<shift_op>) || n.annotated) return part::none;  // its operand may replace it
     for (const auto& d : map_of(g_, n).dims)
       if (d.from_step != 1 || d.to_step != 1) return part::none;
     return part::moved;
   }
-  /// Whether a moved value has elements that its operand has not, which a loop chooses.
+  /// Returns true if a moved value has elements that its operand lacks. A loop selects these elements.
   [[nodiscard]] constexpr bool is_filled(const node& n) const {
     for (const auto& d : map_of(g_, n).dims)
       if (!fills_nothing(d, at(n.operands[0]).shape[d.dim], n.shape[d.dim])) return true;
     return false;
   }
 
-  /// False: no dim of the program changes its extent.
+  /// Classifies all values. Returns false if no dim of the program changes its extent.
   constexpr bool classify() {
     bool any = false;
     for (const auto& n : g_.nodes)
@@ -94,8 +96,8 @@ class field_aligner {
     for (int i = 0; i < count(); ++i) part_[i] = part_of_node(at(i));
     for (const int o : g_.outputs) only_loops_[o] = 0;
     any = false;
-    for (int i = count(); i-- > 0;) {  // readers first
-      // A movement that no loop reads goes on being one.
+    for (int i = count(); i-- > 0;) {  // users before operands
+      // A movement that no loop reads stays a movement.
       if (part_[i] == part::moved && only_loops_[i] == 0 && !is_filled(at(i))) part_[i] = part::none;
       if (part_[i] == part::moved || part_[i] == part::joined) any = true;
       if (part_[i] != part::pointwise && part_[i] != part::moved && part_[i] != part::joined)
@@ -104,9 +106,10 @@ class field_aligner {
     return any;
   }
 
-  // ---- dims that get one extent, and where in it their values begin ----
+  // ---- dims with a common extent, and the start of each value in them ----
 
-  /// Slots, one for each dim of each value, in sets. Of those in one set it is known how much further on than another one each begins.
+  /// Disjoint sets of slots. Each dim of each value is a slot. The starts of the slots of one set have known
+  /// differences.
   class slot_sets {
    public:
     constexpr void add() {
@@ -117,17 +120,17 @@ class field_aligner {
       while (parent_[s] != s) s = parent_[s];
       return s;
     }
-    /// How much further on than its root.
+    /// Returns the start of a slot relative to the start of its root.
     [[nodiscard]] constexpr std::int64_t begin(int s) const {
       std::int64_t sum = 0;
       for (; parent_[s] != s; s = parent_[s]) sum += further_[s];
       return sum;
     }
-    /// `a` begins `by` further on than `b`, unless something else is known.
+    /// Records that `a` begins `by` after `b`. Does nothing if both are already in one set.
     constexpr void join(int a, int b, std::int64_t by) {
       const int to = root(b), from = root(a);
       if (from == to) return;
-      const auto apart = begin(b) + by - begin(a);  // of `from`, from `to`
+      const auto apart = begin(b) + by - begin(a);  // the start of root `from` relative to root `to`
       const bool is_turned = size(from) > size(to);
       const int above = is_turned ? from : to, below = is_turned ? to : from;
       further_[below] = is_turned ? -apart : apart;
@@ -147,11 +150,12 @@ class field_aligner {
     if (part_[i] == part::source || part_[other] == part::source) return;
     extents_.join(first_[i] + d, first_[other] + dim, 0);
   }
-  /// Operand `o` begins `by` further on than member `i` along a dim: then it is read where it is.
+  /// Records that operand `o` begins `by` after member `i` along a dim. The operand is then read without a shift.
   constexpr void place(int i, int d, int o, int dim, std::int64_t by) {
     if (part_[o] != part::source) places_.join(first_[o] + dim, first_[i] + d, by);
   }
-  /// The operands of members for which `is_one` begin where they are read; where that contradicts what is known, they are shifted.
+  /// Places the operands of the members for which `is_one` is true, so that they are read without a shift. An operand
+  /// whose placement contradicts an earlier one is shifted later.
   template <class IsOne>
   constexpr void place_operands(IsOne is_one) {
     for (int i = 0; i < count(); ++i) {
@@ -200,7 +204,7 @@ class field_aligner {
     place_operands([this](int i) {
       return part_[i] == part::moved && part_[at(i).operands[0]] == part::pointwise && only_loops_[at(i).operands[0]] != 0;
     });
-    vec<std::int64_t> before(extent_.size(), 0);  // by root: how much before it the first one of its set begins
+    vec<std::int64_t> before(extent_.size(), 0);  // by root: the least start of its set, at most 0
     for (int s = 0; s < slots; ++s)
       if (const auto b = places_.begin(s); b < before[places_.root(s)]) before[places_.root(s)] = b;
     begin_.resize(extent_.size(), 0);
@@ -213,7 +217,7 @@ class field_aligner {
       if (most_[to] < begin_[s] + extent_[s]) most_[to] = begin_[s] + extent_[s];
       if (least_[to] > extent_[s]) least_[to] = extent_[s];
     }
-    for (int i = 0; i < count(); ++i)  // what goes on beyond an end does so at the end of a whole field only
+    for (int i = 0; i < count(); ++i)  // a continuation beyond an end applies only at the end of a whole field
       if (part_[i] == part::moved)
         for (const auto& d : map_of(g_, at(i)).dims)
           if (const int s = first_[i] + d.dim, to = extents_.root(s);
@@ -226,7 +230,7 @@ class field_aligner {
     return refused_[s] == 0 && least_[s] < most_[s] && most_[s] - least_[s] <= most_apart &&
            least_[s] > 2 * (most_[s] - least_[s]);
   }
-  /// Where in the aligned dim the value begins.
+  /// Returns the start of the value within the aligned dim.
   [[nodiscard]] constexpr std::int64_t begin_of(int i, int d) const { return is_aligned(i, d) ? begin_[first_[i] + d] : 0; }
   [[nodiscard]] constexpr extents aligned_shape(int i) const {
     extents shape = at(i).shape;
@@ -235,7 +239,7 @@ class field_aligner {
     return shape;
   }
 
-  // ---- what is gained ----
+  // ---- savings ----
 
   [[nodiscard]] constexpr std::int64_t times(int i) const {
     std::int64_t n = 1;
@@ -243,7 +247,8 @@ class field_aligner {
       if (at(r).op == opcode::loop) n = saturating_multiply(n, is_while(at(r)) ? 16 : at(r).integer);
     return n;
   }
-  /// Notes the values that are padded or cut back.
+  /// Records the values that must be padded or sliced, in `has_border_`. Returns true if alignment saves more elements
+  /// than these values have.
   constexpr bool is_worth_it() {
     shape_.resize(g_.nodes.size(), extents{});
     has_border_.resize(g_.nodes.size(), 0);
@@ -270,7 +275,7 @@ class field_aligner {
     return gained > 0;
   }
 
-  // ---- the program made anew ----
+  // ---- the new program ----
 
   constexpr void rebuild() {
     number_.resize(g_.nodes.size(), -1);
@@ -286,10 +291,10 @@ class field_aligner {
         made.tag = n.tag;
         made.annotated = n.annotated;
         made.annotation = n.annotation;
-      } else if (n.tag >= 0) {  // it is its operand
+      } else if (n.tag >= 0) {  // the node was replaced by its operand
         out_.also_tagged.push_back({n.tag, number_[i]});
       }
-      if (i + 1 < count() && at(i + 1).op == opcode::result) continue;  // these stand together
+      if (i + 1 < count() && at(i + 1).op == opcode::result) continue;  // the results of one operator are consecutive nodes
       int first = i;
       while (at(first).op == opcode::result) --first;
       for (; first <= i; ++first)
@@ -308,7 +313,7 @@ class field_aligner {
     return is_member(i) ? add_mapped(out_, code_of<slice_op>, number_[i], at(i).shape, dims, 0, at(i).at)
                         : add_mapped(out_, code_of<pad_op>, number_[i], shape_[i], dims, 0, at(i).at);
   }
-  /// The operand `o` of a member, of this shape; constants are made again in it.
+  /// Returns operand `o` of a member in this shape. A constant is added again in this shape.
   constexpr int aligned(int o, const extents& shape) {
     if (part_[o] != part::source) return !is_member(o) && border_[o] >= 0 ? border_[o] : number_[o];
     if (at(o).shape == shape) return number_[o];
@@ -329,7 +334,8 @@ class field_aligner {
     out_.nodes.push_back(n);
     return static_cast<int>(out_.nodes.size()) - 1;
   }
-  /// Of a concatenation along a dim that is not aligned, and of what moves along one, the dims but this one are the result's.
+  /// Returns the shape of an operand of a concatenation or movement. In dims that are not aligned, the operand keeps
+  /// its own extents. In the other dims it has the extents of the result.
   [[nodiscard]] constexpr extents operand_shape(int i, int o) {
     extents shape = shape_[i];
     if (part_[o] != part::source) return shape_[o];
@@ -337,7 +343,7 @@ class field_aligner {
       if (!is_aligned(i, d)) shape[d] = at(o).shape[d];
     return shape;
   }
-  /// Of a broadcast: dims that the result repeats are as they were.
+  /// Returns the shape of the operand of a broadcast. Dims that the broadcast stretches keep their extents.
   [[nodiscard]] constexpr extents spread_shape(int i, int o) {
     if (part_[o] != part::source) return shape_[o];
     extents shape = at(o).shape;
@@ -356,7 +362,8 @@ class field_aligner {
     if (part_[i] == part::moved) return moved(i);
     return copied(i);
   }
-  /// `v`, which is `o` in the shape of `i`, where its element k + offset is element k of `i`.
+  /// Returns `v` shifted along `d`, so that element k + offset of the value `o` is at element k of the value `i`. `v`
+  /// is `o` in the aligned shape.
   constexpr int put(int i, int o, int d, std::int64_t offset, int v) {
     const auto by = offset + begin_of(o, d) - begin_of(i, d);
     return part_[o] == part::source || by == 0 ? v : add_shift(out_, v, d, by, at(i).at);
@@ -382,7 +389,7 @@ class field_aligner {
     const node& n = at(i);
     const int from = n.operands[0];
     const bool is_chosen = only_loops_[i] == 0;
-    node rest = n;  // along the dims that are as they were
+    node rest = n;  // along the dims that are not aligned
     rest.op = n.op == code_of<shift_op> ? n.op : code_of<composed_op>;
     if (rest.op == code_of<composed_op>) rest.attributes.clear();
     rest.shape = shape_[from];
@@ -406,10 +413,10 @@ class field_aligner {
       if (!is_aligned(i, map.dim)) continue;
       const auto extent = at(from).shape[map.dim], to = n.shape[map.dim], whole = shape_[i][map.dim];
       const auto first = begin_of(from, map.dim), begin = begin_of(i, map.dim);
-      const auto by = offset_of(map, extent) + first - begin;  // element k is k + by of what it is read from
+      const auto by = offset_of(map, extent) + first - begin;  // element k of the result is element k + by of the operand
       if (by != 0) v = add_shift(out_, v, map.dim, by, n.at, map.beyond, fill);
       if (map.beyond != continuation::none) continue;
-      const auto low = first - by, high = low + extent;  // where there is anything to read
+      const auto low = first - by, high = low + extent;  // the range of indices with an element to read
       if (high < begin + to && (first + extent < whole || is_chosen || by == 0))
         v = chosen(n, map.dim, opcode::compare_lt, high, v, filled(n, shape_[i]));
       if (low > begin && (first > 0 || is_chosen || by == 0))
@@ -418,7 +425,7 @@ class field_aligner {
     for (const auto& map : at_places(i)) v = map.from_first == 0 ? v : add_shift(out_, v, map.dim, map.from_first, n.at);
     return v;
   }
-  /// Shifts along dims that the operator leaves alone, where operand and result begin elsewhere.
+  /// Returns shifts along dims that the operator does not move, if operand and result begin at different indices there.
   [[nodiscard]] constexpr vec<dim_map> at_places(int i) const {
     vec<dim_map> dims;
     const int from = at(i).operands[0];
@@ -438,7 +445,8 @@ class field_aligner {
     const auto fill = number_of(n);
     return add_constant(out_, n.type, shape, fill.real, fill.integer, n.at);
   }
-  /// Element by element `yes` where the index along `d` is less than (or no less than) a number, else `no`.
+  /// Returns `yes` for elements whose index along `d` is less than `number` (or not less, by `compare`), and `no` for
+  /// the others.
   constexpr int chosen(const node& n, int d, opcode compare, std::int64_t number, int yes, int no) {
     const extents shape = out_.nodes[static_cast<std::size_t>(yes)].shape;
     const dtype type = bytes_of(n.type) <= 4 && shape[d] < (std::int64_t{1} << 31) ? dtype::s32 : dtype::s64;
@@ -450,18 +458,19 @@ class field_aligner {
   const graph& g_;
   graph out_;
   vec<part> part_;                    // by node
-  vec<std::uint8_t> only_loops_;      // by node: no reader is anything else, and it is no output
-  vec<int> first_;                    // by node: its slots, one for each dim
-  slot_sets extents_, places_;        // which have one extent; where in it they begin
+  vec<std::uint8_t> only_loops_;      // by node: 1 if only loops read it and it is no output
+  vec<int> first_;                    // by node: the first of its slots, one for each dim
+  slot_sets extents_, places_;        // the slots with a common extent; the starts of the slots in it
   vec<std::int64_t> extent_, begin_;  // by slot
-  vec<std::int64_t> most_, least_;    // by root of a set of slots of one extent: this extent, and the least one that there was
+  vec<std::int64_t> most_, least_;    // by root: the common extent of a set of slots, and the smallest original extent
   vec<std::uint8_t> refused_;         // by root
-  vec<extents> shape_;                // by node: as members are made and read
-  vec<std::uint8_t> has_border_;      // by node: made in both shapes
-  vec<int> number_, border_;          // by node: in the program made anew; in the other shape
+  vec<extents> shape_;                // by node: the aligned shape
+  vec<std::uint8_t> has_border_;      // by node: 1 if the value exists in both shapes
+  vec<int> number_, border_;          // by node: its number in the new program; its number in the other shape, or -1
 };
 
-/// Aligns the fields of a program, unless it says itself what is sent. Its nodes are in no order then.
+/// Aligns the fields of a program in the automatic mode. The other modes state their communication, so nothing changes
+/// there. Fails if no field is staggered. Nodes may have no order yet.
 constexpr void align_fields(graph& g, bool) {
   if (g.find_types != nullptr || g.type_local != nullptr) return;
   field_aligner aligner(g);

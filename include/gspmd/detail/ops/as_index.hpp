@@ -9,13 +9,13 @@
 
 namespace gspmd::detail {
 
-/// Whether tensors of `type` may be indices: any integers.
+/// Returns true if tensors of `type` may be indices: integers of any type.
 constexpr bool may_be_index(dtype type) { return facts_of(type).is_integer; }
 
-/// Returns the indices as s32 or s64, the types that kernels read: those of s8, u8 and s16 as s32, those of u32 and u64 as s64.
+/// Returns the indices as s32 or s64, the types that kernels read. s8, u8 and s16 become s32; u32 and u64 become s64.
 ///
-/// A u64 beyond the largest s64 becomes the largest s64. Both are outside of every dim, so clip, fill and error treat them alike.
-/// Returns tensors of other types unchanged; may_be_index refuses them.
+/// A u64 beyond the largest s64 becomes the largest s64. Both are outside of every dim, so clip, fill and error have
+/// the same effect. Returns tensors of other types unchanged; may_be_index returns false for these types.
 constexpr int as_index(graph& g, int indices, location at) {
   if (indices < 0) return indices;
   const dtype type = g.nodes[static_cast<std::size_t>(indices)].type;

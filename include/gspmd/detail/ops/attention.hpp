@@ -6,7 +6,7 @@
 
 namespace gspmd::detail {
 
-/// The facts that attention and its gradient have in common; `Words`: the tensors of the one or the other.
+/// The common facts of attention and its gradient. `Words` names the tensors of the operator.
 template <const attention_words& Words>
 struct attention_family : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops {
   static constexpr origin made = origin::shards;
@@ -14,7 +14,7 @@ struct attention_family : plain_operator, reduced_first, without_movements, read
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr leading_dim leading{.most = most_attention_dims};  // all tensors get the dim, and no attribute names one
+  static constexpr leading_dim leading{.most = most_attention_dims};  // all tensors get the dim, and no attribute numbers a dim
   static constexpr replication_words replication{"", "needs whole rows, and of k and v all of them: it would gather",
                                                  "reshard it so that heads or examples are split, or write "
                                                  "allow_replication(...) around it"};
@@ -25,11 +25,17 @@ struct attention_family : plain_operator, reduced_first, without_movements, read
   }
 };
 
-/// Adds the gradients by q, k and v (the last two are further results) of the attention `forward`, whose results are `result` and the next
-/// node.
+/// Adds the gradients of the attention node `forward` with respect to q, k and v. Returns the node of the gradient of
+/// q; the gradients of k and v are its further results. The results of `forward` are the nodes `result` and `result +
+/// 1`.
 constexpr int add_attention_gradient(graph& g, const node& forward, int result, int by_result);
 
-/// The first result is attention's, the second one the logarithms of the sums of exponentials, which the gradient needs.
+/// Attention of q, k and v: softmax(scale q k^T) v for each example and head. The second result is the logarithm of the
+/// sum of exponentials of each row, which the gradient reads.
+///
+/// **Shapes.** q [examples..., h, t, k], k [examples..., g, s, k], v [examples..., g, s, v] -> [examples..., h, t, v]
+/// and [examples..., h, t]. Each head of k and v is shared by h/g heads of q. **Splits.** Examples, heads and rows of q
+/// may be split. The rows of k and v and the elements of rows are gathered.
 struct attention_op : attention_family<forward_words> {
   static constexpr const char* name = "attention";
 
@@ -48,6 +54,8 @@ struct attention_op : attention_family<forward_words> {
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_attention<true>(t, plan, step); }
 };
 
+/// The gradients of attention with respect to q, k and v. Shapes and splits are those of attention. If rows or heads of
+/// q are split, the gradients of k and v can be partial. Has no gradient.
 struct attention_gradient_op : attention_family<backward_words> {
   static constexpr const char* name = "attention_gradient";
 
@@ -80,7 +88,7 @@ constexpr int add_attention_gradient(graph& g, const node& forward, int result, 
   return id < 0 || g.add_result(n.type, by_k) < 0 || g.add_result(n.type, by_v) < 0 ? -1 : id;
 }
 
-/// Whether these are q, k and v; records the mistake if not.
+/// Returns true if the tensors fit attention as q, k and v. Otherwise records the mistake.
 constexpr bool fits_attention(graph& g, int q, int k, int v, location at) {
   const char* const op = attention_op::name;
   if (q < 0 || k < 0 || v < 0 || !g.may_read({q, k, v}, at, op)) return false;
@@ -114,7 +122,9 @@ constexpr bool fits_attention(graph& g, int q, int k, int v, location at) {
   return true;
 }
 
-/// Adds attention. If q is bf16 or f16, both results are float, for the gradient, and the caller rounds the first one. `seen`: how many rows of k the first row of q sees, each further one seeing one more; null: all see all.
+/// Adds attention. Returns the node of the first result. If q is bf16 or f16, both results are float, because the
+/// gradient reads them; the caller rounds the first result. `seen` is the number of rows of k that the first row of q
+/// sees; each further row of q sees one more. If `seen` is null, all rows see all rows.
 constexpr int add_attention(graph& g, int q, int k, int v, double scale, const std::int64_t* seen, location at) {
   if (!fits_attention(g, q, k, v, at)) return -1;
   const node like = g.nodes[static_cast<std::size_t>(q)];

@@ -11,24 +11,25 @@
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 
-/// The tensors of attention and of its gradient, by the letters of their last dims. In front of them all have the same dims of examples.
+/// The tensors of attention and of its gradient. Letters name the last dims. The first dims of all tensors are dims of
+/// examples.
 ///
-///   h   heads of q, each of which looks into one of k and v       t   rows of q       k   what q and k have of a row
-///   g   heads of k and v; as many of q's share one of them        s   rows of k, v    v   what v has of a row
+///   h   heads of q; each attends to one head of k and v     t   rows of q       k   elements of a row of q and k
+///   g   heads of k and v; h/g heads of q share each         s   rows of k, v    v   elements of a row of v
 ///
-/// A device works on examples, heads and rows of q of its own, and needs all rows of k and v.
+/// A device computes its own examples, heads and rows of q, and reads all rows of k and v.
 namespace gspmd::detail {
 
 struct attention_words {
-  std::array<std::string_view, max_local_operands> operands;  // the last one: of what rows see, if they do not see all
-  int count = 0;                                              // without that one
+  std::array<std::string_view, max_local_operands> operands;  // the last one: the visible rows, if not all are visible
+  int count = 0;                                              // the number of operands without the last one
   std::array<std::string_view, 3> results;
   int result_count = 0;
 };
 inline constexpr attention_words forward_words{{"htk", "gsk", "gsv", "", "t"}, 4, {"htv", "ht"}, 2};
 inline constexpr attention_words backward_words{{"htk", "gsk", "gsv", "htv", "htv", "ht", "", "t"}, 7, {"htk", "gsk", "gsv"}, 3};
 
-/// The number of dims of examples.
+/// Returns the number of dims of examples.
 constexpr int attention_examples(const graph& g, const node& n) { return operand_of(g, n, 0).shape.count - 3; }
 
 constexpr factor_kind kind_of_attention(char letter) {
@@ -38,7 +39,7 @@ constexpr factor_kind kind_of_attention(char letter) {
 constexpr void attention_rule(const graph& g, const node& n, const attention_words& words, op_rule& rule) {
   const extents &q = operand_of(g, n, 0).shape, &k = operand_of(g, n, 1).shape, &v = operand_of(g, n, 2).shape;
   const int examples = attention_examples(g, n);
-  rule.reduced_by = monoid::add;  // the gradients by k and v, of rows and heads of q
+  rule.reduced_by = monoid::add;  // the gradients of k and v are sums over rows and heads of q
   for (int d = 0; d < examples; ++d) rule.add_factor(q[d]);
   const std::int64_t heads = q[examples], shared = k[examples];
   const int per_example = rule.add_factor(shared);
@@ -69,7 +70,7 @@ constexpr void attention_rule(const graph& g, const node& n, const attention_wor
   for (int r = 0; r < n.results; ++r) add(words.results[static_cast<std::size_t>(r)]);
 }
 
-/// Adds the rows, which are split or not, and the dims that are whole, to a message.
+/// Appends the name of a dim to a message: heads, rows, or elements of a row.
 constexpr void name_attention_dim(text& t, const graph& g, const node& n, const attention_words& words, int k, int dim) {
   const int d = dim - attention_examples(g, n);
   if (d < 0) return;
@@ -80,7 +81,8 @@ constexpr void name_attention_dim(text& t, const graph& g, const node& n, const 
                                          : " (the elements of a row)");
 }
 
-/// The flops: of `products` of q's and k's rows and `sums` of v's, whatever rows do not see.
+/// Returns the flops of `products` products of rows of q and k, and of `sums` sums of rows of v. Rows that are not
+/// visible count as well.
 constexpr std::int64_t attention_flops(const graph& g, const local_program& p, const instruction& op, std::int64_t products,
                                        std::int64_t sums) {
   const int examples = attention_examples(g, g.nodes[static_cast<std::size_t>(op.node)]);
@@ -92,13 +94,13 @@ constexpr std::int64_t attention_flops(const graph& g, const local_program& p, c
       total, saturating_add(saturating_multiply(products, q[examples + 2]), saturating_multiply(sums, v[examples + 2])));
 }
 
-/// The most dims that attention takes: for each number of them there is a function of a device's blocks.
+/// The largest number of dims of attention's tensors. Each number of dims has its own function of a device's blocks.
 inline constexpr int most_attention_dims = 8;
 
-/// The rule of the blocks of one device, for tensors of `rank` dims. The last result is scratch.
+/// Returns the rule of one device's blocks, for tensors of `rank` dims. The last result is scratch.
 constexpr local_rule attention_block_rule(int rank, bool is_causal, const attention_words& words) {
   local_rule rule;
-  constexpr std::string_view letters = "abcdehgtskvw";  // examples, then those of the words, then scratch
+  constexpr std::string_view letters = "abcdehgtskvw";  // examples, the letters of attention_words, scratch
   for (const char l : letters) {
     rule_letter letter;
     letter.name = l;
@@ -164,7 +166,7 @@ constexpr void attention_step(lowering& l, const instruction& op) {
   for (int r = 0; r < op.further_results.count; ++r) l.narrowed(op, results[r + 1], op.further_results[r]);
 }
 
-/// ` by blocks of 128 x 256`, and that rows see no later ones.
+/// Appends ` by blocks of 128 x 256`, and `, causal` if rows do not see later rows.
 template <bool IsForward>
 void describe_attention(std::string& t, const plan_view& plan, const plan_step* step) {
   if (step == nullptr || step->local == nullptr) return;

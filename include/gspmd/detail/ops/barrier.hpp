@@ -6,8 +6,10 @@
 
 namespace gspmd::detail {
 
-/// The identity on a value, as one of its own: what is computed from it is not taken for the same computed from the value, and what the value
-/// was resharded to is not there for its readers (XLA's optimization_barrier).
+/// The identity, as a value of its own (XLA's optimization_barrier). Equal computations on the barrier and on its
+/// operand are not merged. Users of the barrier do not read reshards of the operand.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** Every dim may be split, and the result has the sharding of the operand.
 struct barrier_op : reshape_op {
   static constexpr const char* name = "optimization_barrier";
   static constexpr bool uniform = true;
@@ -20,7 +22,8 @@ struct barrier_op : reshape_op {
   }
 };
 
-/// The same, of operand 0, in a program whose nodes have no order yet: it comes behind the other operands, which it does not read.
+/// The barrier in a program whose nodes have no order yet. Operand 0 is the value. The barrier is placed after the
+/// other operands, which it does not read. settle_barriers replaces it by barrier_op.
 struct ordered_barrier_op : plain_operator, without_steps {
   static constexpr const char* name = barrier_op::name;
   static constexpr origin made = origin::renamed;
@@ -49,7 +52,8 @@ struct ordered_barrier_op : plain_operator, without_steps {
   }
 };
 
-/// Says on a barrier for how many bytes fewer, and what time more, its readers compute again what they read.
+/// The attributes of a barrier that save_memory added: the bytes that its users save by recomputing their operands, and
+/// the additional time in picoseconds.
 struct memory_saved {
   std::int64_t bytes = 0, picoseconds = 0;
   static constexpr bool is_said(const node& n) { return n.op == code_of<barrier_op> && n.attributes.count == 2; }
@@ -57,7 +61,7 @@ struct memory_saved {
   constexpr void say(node& n) const { add_attributes(n, bytes, picoseconds); }
 };
 
-/// A barrier on `x`, as it is planned, which is in no program yet.
+/// Returns a barrier on `x` as a barrier_op. The caller adds the node to the program.
 constexpr node planned_barrier(const graph& g, int x, location at) {
   node n;
   n.op = code_of<barrier_op>;
@@ -68,7 +72,7 @@ constexpr node planned_barrier(const graph& g, int x, location at) {
   return n;
 }
 
-/// Makes of each barrier, which stands behind what it is to come behind, one that is planned.
+/// Replaces each ordered barrier by a barrier_op. The nodes must be in their final order.
 constexpr void settle_barriers(graph& g, bool) {
   for (auto& n : g.nodes) {
     if (n.op != code_of<ordered_barrier_op>) continue;
@@ -78,7 +82,7 @@ constexpr void settle_barriers(graph& g, bool) {
   }
 }
 
-/// Adds the identity on `x` as a value of its own, which comes behind those of `after` that may be read beside it.
+/// Adds a barrier on `x`. The barrier is placed after those values of `after` that may be read together with `x`.
 constexpr int add_barrier(graph& g, int x, span<const int> after, location at) {
   if (x < 0) return -1;
   const node& from = g.nodes[static_cast<std::size_t>(x)];
@@ -87,7 +91,7 @@ constexpr int add_barrier(graph& g, int x, span<const int> after, location at) {
   n.type = from.type;
   n.shape = from.shape;
   n.at = at;
-  add_attributes(n, cotangent::none);  // what else has two operands in a gradient is one
+  add_attributes(n, cotangent::none);  // otherwise a gradient takes an operator with two operands for a cotangent
   n.operands.push_back(x);
   for (const int o : after)
     if (n.operands.count < n.operands.capacity && g.nodes[static_cast<std::size_t>(o)].local_axes == from.local_axes &&

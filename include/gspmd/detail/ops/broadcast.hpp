@@ -7,14 +7,14 @@
 
 namespace gspmd::detail {
 
-/// Adds a broadcast: dim `d` of the operand becomes dim `dims[d]` of the result; an extent of 1 is stretched. The dims of the operator
-/// increase: where they do not, the operand is transposed first.
+/// Adds a broadcast. Dim `d` of the operand becomes dim `dims[d]` of the result, and an extent of 1 is stretched. The
+/// dims of the operator are in increasing order. If `dims` is not, the operand is transposed first.
 constexpr int add_broadcast(graph& g, int operand, const extents& shape, const inline_vec<std::int8_t, max_rank>& dims,
                             location at);
 
 constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, location at);
 
-/// Adds a broadcast of what a reduction `n` has left, to what it began with.
+/// Adds a broadcast of the value `reduced` to the shape of the operand of the reduction `n`.
 constexpr int add_spread(graph& g, int reduced, const node& n) {
   const extents shape = operand_of(g, n, 0).shape;
   inline_vec<std::int8_t, max_rank> kept;
@@ -26,8 +26,11 @@ constexpr int add_spread(graph& g, int reduced, const node& n) {
   return add_broadcast(g, reduced, shape, kept, n.at);
 }
 
-/// Elements that are repeated. A loop reads them through strides of 0; completion goes through it backward first, which avoids
-/// communication on the larger shape.
+/// Repeats elements along new dims and along dims of extent 1. A loop reads the operand through strides of 0.
+///
+/// **Shapes.** [b] -> [a, b], by the attributes: dim d of the operand is dim attribute d of the result. **Splits.**
+/// Every dim may be split, and the result keeps the splits of the operand. Completion propagates backward first, which
+/// avoids communication on the larger shape.
 struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_shards, without_arithmetic, dims_by_number {
   static constexpr const char* name = "broadcast_in_dim";
   static constexpr leading_dim leading{.is = leading_dim::way::in_front};
@@ -38,7 +41,8 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
   static constexpr bool keeps_slices = false;
   static constexpr replication_words replication = ordinary_replication;
 
-  /// `b->ab`: every dim of the result is a parallel factor; the operand has those it is not stretched along.
+  /// Rule `b->ab`: each dim of the result is a parallel factor. The operand has the factors of the dims that are not
+  /// stretched.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
     tensor_map operand;
@@ -54,8 +58,9 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
     rule.maps.push_back(operand);
     rule.maps.push_back(result);
   }
-  /// It is linear, but its result is larger than its operand: reducing first sends less.
   static constexpr int reads(const node& n) { return n.operands.count; }
+  /// The result is larger than the operand, so the planner reduces a partial operand before the broadcast
+  /// (is_made_again in passes/choose/partial_rule.hpp).
   static constexpr bool is_made_again(const node&) { return true; }
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr scalar_op in_loop(const graph&, const node&) { return {}; }
@@ -70,7 +75,7 @@ struct broadcast_op : linear_in_all, without_exchange, without_movements, reads_
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const extents shape = operand_of(b.program(), n, 0).shape;
-    dim_mask summed = 0;  // dims of one element are dropped by the reshape, which is no work
+    dim_mask summed = 0;  // the reshape below drops dims of extent 1 without work
     for (int d = 0; d < n.shape.count; ++d)
       if (n.shape[d] != 1) summed |= dim_bit(d);
     for (int d = 0; d < n.attributes.count; ++d)
@@ -116,7 +121,7 @@ constexpr int add_broadcast(graph& g, int operand, const extents& shape, const i
     n.attributes.push_back(dims[d]);
   }
   if (!is_in_order) {
-    inline_vec<std::int8_t, max_rank> order;  // the dims of the operand, as the result has them
+    inline_vec<std::int8_t, max_rank> order;  // the dims of the operand, in the order of the result
     n.attributes.clear();
     for (int to = 0; to < shape.count; ++to)
       for (int d = 0; d < dims.count; ++d)
@@ -131,4 +136,4 @@ constexpr int add_broadcast(graph& g, int operand, const extents& shape, const i
 
 }  // namespace gspmd::detail
 
-#include "gspmd/detail/ops/reduce.hpp"  // each is the gradient of the other
+#include "gspmd/detail/ops/reduce.hpp"  // each operator is the gradient of the other

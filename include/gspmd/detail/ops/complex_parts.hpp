@@ -8,14 +8,14 @@
 
 namespace gspmd::detail {
 
-/// A product of complex tensors is one of real tensors, in which the parts of one operand are one more letter that is summed over, and
-/// those of the result one more letter that stays. The other operand has both: its elements z at index 0 of the first letter, i z at index
-/// 1.
+/// A product of complex tensors is computed as a product of real tensors. The parts of one operand are an additional
+/// summed letter, and the parts of the result an additional kept letter. The other operand has both letters: at index 0
+/// of the first letter it has its elements z, and at index 1 it has i z.
 ///
 ///   (a + bi) z = a z + b (i z)
 ///
-/// Adds to a loop over [2, elements] of complex elements of `type`, of which input 0 has the elements, what computes them: the number of
-/// the register. Bound 0 of the loop is where the first dim begins.
+/// Adds the computation of z and i z to a loop over [2, elements] of complex elements of `type`. Input 0 of the loop
+/// has the elements z. Bound 0 is the start of the first dim. Returns the number of the register.
 template <class Group>
 constexpr int add_both_turns(Group& group, dtype type) {
   const auto add = [&group](opcode op, dtype of, std::initializer_list<int> args) {

@@ -6,11 +6,14 @@
 
 namespace gspmd::detail {
 
-/// Makes `second`, which reads `first`, read what that reads, of shape `from`; false, and nothing is done, where the two of them are no one
-/// map with one constant.
+/// Tries to fuse `first` into `second`, so that `second` reads the operand of `first` (shape `from`). Returns false and
+/// changes nothing if the two maps do not compose into one map with one fill value.
 constexpr bool compose(node& second, const node& first, const extents& from);
 
-/// Several of pad, slice, reverse and roll in one movement.
+/// Several of pad, slice, reverse and roll, fused into one movement.
+///
+/// **Shapes.** Any extents with the rank of the operand. **Splits.** Every dim may be split; along a moved dim the
+/// devices exchange elements.
 struct composed_op : mapped_op<composed_op> {
   static constexpr const char* name = "move";
   static constexpr operator_code inverse() { return code_of<composed_op>; }
@@ -19,7 +22,7 @@ struct composed_op : mapped_op<composed_op> {
   }
 
  private:
-  /// Which element of the operand element i of the result is: `i - 1`, `(-2i + 5) / 3`
+  /// Returns the index of the operand's element that becomes element i of the result: `i - 1`, `(-2i + 5) / 3`.
   static std::string text_of(const dim_map& d) {
     const auto at_0 = d.from_first * d.to_step - d.from_step * d.to_first;
     std::string t = d.from_step == 1 ? "i" : d.from_step == -1 ? "-i" : std::to_string(d.from_step) + "i";

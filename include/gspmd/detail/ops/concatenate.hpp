@@ -9,8 +9,10 @@
 
 namespace gspmd::detail {
 
-/// The tensor of which the operands are slices: cut along `dim`, they follow one another in its order and round its end, as in
-/// concat(x[k:], x[:k]), which is a roll. It is -1 if they are not.
+/// The tensor that the operands of a concatenation are slices of. The slices follow each other along `dim` and cover the
+/// tensor once. They may begin in the middle and continue at index 0, as in concat(x[k:], x[:k]), which is a roll.
+/// `of` is -1 if no such tensor exists.
+///   x[3:6], x[0:3] for x of extent 6: of = x, first = 3
 struct cut_tensor {
   int of = -1;
   std::int64_t first = 0;
@@ -33,10 +35,14 @@ constexpr cut_tensor cut_tensor_of(const graph& g, const vec<int>& operands, int
   return total == extent ? cut : cut_tensor{};
 }
 
-/// Adds the operands, one behind the other along `dim`. More than an operator takes are joined in groups, and these again.
+/// Adds the concatenation of the operands along `dim`. If there are more operands than an operator takes, groups of
+/// them are concatenated first.
 constexpr int add_concatenate(graph& g, span<const int> operands, int dim, location at);
 
-/// A split of the joined dim stays: each operand is a movement into its range of the result.
+/// The operands, one after the other along one dim.
+///
+/// **Shapes.** [a, c] and [b, c] -> [a + b, c]. **Splits.** Every dim may be split. A split of the joined dim is kept:
+/// each operand is a movement into its range of the result. The other dims are not moved.
 struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "concatenate";
   static constexpr leading_dim leading{.count = 1};
@@ -69,7 +75,7 @@ struct concatenate_op : plain_operator, reads_shards, without_arithmetic, outsid
     map.outside = outside_rule::keep;
     return map;
   }
-  /// Every operand gets its range.
+  /// Each operand receives its range of dy.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     for (int k = 0; k < n.operands.count; ++k) {

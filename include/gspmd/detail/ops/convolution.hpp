@@ -7,7 +7,12 @@
 
 namespace gspmd::detail {
 
-/// An einsum whose first operand is read through windows. Spatial, batch and feature dims and groups are letters alike.
+/// An einsum whose first operand is read through windows. Spatial dims, batch dims, feature dims and groups are all
+/// letters.
+///
+/// **Shapes.** As the equation says: `b(2x+w)i,wio->bxo`. **Splits.** As in an einsum. A windowed dim has the splits of
+/// its outer letter and is read as tiles, so the devices exchange halos. The inner letter is gathered. A split summed
+/// letter leaves the result partial.
 struct convolution_op : plain_operator, without_movements, outside_of_loops {
   static constexpr const char* name = "convolution";
   static constexpr leading_dim leading{.is = leading_dim::way::letters};
@@ -17,7 +22,8 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
 
-  /// As of an einsum; a windowed dim has the splits of its outer letter, whatever the extents are, and its inner letter is whole.
+  /// The rule of an einsum. A windowed dim has the factor of its outer letter, even if the extents differ. The inner
+  /// letter is whole.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const auto e = windowed_einsum_of(g, n);
     const auto extent = global_extents(g, n, e);
@@ -59,7 +65,7 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
     return {kind == monoid::add ? partial_class::one : partial_class::none};
   }
 
-  /// 2 for every combination of local indices, zeros outside of the operand included.
+  /// 2 for each combination of local indices, including zeros outside of the operand.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     const auto e = windowed_einsum_of(g, n);
@@ -88,7 +94,7 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
       << ")`)";
   }
 
-  /// Both are of the same family (see windowed_einsum.hpp).
+  /// Both gradients are einsums with windows (see windowed_einsum.hpp).
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -119,7 +125,7 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
  private:
-  /// The other operand gets the inner letters of windows that else operand 0 alone would have.
+  /// Appends to the other operand the inner letters of windows that only operand 0 has.
   static constexpr int add_inner_letters(graph& g, windowed_einsum& e, int first, int other, location at) {
     extents shape = g.nodes[static_cast<std::size_t>(other)].shape;
     inline_vec<std::int8_t, max_rank> kept;
@@ -134,8 +140,8 @@ struct convolution_op : plain_operator, without_movements, outside_of_loops {
     return kept.count == shape.count ? other : add_broadcast(g, other, shape, kept, at);
   }
 
-  /// Where both letters of a window stand in dY or the other operand too: all products first, which then are added up along the
-  /// windows.
+  /// Adds the gradient of operand 0 if both letters of a window are also dims of dY or of the other operand. Computes
+  /// all products first, and then sums them along the windows.
   template <class Builder>
   static constexpr void add_unfolded_gradient(Builder& b, const node& n, const windowed_einsum& e, const extents& shape) {
     graph& g = b.program();

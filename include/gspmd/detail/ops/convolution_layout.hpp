@@ -9,11 +9,12 @@
 
 namespace gspmd::detail {
 
-/// The meaning of each dim of a convolution's tensors: `NHWC,HWIO->NHWC`. N is the batch, C the features, of which the window has I of the
-/// operand and O of the result; every other letter is a spatial dim. Capital letters and small ones are the same.
+/// The meaning of the dims of a convolution's tensors: `NHWC,HWIO->NHWC`. N is the batch and C the features. In the
+/// window, I is the features of the operand, and O the features of the result. Each other letter is a spatial dim. Case
+/// does not matter.
 struct convolution_layout {
-  inline_vec<char, max_rank> tensors[3];  // operand, window, result, in small letters: n, i, o and spatial ones
-  inline_vec<char, max_rank> spatial;     // as the result has them
+  inline_vec<char, max_rank> tensors[3];  // operand, window, result, in lower case: n, i, o and the spatial letters
+  inline_vec<char, max_rank> spatial;     // in the order of the result
   text error;
 
   constexpr explicit convolution_layout(std::string_view written) {

@@ -6,10 +6,10 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/windowed_einsum.hpp"
 
-/// The steps that an einsum through windows becomes on shards: what lies in the windows is brought together, then contracted.
+/// The steps of an einsum with windows on shards: gather the elements that the windows read into a tile, then contract.
 namespace gspmd::detail {
 
-/// The extents of letters on a device.
+/// Returns the extents of the letters on a device.
 constexpr letter_extents local_extents_of(const local_program& p, const windowed_einsum& e, const instruction& op) {
   letter_extents all;
   for (int k = 0; k < 2; ++k) all.know(e.letters[k], p.value(op.operands[k]).local);
@@ -17,8 +17,9 @@ constexpr letter_extents local_extents_of(const local_program& p, const windowed
   return all;
 }
 
-/// Notes which indices of a tile, which begins at index `at` of what is read, elements of the operand lie at, if they are apart, and lie
-/// alike in the tiles of all parts.
+/// Sets `base` and `held` of a window whose operand has zeros between its elements (`w.base` > 1). The tile begins at
+/// index `at`. Then index `held` and each `base`-th index after it have elements of the operand. Does nothing if the
+/// positions differ between parts.
 constexpr void find_elements(contraction_window& window, const window_dim& w, std::int64_t at, std::int64_t shard_outputs,
                              std::int64_t parts) {
   if (w.base == 1 || (parts > 1 && w.stride * shard_outputs % w.base != 0)) return;
@@ -27,7 +28,7 @@ constexpr void find_elements(contraction_window& window, const window_dim& w, st
     if (remainder(w.first() + w.step() * i, w.base) != 0) continue;
     window.base = 1;
     while (w.step() * window.base % w.base != 0) ++window.base;
-    window.held = (at + i) % window.base;  // and every `base` from there on
+    window.held = (at + i) % window.base;  // and each `base`-th index after it
     return;
   }
 }
@@ -61,7 +62,7 @@ constexpr void add_windowed_contraction(Lowering& l, const instruction& op) {
     inside.offset += tile.at[d];
     const auto held = l.value(tile.value).local[d];
     c.lhs.push_back(number_of(w.outer));
-    // A window of one element is none.
+    // A window of one element needs no contraction_window.
     if (extent[w.inner] == 1 && inside.stride == 1 && inside.offset == 0 && held == extent[w.outer]) continue;
     contraction_window window{number_of(w.outer), number_of(w.inner), inside.offset, inside.stride, inside.dilation, held};
     find_elements(window, w.along, tile.at[d], extent[w.outer], parts_of(l.out.mesh, l.value(op.operands[0]).layout, d));

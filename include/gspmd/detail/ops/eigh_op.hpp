@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// Blocks of a and the vectors, the values, which have a dim less, and scratch.
+/// The function of a device's blocks: the matrices a, the vectors, the values, which have one dim less, and scratch.
 template <int Rank, bool IsComplex>
 inline constexpr local_function eigh_function = [] {
   local_function f = matrix_function<Rank>(4, 1, nullptr);
@@ -19,17 +19,23 @@ inline constexpr local_function eigh_function = [] {
   return f;
 }();
 
-/// Eigenvectors, the columns of the first result, and eigenvalues of a symmetric or Hermitian matrix.
+/// Eigenvectors and eigenvalues of a symmetric or Hermitian matrix. The eigenvectors are the columns of the first
+/// result.
+///
+/// **Shapes.** a [..., n, n] -> [..., n, n] and [..., n]. **Splits.** The leading dims may be split. The two dims of
+/// the matrices are gathered.
 struct eigh_op : matrix_operator {
   static constexpr const char* name = "eigh";
 
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) { rule_of_results(g, n, rule, {2, 1}); }
-  /// 2 n^3 for the tridiagonal matrix, 4/3 n^3 for its vectors, and two rotations of them for each value, of 3 n flops an element.
+  /// 2 n^3 for the tridiagonal matrix, 4/3 n^3 for its vectors, and two rotations of the vectors for each value, with 3
+  /// n flops for each element.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of(p, op, 28, 0);
   }
-  /// a = v diag(w) v^H: da = conj(v) (diag(dw) + (v^T dv) / (w_j - w_i)) v^T (Giles, An extended collection of matrix derivative results, 2008,
-  /// 3.1). Where two values are equal the quotient is not finite: no vectors belong to them that a change of a would not turn.
+  /// a = v diag(w) v^H: da = conj(v) (diag(dw) + (v^T dv) / (w_j - w_i)) v^T (Giles, An extended collection of matrix
+  /// derivative results, 2008, 3.1). If two values are equal, the quotient is not finite, because their vectors are not
+  /// determined.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -61,7 +67,7 @@ struct eigh_op : matrix_operator {
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-/// The node of the vectors; that of the values is the next one.
+/// Adds eigh. Returns the node of the vectors; the next node is that of the values.
 constexpr int add_eigh(graph& g, int a, location at) {
   if (a < 0) return -1;
   const node of = g.nodes[static_cast<std::size_t>(a)];

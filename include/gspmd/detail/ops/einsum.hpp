@@ -11,7 +11,7 @@
 
 namespace gspmd::detail {
 
-/// Whether an equation fits the tensors of a call; records the mistake if not.
+/// Returns true if an equation fits the tensors of a call. Otherwise records the mistake.
 constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at) {
   const auto refuse = [&](mistake rule, const text& what) { return g.fail(at, "einsum", rule, what) >= 0; };
   if (static_cast<int>(operands.size()) != e.operands.count)
@@ -46,14 +46,19 @@ constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initialize
   return true;
 }
 
-/// Adds an einsum whose equation has been parsed, and has no windows. The node's attributes are the letters of the operands, then of
-/// the result; `integer` is 1 if its operands are of a narrower type than the result (keep_sum_wide).
+/// Adds an einsum without windows, whose equation is parsed. The attributes of the node are the letters of the
+/// operands, then of the result. `integer` is 1 if the operands have a narrower type than the result (keep_sum_wide).
 constexpr int add_einsum(graph& g, const einsum_equation& e, std::initializer_list<int> operands, location at);
 
-/// Gives the einsum that was added last the type that its sums are computed as: they are not rounded to the operands' type. Nothing
-/// changes where that is their type. False if `type` is another one.
+/// Makes the last added einsum compute its sums in `type`, so that the sums are not rounded to the type of
+/// the operands. Changes nothing if both types are equal. Returns false if `type` is another type.
 constexpr bool keep_sum_wide(graph& g, int id, dtype type, location at);
 
+/// A product of two tensors, or one tensor, summed over the letters that the result lacks.
+///
+/// **Shapes.** `mk,kn->mn`: [m, k], [k, n] -> [m, n]; [m/x, n/y] on each device, if m is split over x and n over y.
+/// **Splits.** Every letter may be split. A split letter of the result splits the result; a split summed letter leaves
+/// it partial.
 struct einsum_op : without_exchange, without_movements, reads_shards, outside_of_loops {
   static constexpr const char* name = "einsum";
   static constexpr leading_dim leading{.is = leading_dim::way::letters};
@@ -64,7 +69,7 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
   static constexpr bool keeps_slices = false;
   static constexpr replication_words replication = ordinary_replication;
 
-  /// The equation is the rule: a letter is a factor; parallel if the result has it, else a reduction by add.
+  /// The equation is the rule. Each letter is a factor: parallel if the result has it, otherwise a reduction by add.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     rule.reduced_by = monoid::add;
     inline_vec<std::int8_t, 2 * max_rank> letters;  // by factor
@@ -86,7 +91,7 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
       rule.maps.push_back(map);
     }
   }
-  /// A product of two sums is not a sum of products: one operand at a time.
+  /// Only one operand may be partial, because a product of two sums is not the sum of the products.
   static constexpr operator_class meets(const node&, monoid kind) {
     return {kind == monoid::add ? partial_class::one : partial_class::none};
   }
@@ -96,8 +101,8 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
     return n.operands.count == 2 && !is_narrow(n.type) && !is_complex(n.type) && n.integer == 0;
   }
 
-  /// The flops of two operands: 2 for every combination of local indices, a multiplication and an addition; of complex ones 8. Of one: 1
-  /// for every element that is summed.
+  /// With two operands: 2 flops for each combination of local indices, a multiplication and an addition, or 8 for
+  /// complex elements. With one operand: 1 flop for each summed element.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape& mesh, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     if (n.operands.count == 1) return flops_of_sum(p, op);
@@ -106,7 +111,7 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
     const auto extent = [&](int k, int d) {
       const auto& v = p.value(op.operands[k]);
       if (k != op.ring.operand || d != op.ring.dim) return v.local[d];
-      std::int64_t parts = 1;  // the shards that go round, all together
+      std::int64_t parts = 1;  // the number of parts without the ring: the local extent covers all shards that rotate
       for (const auto& use : v.layout.splits)
         if (use.dim == d && (ring_of(op.ring, v.layout).mask() & axis_bit(use.axis)) == 0) parts *= mesh.sizes[use.axis];
       return shard_extent(v.global[d], parts);
@@ -122,8 +127,8 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
     t << " (dim `" << static_cast<char>(letters_of(g, n, k)[dim]) << "`)";
   }
 
-  /// Swaps index sets: the gradient by an operand is the einsum of dy with the other operand. A letter that only this operand
-  /// has was summed away; its gradient does not depend on it.
+  /// The gradient of an operand is the einsum of dy with the other operand. If only this operand has a letter, the
+  /// letter was summed, and the gradient is equal for all its indices.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -150,7 +155,7 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
           kept.push_back(static_cast<std::int8_t>(d));
         }
       int id = -1;
-      if (count == 2) {  // dy stands where its operand stood, so that the kernel sees the order the user wrote
+      if (count == 2) {  // dy replaces the operand, so that the kernel gets the operands in the user's order
         e.operands.push_back(k == 0 ? result : other);
         e.operands.push_back(k == 0 ? other : result);
         id = k == 0 ? add_einsum(g, e, {dy, as(n.operands[1], n.type)}, n.at)

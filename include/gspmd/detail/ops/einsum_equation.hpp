@@ -8,7 +8,7 @@
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// The equation of an einsum as letters and indices, read from its text.
+/// The letters and indices of an einsum's equation, parsed from its text.
 namespace gspmd::detail {
 
 /// An index of an operand: `(2x+w-1)`.
@@ -17,18 +17,18 @@ struct equation_window {
   std::int64_t step[2]{};
   std::int64_t first = 0;
 };
-/// In a list of letters, a dim that has window k instead.
+/// The code of window k in a list of letters, for a dim that has a window.
 constexpr char code_of_window(int k) { return static_cast<char>(k + 1); }
 constexpr bool is_window(int letter) { return letter > 0 && letter <= max_windows; }
 constexpr int window_of(int letter) { return letter - 1; }
 
-/// The letters of an einsum's operands and of its result, or what is wrong with its equation and where.
+/// The letters of an einsum's operands and result, or the error in its equation and the error's column.
 struct einsum_equation {
   inline_vec<inline_vec<char, max_rank>, 2> operands;
   inline_vec<char, max_rank> result;
   inline_vec<equation_window, max_windows> windows;
   const char* error = nullptr;
-  int column = 0;  // of the error, from 1
+  int column = 0;  // of the error, counted from 1
 };
 
 constexpr bool holds(const inline_vec<char, max_rank>& letters, char c) {
@@ -36,7 +36,7 @@ constexpr bool holds(const inline_vec<char, max_rank>& letters, char c) {
     if (l == c) return true;
   return false;
 }
-/// Whether an operand has the letter, in an index or as a dim.
+/// Returns true if operand `k` has the letter, as a dim or in an index.
 constexpr bool has_letter(const einsum_equation& e, int k, char c) {
   for (const char l : e.operands[k])
     if (l == c || (is_window(l) && (e.windows[window_of(l)].letter[0] == c || e.windows[window_of(l)].letter[1] == c)))
@@ -44,8 +44,8 @@ constexpr bool has_letter(const einsum_equation& e, int k, char c) {
   return false;
 }
 
-/// `bd,df->bf`: one or two operands; a letter that is missing in the result is summed. `b(2x+w)i,wio->bxo`: one operand may have
-/// indices of two letters.
+/// Parses an equation with one or two operands, as `bd,df->bf`. A letter that the result lacks is summed. One operand may
+/// have indices of two letters, as in `b(2x+w)i,wio->bxo`.
 constexpr einsum_equation parse_einsum(std::string_view s) {
   equation e = parse_equation(s);
   if (e.operands.size() > 2) e.fail(e.operands[2].column - 1, "at most two operands, separated by one comma before ->");
@@ -95,7 +95,7 @@ constexpr einsum_equation parse_einsum(std::string_view s) {
   return p;
 }
 
-/// `2x+w-1`
+/// Returns the text of an index, as `2x+w-1`.
 constexpr text window_text(char outer, std::int64_t step, char inner, std::int64_t inner_step, std::int64_t first) {
   text t;
   const auto add = [&](std::int64_t n, char letter) {

@@ -13,23 +13,23 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Einsums of any number of operands, with `...` and diagonals: made of those of one and two operands.
+/// Einsums of any number of operands, with `...` and diagonals. They become einsums with one or two operands.
 ///
-///   ...ab,...bc->...ac   `...` becomes letters that the equation lacks, aligned at the right; an extent of 1 is dropped where another
-///                        operand has more
-///   ii->i                what lies off the diagonal is masked, and summed away: on a sharded tensor too nothing is gathered. Where both dims
-///                        are whole a loop reads the diagonal alone (passes/lower/diagonals.hpp)
-///   ab,bc,cd->ad         two at a time, in the order with the least multiplications, of several such the one whose intermediate results
-///                        are smallest: all orders are tried of up to 8 operands, of more the best pair next
+///   ...ab,...bc->...ac   `...` becomes letters that the equation lacks, aligned at the right. An extent of 1 is dropped if another
+///                        operand has a larger extent
+///   ii->i                the elements off the diagonal are masked and then summed, so a sharded tensor is not gathered. If both dims
+///                        are whole, a loop reads only the diagonal (passes/lower/diagonals.hpp)
+///   ab,bc,cd->ad         two operands at a time, in the order with the fewest multiplications, then the smallest intermediate
+///                        values. All orders of up to 8 operands are tried; with more operands, the best pair is next
 namespace gspmd::detail {
 
-/// Whether an equation is one that add_einsum does not take itself.
+/// Returns true if add_einsum does not support the equation.
 constexpr bool is_einsum_of_many(std::string_view equation) {
   int operands = 1, dots = 0;
   bool repeats = false, is_written = true, is_mistaken = false;
   for (std::size_t i = 0, begin = 0; i < equation.size(); ++i) {
     const char c = equation[i];
-    if (c == '(' || c == '[') return false;  // windows are those of one or two operands
+    if (c == '(' || c == '[') return false;  // windows need one or two operands
     if (c == '-') is_written = false;
     if (!is_written) {
       if (c == '.') ++dots;
@@ -45,7 +45,7 @@ constexpr bool is_einsum_of_many(std::string_view equation) {
       for (std::size_t k = begin; k < i; ++k) repeats = repeats || equation[k] == c;
     }
   }
-  return operands > 2 || dots > 0 || (repeats && !is_mistaken);  // a mistake is one of the usual equation
+  return operands > 2 || dots > 0 || (repeats && !is_mistaken);  // a mistaken equation is reported as an ordinary one
 }
 
 class einsum_of_many {
@@ -54,7 +54,7 @@ class einsum_of_many {
     for (auto& e : extent_) e = -1;
   }
 
-  /// The node of the result; -1 if it was refused.
+  /// Returns the node of the result, or -1 if the einsum was rejected.
   constexpr int add(span<const int> operands) {
     if (!read()) return -1;
     if (operands_.size() != operands.size())
@@ -78,7 +78,7 @@ class einsum_of_many {
   using letter_list = inline_vec<char, max_rank>;
   struct tensor {
     letter_list letters;
-    int dots_at = -1;  // where `...` stands among them
+    int dots_at = -1;  // the position of `...` among the letters
     int id = -1;
   };
 
@@ -147,7 +147,7 @@ class einsum_of_many {
     return 'a';
   }
 
-  /// `...` as letters, aligned at the right.
+  /// Replaces `...` by letters, aligned at the right.
   constexpr void name_dots() {
     int most = 0;
     bool any = false;
@@ -185,7 +185,8 @@ class einsum_of_many {
         }
         named.push_back(c);
       }
-      if (dropped != 0) t.id = add_reduce(g_, t.id, dropped, monoid::add, at_);  // of one element, which any device may have
+      // a dim of extent 1, so the sum needs no communication
+      if (dropped != 0) t.id = add_reduce(g_, t.id, dropped, monoid::add, at_);
       t.letters = named;
     }
     letter_list named;
@@ -197,8 +198,8 @@ class einsum_of_many {
     result_.letters = named;
   }
 
-  /// Takes the diagonals of operands in which a letter stands twice: the second one becomes another letter, whose index is equal where the
-  /// tensor is not masked, and which is summed away.
+  /// Takes the diagonals of operands that have a letter twice. The second occurrence becomes another letter. Elements
+  /// with different indices are masked, and the new letter is summed.
   constexpr bool take_diagonals() {
     for (auto& t : operands_) {
       const extents given = shape(t);
@@ -219,13 +220,13 @@ class einsum_of_many {
         const dtype type = g_.nodes[static_cast<std::size_t>(t.id)].type;
         const int equal = add_elementwise(
             g_, opcode::compare_eq, {add_iota(g_, dtype::s64, own, first, at_), add_iota(g_, dtype::s64, own, d, at_)}, at_);
-        const double nothing = is_floating(type) ? -0.0 : 0;  // 0.0 would make 0.0 of -0.0
+        const double nothing = is_floating(type) ? -0.0 : 0;  // 0.0 would turn -0.0 into 0.0
         t.id = add_elementwise(g_, opcode::select, {equal, t.id, add_constant(g_, type, own, nothing, 0, at_)}, at_);
         if (operands_.size() == 1) {
           t.letters[d] = fresh();
           continue;
         }
-        t.id = add_reduce(g_, t.id, dim_bit(d), monoid::add, at_);  // at once: products are of the diagonal alone
+        t.id = add_reduce(g_, t.id, dim_bit(d), monoid::add, at_);  // immediately, so that the products are of the diagonal only
         letter_list left;
         for (int k = 0; k < t.letters.count; ++k)
           if (k != d) left.push_back(t.letters[k]);
@@ -254,7 +255,7 @@ class einsum_of_many {
     return true;
   }
 
-  // ---- the order ----
+  // ---- the order of the products ----
 
   using letter_set = std::uint64_t;
   static constexpr letter_set bit(char c) { return letter_set{1} << (c - 'A'); }
@@ -269,7 +270,8 @@ class einsum_of_many {
       size *= static_cast<double>(extent_[static_cast<int>('A' + std::countr_zero(letters))]);
     return size;
   }
-  /// The price of an order of products: first the arithmetic, then the elements that are held.
+  /// The cost of an order of products: the multiplications are compared first, then the elements of intermediate
+  /// values.
   struct price {
     double products = 0, elems = 0;
     friend constexpr bool operator<(const price& a, const price& b) {
@@ -277,7 +279,8 @@ class einsum_of_many {
     }
   };
 
-  /// The einsum of two tensors, or of one (b < 0), that keeps the letters of `wanted`, or is the result.
+  /// Adds an einsum on `a` and `b`, or on `a` alone if `b` is null. The result keeps the letters of `wanted`; the last
+  /// einsum has the letters of the whole result.
   constexpr tensor join(const tensor& a, const tensor* b, letter_set wanted, bool is_last) {
     einsum_equation e;
     e.operands.push_back(a.letters);
@@ -298,7 +301,7 @@ class einsum_of_many {
     return made;
   }
 
-  /// All orders: the cheapest way to every set of operands, from those of its parts.
+  /// Tries all orders. The cheapest order of each set of operands is found from the cheapest orders of its parts.
   constexpr int join_best() {
     const auto count = operands_.size();
     if (count == 1) return join(operands_[0], nullptr, 0, true).id;
@@ -328,7 +331,7 @@ class einsum_of_many {
   constexpr tensor join_set(std::size_t set, const vec<int>& part, const vec<letter_set>& kept, std::size_t all) {
     if (std::has_single_bit(set)) return operands_[static_cast<std::size_t>(std::countr_zero(set))];
     const auto one = static_cast<std::size_t>(part[set]), other = set & ~one;
-    const bool is_swapped = std::countr_zero(one) > std::countr_zero(other);  // in the order in which the user wrote them
+    const bool is_swapped = std::countr_zero(one) > std::countr_zero(other);  // keeps the user's order of the operands
     const tensor a = join_set(is_swapped ? other : one, part, kept, all), b = join_set(is_swapped ? one : other, part, kept, all);
     return join(a, &b, kept[set], set == all);
   }
@@ -368,10 +371,10 @@ class einsum_of_many {
   tensor result_;
   bool used_[128]{};
   bool is_sound_ = true;
-  std::int64_t extent_[128];  // -1: not known
+  std::int64_t extent_[128];  // -1: not known yet
 };
 
-/// Adds an einsum of any number of operands; -1 if it was refused.
+/// Adds an einsum of any number of operands. Returns -1 if the einsum was rejected.
 constexpr int add_einsum_of_many(graph& g, std::string_view equation, span<const int> operands, location at) {
   return einsum_of_many(g, equation, at).add(operands);
 }

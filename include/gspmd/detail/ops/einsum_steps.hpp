@@ -7,11 +7,13 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/letters.hpp"
 
-/// The steps that an einsum on shards becomes: a contraction, one that goes round a ring, or a reduction and a permutation.
+/// The steps of an einsum on shards: a contraction, a contraction that rotates shards around a ring, or a reduction and
+/// a permutation.
 namespace gspmd::detail {
 
-/// An einsum `c` of one shard of an operand that goes round a ring: what scratch it takes. Parts of the other operand and of the
-/// result that do not lie in one piece are copied, and so are all parts where the last one is cut short.
+/// Plans an einsum whose operand rotates around a ring, and its scratch. `c` is the einsum on a single rotating shard. A
+/// part of the other operand or of the result is copied to scratch if it is not contiguous. If the last part is
+/// shorter, all parts are copied.
 template <class Lowering>
 constexpr void add_ring(Lowering& l, const instruction& op, const contraction& c, int letter, int spec) {
   planned_ring w;
@@ -76,7 +78,7 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
   const auto result = letters_of(l.g, n, 2);
   for (int d = 0; d < result.count; ++d) c.out.push_back(number_of(result[d]));
   const bool by_parts = is_complex(n.type);
-  const auto part = static_cast<std::int8_t>(c.extent.count);  // the letter of the parts that are summed over
+  const auto part = static_cast<std::int8_t>(c.extent.count);  // the letter of the summed real and imaginary parts
   const int turned = by_parts && elements(l.value(op.operands[0]).local) < elements(l.value(op.operands[1]).local) ? 0 : 1;
   if (by_parts) {
     const auto own = static_cast<std::int8_t>(part + 1);
@@ -115,7 +117,7 @@ constexpr void add_contraction(Lowering& l, const instruction& op) {
   l.narrowed(op, sum, op.result);
 }
 
-/// Einsum of one operand: its missing letters are reduced, the others brought into order.
+/// Adds the steps of a one-operand einsum: a reduction of the letters that the result lacks, then a permutation.
 template <class Lowering>
 constexpr void add_unary_einsum(Lowering& l, const instruction& op) {
   const node& n = l.node_of(op);

@@ -10,24 +10,27 @@
 #include "gspmd/detail/ops/reshard.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Numbers cut into parts that are added without a rounding, in any order and however many at a time.
+/// Floats split into parts that are added without rounding, in any order and grouping.
 ///
-/// Elements are divided by a power of two that none of them is above, and part k of each is its nearest multiple of a grid, the same for all:
+/// Elements are divided by a power of two that is at least as large as each element. Part k of each element is the
+/// nearest multiple of grid k, which is the same for all elements:
 ///
 ///   q[k] = (r + c) - c,  c = 1.5 * 2^52 * grid[k]      doubles near c are the multiples of grid[k]
-///   r    = r - q[k]                                    exact, at most half of the grid: that the next part has it
+///   r    = r - q[k]                                    exact, at most half of the grid; the next part represents it
 ///
-/// A double holds 2^53 steps of the grid, so n terms of at most 2^53 / n steps each have sums that are all doubles. This is the extraction of
-/// Rump, Ogita and Oishi (Accurate floating-point summation, 2008) by one largest element, as Demmel and Nguyen have it (Fast reproducible
-/// floating-point summation, 2013, 4); for products it is the splitting of Ozaki, Ogita, Oishi and Rump (2012), which Mukunoki, Ogita and
-/// Ozaki make a reproducible one (2019). Nothing is multiplied where a rounding counts: a fused multiply-add changes no bit.
+/// A double holds 2^53 steps of the grid. So n terms of at most 2^53 / n steps each have sums that are exact doubles.
+///
+/// **Source.** The extraction is that of Rump, Ogita and Oishi (Accurate floating-point summation, 2008). It uses one
+/// largest element, as in Demmel and Nguyen (Fast reproducible floating-point summation, 2013, 4). Products use the
+/// splitting of Ozaki, Ogita, Oishi and Rump (2012), which Mukunoki, Ogita and Ozaki made reproducible (2019). No
+/// multiplication rounds where rounding matters, so a fused multiply-add changes no bit.
 namespace gspmd::detail {
 
-/// How many parts, and how many steps of a part's grid, 2^bits, its largest element has.
+/// The number of parts, and the size of the largest element of a part: at most 2^bits steps of the part's grid.
 struct exact_cut {
   int parts = 1, bits = 1;
 
-  /// Where the grid of part k ends: it is 2^-digit(k).
+  /// The exponent of the grid of part k: the grid is 2^-digit(k).
   [[nodiscard]] constexpr int digit(int k) const { return (k + 1) * (bits + 1) - 1; }
 };
 
@@ -36,7 +39,7 @@ constexpr int log2_from_above(std::int64_t n) {
   while (log2 < 62 && (std::int64_t{1} << log2) < n) ++log2;
   return log2;
 }
-/// 2^e, where it is a double and no smaller than the least normal one.
+/// Returns 2^e, for exponents of normal doubles.
 constexpr double power_of_two(int e) {
   double x = 1;
   for (; e > 0; --e) x *= 2;
@@ -45,33 +48,39 @@ constexpr double power_of_two(int e) {
 }
 constexpr int digits_of(dtype type) { return type == dtype::f64 ? 53 : type == dtype::f32 ? 24 : type == dtype::f16 ? 11 : 8; }
 
-/// Of a sum: what no part has, of all terms together, is at most 2^-digits of the largest element.
+/// Returns the parts for a sum. The error of the sum, over all terms, is at most 2^-digits of the largest element.
+///   1024 terms: 1 part of 43 bits for 24 digits (float), 2 parts of 43 bits for 53 digits (double)
 constexpr exact_cut cut_of_sum(std::int64_t terms, int digits) {
   const int log2 = log2_from_above(terms);
   exact_cut cut{1, 53 - log2 < 51 ? 53 - log2 : 51};
   while (log2 + 1 - cut.parts * (cut.bits + 1) > -digits) ++cut.parts;
   return cut;
 }
-/// Of a sum of products, of which those of parts i and j with i + j < parts are computed: what is left out is at most `terms` times
-/// 2^-digits of the product of the largest elements. All products with one i + j have one grid, and are added exactly too.
+/// Returns the parts for a sum of products. Only the products of parts i and j with i + j < parts are computed. The
+/// error is at most `terms` times 2^-digits of the product of the largest elements. All products with the same i + j
+/// have one grid, so their sum is exact too.
 constexpr exact_cut cut_of_products(std::int64_t terms, int digits) {
   const int log2 = log2_from_above(terms);
   for (exact_cut cut;; ++cut.parts) {
     cut.bits = (53 - log2 - log2_from_above(cut.parts)) / 2;
-    // parts + 1 products of parts are the largest ones that are left out; powers of two are up to twice the largest elements
+    // The largest omitted products are parts + 1 products of parts. The powers of two are up to twice the largest
+    // elements.
     if (log2_from_above(cut.parts + 2) + 2 - cut.parts * (cut.bits + 1) <= -digits) return cut;
   }
 }
-/// More terms than this leave too few digits for a part.
+/// The largest number of terms. With more terms, a part would have too few digits.
 inline constexpr std::int64_t most_exact_terms = std::int64_t{1} << 40;
 
-/// The facts of the identity on a sum of parts. What follows adds sums of several grids and rounds: devices add up theirs before.
+/// The facts of the identity on a sum of parts. Sums of several grids are added after it, with rounding, so devices
+/// reduce partial sums before it.
 struct exact_total : barrier_op {
   static constexpr operator_class meets(const node&, monoid) { return {}; }
 };
+/// The identity on a sum of one part. Shapes and splits are those of barrier_op.
 struct exact_sum_op : exact_total {
   static constexpr const char* name = "exact_sum";
 };
+/// The identity on a sum of products of parts. It has no gradient. Shapes and splits are those of barrier_op.
 struct exact_product_op : exact_total {
   static constexpr const char* name = "exact_product";
   template <class Builder>
@@ -94,8 +103,8 @@ constexpr int add_exact_total(graph& g, int x, location at) {
   return g.add(n);
 }
 
-/// The identity on operand 0, which has the gradient of operand 1: what is computed between the two has no derivative of its own. It
-/// divides by powers of two and multiplies by them again, and a gradient that went through both would be beyond the doubles in between.
+/// The identity on operand 0, with the gradient sent to operand 1. The operators between the two operands have no
+/// gradients of their own. They divide by powers of two and multiply again, and a gradient through both would overflow.
 struct exact_link_op : shard_alike_op {
   static constexpr const char* name = "exact_link";
   template <class Builder>
@@ -122,14 +131,14 @@ constexpr int add_exact_link(graph& g, int x, int derived_from, location at) {
 
 /// A float tensor in parts.
 struct exact_operand {
-  vec<int> parts;          // double, of the tensor's shape
-  int scale = -1;          // double, of the dims that are kept: what the parts are to be multiplied by
-  int further_scale = -1;  // the same, after that; -1: nothing
-  int is_finite = -1;      // bool, of the dims that are kept
-  int if_not = -1;         // double, of the dims that are kept: what a sum is that is not finite
+  vec<int> parts;          // double, in the shape of the tensor
+  int scale = -1;          // double, of the kept dims: the factor of the parts
+  int further_scale = -1;  // the same, multiplied after `scale`; -1: none
+  int is_finite = -1;      // bool, of the kept dims
+  int if_not = -1;         // double, of the kept dims: the sum if it is not finite
 };
 
-/// Cuts `x`, whose elements along `dims` are divided by one number, that of the largest of them.
+/// Splits `x` into parts. Elements along `dims` are divided by one number, which is derived from the largest of them.
 class exact_parts {
  public:
   constexpr exact_parts(graph& g, int x, dim_mask dims, location at) : g_(g), at_(at), dims_(dims), x_(x) {
@@ -140,15 +149,16 @@ class exact_parts {
       if ((dims & dim_bit(d)) == 0) kept_.push_back(static_cast<std::int8_t>(d));
   }
 
-  /// Of a sum by rows, whose results that are not finite stand in `if_not`.
+  /// Splits for a sum by rows. The results of rows with elements that are not finite are in `if_not`.
   constexpr exact_operand cut_rows(const exact_cut& how) {
     exact_operand result;
     const term largest = largest_of_sum(result);
     cut(result, how, as_double(term(g_, x_, at_)), largest, true, -1);
     return result;
   }
-  /// Of a sum without rows. Elements that are not finite are in the first part as they are: what they are added to is as in every other
-  /// sum, in whatever order. `is_added`: bool; elements where it is not are added to nothing, and count for nothing. -1: all are added.
+  /// Splits for a sum without rows. An element that is not finite is stored unchanged in the first part, so sums with
+  /// it are as in every other order. `is_added` is a bool tensor: elements where it is false are not added and count as
+  /// 0. -1: all are added.
   constexpr exact_operand cut_all(const exact_cut& how, int is_added) {
     exact_operand result;
     const term x(g_, x_, at_);
@@ -169,7 +179,7 @@ class exact_parts {
   constexpr void cut(exact_operand& result, const exact_cut& how, term x, term largest, bool is_sum, int is_finite) {
     const bool is_wide = type_ == dtype::f64;
     term m = term::of(opcode::maximum, largest, largest.number(is_wide ? 0x1p-1022 : 0x1p-149));
-    if (is_wide) {  // so that neither the largest element times 2^53 nor one over it is beyond the doubles
+    if (is_wide) {  // keeps the largest element times 2^53, and its reciprocal, within the doubles
       const auto chosen = [&](double if_large, double if_small) {
         const term small = pick(term::of(opcode::compare_lt, m, m.number(0x1p-400)), m.number(if_small), m.number(1));
         return pick(term::of(opcode::compare_gt, m, m.number(0x1p600)), m.number(if_large), small);
@@ -185,7 +195,7 @@ class exact_parts {
     for (int k = 0; k < how.parts && !g_.failed(); ++k) {
       const term c = left.number(1.5 * power_of_two(52 - how.digit(k)));
       term part = (left + c) - c;
-      // The gradient goes through the last part alone.
+      // Only the last part has a gradient.
       if (k + 1 < how.parts) {
         part = term::of(opcode::stop_gradient, part);
         left = left - part;
@@ -211,7 +221,8 @@ class exact_parts {
   [[nodiscard]] constexpr term spread(term x) const {
     return {g_, kept_.count == shape_.count ? x.id() : add_broadcast(g_, x.id(), shape_, kept_, at_), at_};
   }
-  /// The largest size, from the largest and the least element: of a sum that has infinities their sum is what it is.
+  /// Returns the largest absolute value, from the largest and the smallest element. If the elements have infinities,
+  /// the sum is the sum of the infinities.
   constexpr term largest_of_sum(exact_operand& result) const {
     const term x(g_, x_, at_);
     const term above = as_double(reduced(x)), below = as_double(reduced(-x));
@@ -220,7 +231,7 @@ class exact_parts {
     result.if_not = (above - below).id();
     return largest;
   }
-  /// The least power of two that is not less than m > 0 (Rump, Ogita and Oishi 2008, 3.6).
+  /// Returns the smallest power of two that is not less than m > 0 (Rump, Ogita and Oishi 2008, 3.6).
   [[nodiscard]] static constexpr term power_from_above(term m) {
     const term p = m * m.number(0x1p53);
     const term power = (p + m) - p;

@@ -18,28 +18,28 @@
 #include "gspmd/detail/ops/sort.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 
-/// Operators that add up floats, computed so that the order of the additions does not show.
+/// Operators that sum floats, computed so that the order of the additions does not change the result.
 namespace gspmd::detail {
 
-/// How the order of floats may show in the result of an operator.
+/// The effect of the order of additions on the result of an operator.
 enum class adds_up : std::uint8_t {
-  nothing,   // each element is computed from the same elements in the same way wherever it is
-  in_terms,  // the same, but devices may hold terms of it, of which one is not 0; and of equal maxima one may be -0
-  sums,      // it adds up elements, or products of elements of two operands
+  nothing,   // none: each element is computed from the same elements in the same way, on every plan
+  in_terms,  // none, but devices may hold partial values: only one is not 0, or equal maxima are 0 and -0
+  sums,      // the operator sums elements, or products of elements of two operands
   unknown,
 };
 
-/// How an operator adds up.
+/// The sums of an operator.
 struct exact_terms {
-  inline_vec<int, 2> operands;                 // those of whose elements, or products of elements, it is a sum
-  dim_mask along[2]{};                         // by these: the dims whose elements are divided by one number
-  inline_vec<std::int8_t, max_rank> place[2];  // and for each other dim, that of the result
-  std::int64_t terms = 1;                      // that an element of the result has, at most
-  bool is_by_row = true;                       // `along` are the dims that are added up, not all
+  inline_vec<int, 2> operands;                 // the operands whose elements, or products of elements, are summed
+  dim_mask along[2]{};                         // by entry of `operands`: the dims whose elements are divided by one number
+  inline_vec<std::int8_t, max_rank> place[2];  // by entry of `operands`: for each other dim, the dim of the result
+  std::int64_t terms = 1;                      // the largest number of terms of an element of the result
+  bool is_by_row = true;                       // `along` has the summed dims, not all dims
 };
 
 class exact_sum {
-  // Before its callers: Clang takes no call of a template for a constant whose body it has not read where the caller is.
+  // Defined before its callers: Clang does not evaluate a member template as a constant if its body follows the caller.
   template <class... Ops>
   static constexpr bool is_one_of(const node& n) {
     return ((n.op == code_of<Ops>) || ...);
@@ -59,7 +59,8 @@ class exact_sum {
     return facts.runs != realisation::steps || facts.made != origin::shards || moves ? adds_up::nothing : adds_up::unknown;
   }
 
-  /// Adds a sum, whose operands are there. Returns its result, which has the bits of every other order.
+  /// Adds a sum whose operands are in the program. Returns the result, which has the same bits for every order of
+  /// additions.
   constexpr int add(const node& n) {
     if (is_complex(n.type)) return add_complex(n);
     exact_terms t = terms_of(n);
@@ -71,14 +72,15 @@ class exact_sum {
     set_policy(g_, first, policy_of(n));
     return id;
   }
-  /// Adds 0 to a value, before which devices add up what they have of it.
+  /// Adds 0 to a value. Devices reduce their partial values before this addition.
   constexpr int add_without_terms(int id) {
     if (id < 0) return -1;
     const node n = at(id);
     const int zero = add_constant(g_, n.type, n.shape, 0, 0, n.at);
     return add_elementwise(g_, opcode::add, {id, zero}, n.at);
   }
-  /// Marks the sums that are exact already, from node `first` on: those that a total reads, or the sums of them that it reads.
+  /// Marks the sums from node `first` on that are exact already: the operands of an exact total, and the sums that they
+  /// consist of.
   constexpr void find_exact(int first, constant_vector<int>& is_exact) const {
     constant_vector<int> open;
     for (int i = first; i < static_cast<int>(g_.nodes.size()); ++i)
@@ -94,7 +96,7 @@ class exact_sum {
   }
 
  private:
-  /// Further results have the types of operands.
+  /// Further results have the types of the operands.
   [[nodiscard]] constexpr bool has_floats(const node& n) const {
     bool any = is_floating(n.type);
     for (const int o : n.operands) any = any || is_floating(at(o).type);
@@ -108,7 +110,7 @@ class exact_sum {
   }
   [[nodiscard]] constexpr const node& at(int i) const { return g_.nodes[static_cast<std::size_t>(i)]; }
 
-  // ---- what is added up ----
+  // ---- the summed elements ----
 
   [[nodiscard]] constexpr exact_terms terms_of(const node& n) const {
     exact_terms t;
@@ -157,7 +159,7 @@ class exact_sum {
     }
     const auto e = windowed_einsum_of(g_, n);
     const auto extent = global_extents(g_, n, e);
-    for (const auto letter : e.letters[1])  // what is added up stands in the operand that has no windows
+    for (const auto letter : e.letters[1])  // only letters of the operand without windows can be summed
       if (place_of(e.letters[2], letter) < 0) terms = saturating_multiply(terms, extent[letter]);
     return terms;
   }
@@ -173,7 +175,7 @@ class exact_sum {
     if (g_.failed()) return -1;
     term total(g_, -1, n.at);
     int last = -1;
-    for (int k = how.parts; k-- > 0 && !g_.failed();) {  // the small ones first
+    for (int k = how.parts; k-- > 0 && !g_.failed();) {  // smallest parts first
       const int sum = is_product ? add_products(n, cut, k) : add_total<exact_sum_op>(of_parts(n, t, {cut[0].parts[k]}), n.at);
       if (total.id() < 0) last = sum;
       total = total.id() < 0 ? term(g_, sum, n.at) : total + term(g_, sum, n.at);
@@ -194,18 +196,18 @@ class exact_sum {
     if (is_by_row) return parts.cut_rows(how);
     return parts.cut_all(how, is_one_of<scatter_op>(n) ? add_is_added(n) : -1);
   }
-  /// Which updates of a scatter fall into the table; -1: all do.
+  /// Returns the node of the bools that are true for the updates of a scatter inside the table; -1: all are inside.
   constexpr int add_is_added(const node& n) {
     if (indexing::beyond_of(n) != out_of_range::fill) return -1;
     const extents updates = operand_of(g_, n, 1).shape;  // a copy: the graph grows
     const int all = add_constant(g_, dtype::pred, n.shape, 0, 1, n.at);
     return add_gather_like(g_, n, all, n.operands[0], updates, n.at);
   }
-  /// The operator, of parts.
+  /// Adds the operator on parts.
   constexpr int of_parts(const node& like, const exact_terms& t, std::initializer_list<int> parts) {
     node n = like;
     n.type = dtype::f64;
-    n.integer = 0;  // its operands are as wide
+    n.integer = 0;  // the operands have the type of the result
     n.annotated = false;
     int k = 0;
     for (const int p : parts) n.operands[t.operands[k++]] = p;
@@ -215,7 +217,7 @@ class exact_sum {
   constexpr int add_total(int sum, location at) {
     return add_exact_total<Op>(g_, sum, at);
   }
-  /// The products of parts whose numbers add up to `level`: they have one grid.
+  /// Adds the products of parts i and j with i + j = level. They have one grid.
   constexpr int add_products(const node& n, const exact_operand (&cut)[2], int level) {
     exact_terms both;
     both.operands.push_back(0);

@@ -6,8 +6,10 @@
 
 namespace gspmd::detail {
 
-/// Stands for a reshard of explicit axes while the others of the mesh are planned: what these do is theirs to find, but along the dims that
-/// the reshard moves nothing else splits the value. No plan has it.
+/// Replaces a reshard of explicit axes while the automatic axes of the mesh are planned. The planner may use the
+/// automatic axes on the value, except along the dims that the reshard moves. No plan contains this operator.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** The moved dims are whole. The other dims may be split.
 struct explicit_change_op : plain_operator,
                             without_movements,
                             reads_shards,
@@ -22,11 +24,11 @@ struct explicit_change_op : plain_operator,
   static constexpr bool keeps_slices = false;
   static constexpr leading_dim leading{.is = leading_dim::way::refused};
 
-  /// `moved`: the dims that axes come to or leave. `is_linear`: a sum of terms may be left for later.
+  /// `moved` is the dims whose explicit axes change. If `is_linear`, a partial sum may stay partial.
   static constexpr void keep(node& n, dim_mask moved, bool is_linear) {
     n.attributes.clear();
     add_attributes(n, moved, is_linear);
-    n.allow_replication = true;  // for that the user writes the reshard
+    n.allow_replication = true;  // the user wrote the reshard, so replication is allowed
   }
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {n.attributes[1] != 0 && kind == monoid::add ? partial_class::all : partial_class::none};
@@ -47,18 +49,18 @@ struct explicit_change_op : plain_operator,
 };
 
 constexpr bool is_explicit_change(const node& n) { return n.op == code_of<explicit_change_op>; }
-/// Makes a node of one operand stand for a reshard that moves these dims.
+/// Replaces the operator of a node with one operand by a reshard that moves these dims.
 constexpr void make_explicit_change(node& n, dim_mask moved, bool is_linear) {
   n.op = code_of<explicit_change_op>;
   explicit_change_op::keep(n, moved, is_linear);
 }
-/// Makes a node the identity on its first operand; the step that it takes, if any, is for the caller to keep.
+/// Turns a node into the identity on its first operand. The caller keeps the transition of the node, if it has one.
 constexpr void make_reshard(node& n) {
   if (n.operands.count > 1) n.operands.count = 1;
   n.op = code_of<reshard_op>;
   n.attributes.clear();
 }
-/// Whether a node names a value and looks at another one.
+/// Returns true if a node is a shard_alike: it names a value and gets the sharding of another value.
 constexpr bool names_alike(const node& n) { return n.op == code_of<shard_alike_op>; }
 
 }  // namespace gspmd::detail

@@ -11,17 +11,17 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
-/// Fourier transforms along one dim, which is whole on every device. One along several dims is one after the other, and what lies between
-/// them, a movement of the split from dim to dim, is the planner's.
+/// Fourier transforms along one dim, which is whole on each device. A transform along several dims is one transform
+/// after the other. Between them the planner moves the split from dim to dim.
 namespace gspmd::detail {
 
-/// Adds the transform of the lines along a dim.
+/// Adds the transform of the lines along one dim.
 constexpr int add_fft(graph& g, int operand, int dim, bool is_inverse, location at);
 
-/// The most dims of a tensor that is transformed: for each number of them there is a function of a device's block.
+/// The largest number of dims of a transformed tensor. Each number of dims has its own function of a device's block.
 inline constexpr int most_transform_dims = 8;
 
-/// The block of one device, its transform, and scratch.
+/// The function of a device's block, its transform, and scratch.
 template <int Rank>
 inline constexpr local_function fft_function = [] {
   local_function f;
@@ -32,7 +32,7 @@ inline constexpr local_function fft_function = [] {
   }
   for (int l = 0; l < 2 * Rank; ++l) {
     rule_letter letter;
-    letter.kind = factor_kind::whole;  // a block without elements is given to the function too
+    letter.kind = factor_kind::whole;  // a block without elements is passed to the function too
     f.rule.letters.push_back(letter);
   }
   f.rule.results = 2;
@@ -50,7 +50,7 @@ constexpr const local_function* fft_function_of(int rank) {
   }(std::make_integer_sequence<int, most_transform_dims>{});
 }
 
-/// 5 n log2(n) flops for n elements of a line, as transforms are counted, whatever their n.
+/// Returns 5 n log2(n) flops for n elements of a line, the usual count for transforms of any n.
 constexpr std::int64_t fft_flops(const extents& shape, int dim) {
   double bits = 0, rest = static_cast<double>(shape[dim]);
   for (; rest >= 2; rest /= 2) ++bits;
@@ -73,6 +73,9 @@ struct fft_way {
   static constexpr fft_way of(const node& n) { return {attribute_dim(n, 0), n.attributes[1] != 0}; }
 };
 
+/// The discrete Fourier transform along one dim, forward or inverse.
+///
+/// **Shapes.** x [a, n] -> [a, n]. **Splits.** The transformed dim is whole. The other dims may be split.
 struct fft_op : plain_operator, without_movements, reads_shards, outside_of_loops {
   static constexpr const char* name = "fft";
   static constexpr leading_dim leading{.count = 1, .most = most_transform_dims};
@@ -84,7 +87,7 @@ struct fft_op : plain_operator, without_movements, reads_shards, outside_of_loop
   static constexpr replication_words replication{"", "needs whole lines along the dim that it transforms: it would gather",
                                                  "reshard it so that another dim is split, or write allow_replication(...) "
                                                  "around it"};
-  /// The transform of a sum is the sum of the transforms.
+  /// Linear: the transform of a sum is the sum of the transforms.
   static constexpr operator_class meets(const node&, monoid kind) {
     return {kind == monoid::add ? partial_class::all : partial_class::none};
   }
@@ -103,7 +106,7 @@ struct fft_op : plain_operator, without_movements, reads_shards, outside_of_loop
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     return fft_flops(p.value(op.operands[0]).local, fft_way::of(g.nodes[static_cast<std::size_t>(op.node)]).dim);
   }
-  /// The matrix of a transform is symmetric, so that its transposed is the same transform.
+  /// The matrix of a transform is symmetric, so the transform is its own transpose.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const fft_way way = fft_way::of(n);
@@ -158,10 +161,10 @@ constexpr int add_fft(graph& g, int operand, int dim, bool is_inverse, location 
   return g.add(n);
 }
 
-/// The knowledge of how x lies where it is transformed.
+/// The known sharding of a value before a transform.
 struct transformed_before {
-  dim_places dims;     // of transforms that made it, the last one first
-  dim_mask split = 0;  // by an annotation of it, or of what these transforms were made of
+  dim_places dims;     // the dims of the transforms that made the value, the last one first
+  dim_mask split = 0;  // the split dims, from an annotation of the value, or of an operand of the transforms
 
   static constexpr transformed_before of(const graph& g, int x) {
     transformed_before found;
@@ -181,10 +184,15 @@ struct transformed_before {
   }
 };
 
-/// The order in which dims are transformed: one that is split later, so that one movement of the split goes before it and none after it. Where an
-/// annotation does not say how x lies, the dim that was transformed last is whole. If one dim is split, it is then the largest other one, to which
-/// plans move a split; if several are, the way back is the one that sends least. Of what is not known the last dim goes first, as slabs and pencils
-/// are split in front; an inverse transform takes what such a transform leaves.
+/// Returns the order in which `dims` are transformed. Whole dims are first and split dims last, so that the plan moves
+/// the split once, between transforms, and not after them.
+///
+/// If x was made by transforms, the dim that was transformed last is whole and therefore first. The largest other dim
+/// is assumed to be split, because plans move a split there. If an annotation splits several dims, these transforms are
+/// undone in reverse order, which sends least. If nothing is known, the last dim is first, because slabs and pencils
+/// are split along leading dims. An inverse transform begins with the first of `dims`, because a forward transform
+/// leaves that dim whole.
+///   [64,32,32], all dims, nothing known: 2, 1, 0; inverse: 0, 2, 1
 constexpr dim_places transform_order(const graph& g, int x, dim_mask dims, bool is_inverse) {
   const extents& shape = g.nodes[static_cast<std::size_t>(x)].shape;
   const auto before = transformed_before::of(g, x);
@@ -218,7 +226,7 @@ constexpr dim_places transform_order(const graph& g, int x, dim_mask dims, bool 
 constexpr int add_fft(graph& g, int x, dim_mask dims, bool is_inverse, location at) {
   if (x < 0) return -1;
   const int rank = g.nodes[static_cast<std::size_t>(x)].shape.count;
-  if ((dims >> rank) != 0) return add_fft(g, x, rank, is_inverse, at);  // a dim that is not there
+  if ((dims >> rank) != 0) return add_fft(g, x, rank, is_inverse, at);  // reports a dim that does not exist
   if (dims == 0) return x;
   for (const auto d : transform_order(g, x, dims, is_inverse)) x = add_fft(g, x, int{d}, is_inverse, at);
   return x;

@@ -11,8 +11,8 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Reductions and scans of several tensors by a monoid of the user's. Where the dim is split every device does its part, what the parts
-/// give is brought to all of them, and they go on from there.
+/// Reductions and scans of several tensors by a monoid of the user. If the dim is split, each device reduces its part.
+/// Then the totals of the parts are gathered on all devices, and each device continues from them.
 namespace gspmd::detail {
 
 constexpr extents shape_of_fold(const extents& shape, const fold_spec& how) {
@@ -21,7 +21,8 @@ constexpr extents shape_of_fold(const extents& shape, const fold_spec& how) {
     if (how.is_scan || d != how.dim) left.push_back(shape[d]);
   return left;
 }
-/// Adds an operator of tensors of one shape, with as many results; `how` names the dim, and of a scan its direction.
+/// Adds an operator on tensors with one shape, with the same number of results. `how` has the dim, and the direction of a
+/// scan.
 template <class Op>
 constexpr int add_fold(graph& g, span<const int> operands, const local_function& monoid, const fold_spec& how, location at) {
   for (const int o : operands)
@@ -40,7 +41,7 @@ constexpr int add_fold(graph& g, span<const int> operands, const local_function&
   return id;
 }
 
-/// The facts that reduce_by and scan_by share.
+/// The common facts of reduce_by and scan_by.
 struct fold_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr leading_dim leading{.count = 1};
   static constexpr origin made = origin::shards;
@@ -48,7 +49,7 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool keeps_slices = false;
 
-  /// 1 for every element of the first operand.
+  /// 1 for each element of the first operand.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return saturating_elements(p.value(op.operands[0]).local);
   }
@@ -98,7 +99,10 @@ struct fold_operator : plain_operator, reduced_first, without_movements, reads_s
   }
 };
 
-/// `ab->a` of every operand: the dim is exchanged.
+/// A reduction along one dim by a monoid of the user. Rule: `ab->a` for each operand.
+///
+/// **Shapes.** Each operand [a, b] -> [a]. **Splits.** Every dim may be split. If the reduced dim is split, the devices
+/// gather the totals of the parts, and all have the result.
 struct reduce_by_op : fold_operator {
   static constexpr const char* name = "reduce_by";
   static constexpr bool uniform = false;
@@ -126,6 +130,10 @@ struct reduce_by_op : fold_operator {
   }
 };
 
+/// A scan along one dim by a monoid of the user. Rule: `ab->ab` for each operand.
+///
+/// **Shapes.** Each operand -> the shape of the operand. **Splits.** Every dim may be split. If the scanned dim is
+/// split, the devices gather the totals of the parts.
 struct scan_by_op : fold_operator {
   static constexpr const char* name = "scan_by";
   static constexpr dim_mask exchanges(const node& n) { return dim_bit(spec_of(n).dim); }

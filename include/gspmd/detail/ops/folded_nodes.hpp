@@ -8,22 +8,24 @@
 
 namespace gspmd::detail {
 
-/// Operators whose result is known: one number in every element, or an operand.
+/// Operators whose result is known when the program is rewritten: one number in every element, or an operand.
 ///
 ///   2 * 3, broadcast(4) + 1, select(true, 1, 2)      constants
 ///   x * 1, x / 1, x - 0, x + -0.0                    x
 ///   reshape(x, the shape of x), roll(x, 0)           x
 ///
-/// (A broadcast of a constant stays one, which costs nothing: who reduces it, or asks for it sharded, has its shape before it.)
-/// Only what has the same bits: x + 0.0 is not -0.0 where x is, and what overflows, is no number or is that small that its digits are
-/// lost is computed where the program runs. What has an annotation of its own is never another value; and where the user writes all
-/// shardings, nothing is folded: every operator has a type to check.
+/// A broadcast of a constant stays a broadcast, which costs nothing: a user that reduces or reshards the value needs
+/// its shape.
+///
+/// Only results with the same bits are folded: x + 0.0 is not -0.0 if x is. Results that overflow, are NaN, or are so
+/// small that they lose digits are computed when the program runs. An annotated node is not replaced by another value.
+/// Nothing is folded in the explicit and the manual mode, because there the type of each operator is checked.
 class folded_nodes {
  public:
   constexpr explicit folded_nodes(const graph& g)
       : graph_(g), numbers_(g.nodes.size(), number{}), is_on_(g.find_types == nullptr && g.type_local == nullptr) {}
 
-  /// To be called for each operator, operands first.
+  /// Must be called for each operator, operands first.
   constexpr void look_at(int i) {
     const node& n = at(i);
     if (n.op == opcode::constant) return note(i, {n.real, n.integer, true});
@@ -33,7 +35,7 @@ class folded_nodes {
     if (repeats && n.operands.count == 1 && facts_of(n.op).made == origin::shards) return note(i, numbers_[n.operands[0]]);
     if (is_elementwise(n.op) && n.function == nullptr) note(i, computed(n));
   }
-  /// Whether node `i` computes one number for all elements.
+  /// Returns true if node `i` computes one number for all elements.
   [[nodiscard]] constexpr bool is_number(int i) const { return is_elementwise(at(i).op) && numbers_[i].is_known; }
   constexpr void make_constant(node& n, int i) const {
     n.op = opcode::constant;
@@ -42,7 +44,7 @@ class folded_nodes {
     n.real = is_floating(n.type) ? numbers_[i].real : 0;
     n.integer = is_floating(n.type) ? 0 : numbers_[i].integer;
   }
-  /// The operand that node `i` is; -1: none.
+  /// Returns the operand that node `i` is equal to, or -1.
   [[nodiscard]] constexpr int operand_of(int i) const {
     const node& n = at(i);
     if (is_on_ && n.op == code_of<reshape_op> && !n.annotated && at(n.operands[0]).shape == n.shape) return n.operands[0];
@@ -60,7 +62,7 @@ class folded_nodes {
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[i]; }
   constexpr void note(int i, const number& x) { numbers_[i] = x; }
 
-  // ---- an operand ----
+  // ---- results that are an operand ----
 
   [[nodiscard]] constexpr int place_of_operand(const node& n) const {
     const auto is = [&](int k, double real, std::int64_t integer) {
@@ -82,9 +84,10 @@ class folded_nodes {
   }
   static constexpr bool is_negative_zero(double x) { return x == 0 && std::bit_cast<std::uint64_t>(x) != 0; }
 
-  // ---- a number ----
+  // ---- results that are a number ----
 
-  /// Whose products, quotients, sums and differences round as those of normal numbers do, and are computed without an overflow.
+  /// Returns true if products, quotients, sums and differences of such numbers do not overflow and round as those of
+  /// normal numbers.
   static constexpr bool is_ordinary(double x) {
     const double size = x < 0 ? -x : x;
     return size == 0 || (size >= 1e-30 && size <= 1e30);
@@ -100,7 +103,7 @@ class folded_nodes {
     if (is_floating(from) && is_floating(n.type)) {
       const double x = rounded(from, a.real), y = rounded(from, b.real);
       if (!is_ordinary(x) || !is_ordinary(y)) return {};
-      // A float's product, quotient, sum or difference is that of doubles, rounded once more.
+      // A product, quotient, sum or difference of floats is that of doubles, rounded to float.
       switch (n.op) {
         case opcode::convert:
         case opcode::stop_gradient: return real(n.type, x);
@@ -131,7 +134,7 @@ class folded_nodes {
   }
   static constexpr number compared(opcode op, dtype type, const number& a, const number& b) {
     if (type == dtype::u64 && (a.integer < 0 || b.integer < 0)) return {};
-    int order = 0;  // of a to b
+    int order = 0;  // negative if a < b, positive if a > b
     if (is_floating(type)) {
       const double x = rounded(type, a.real), y = rounded(type, b.real);
       if (!is_ordinary(x) || !is_ordinary(y)) return {};
@@ -147,7 +150,8 @@ class folded_nodes {
                                                   : order >= 0;
     return {0, holds ? 1 : 0, true};
   }
-  /// (Also of what is no number: such a constant is asked for its size before it is computed with.)
+  /// Returns `x` rounded to the type. Returns numbers that are not ordinary, NaN included, unchanged: callers check
+  /// is_ordinary before they use the result.
   static constexpr double rounded(dtype type, double x) {
     return type == dtype::f32 && is_ordinary(x) ? static_cast<double>(static_cast<float>(x)) : x;
   }
@@ -155,7 +159,7 @@ class folded_nodes {
     if (!is_ordinary(x)) return {};
     return {rounded(type, x), 0, true};
   }
-  /// The integer of a type that has these bits.
+  /// Returns the integer of a type that has these bits.
   static constexpr number whole(dtype type, std::uint64_t bits) {
     const auto unused = 64 - 8 * static_cast<unsigned>(bytes_of(type));
     if (unused == 0) return {0, static_cast<std::int64_t>(bits), true};

@@ -5,8 +5,8 @@
 
 namespace gspmd::detail {
 
-/// The second, third, ... result of the operator before it, whose facts are that operator's: its rule has a map for each result, its
-/// sharding is chosen with that operator, which makes it, and the gradient by it is asked for there.
+/// The second, third, ... result of the operator before it. The facts are those of that operator: its rule has a map
+/// for each result. The sharding of a further result is chosen with that operator, and its gradient is read there.
 struct further_result_op : named_by_opcode, plain_operator, same_dims, without_steps, names_no_dims {
   static constexpr bool owns(opcode op) { return op == opcode::result; }
   static constexpr origin made = origin::result;

@@ -8,12 +8,16 @@
 
 namespace gspmd::detail {
 
-/// Adds the slices of `table` at the places that `indices` name. `fill`: in the place of what lies outside.
+/// Adds the slices of `table` at the positions in `indices`. With out_of_range::fill, `fill` replaces elements outside
+/// of the table.
 constexpr int add_gather(graph& g, int table, int indices, const index_dims& dims, span<const std::int64_t> slice_sizes,
                          out_of_range beyond, const written_number& fill, location at);
 
-/// `[v]d,bs->bsd`: a device looks up what lies in its part of the table, and the result is partial (GSPMD 3.2: one-hot einsum without the
-/// one-hot tensor). What is taken whole of the table, and the dims of the indices, are parallel.
+/// Slices of a table at positions given by indices. Rule `[v]d,bs->bsd`.
+///
+/// **Shapes.** table [v, d], indices [b, s] -> [b, s, d]. **Splits.** If v is split, each device reads the slices in
+/// its part of the table and zeros otherwise, so the result is partial (GSPMD 3.2: a one-hot einsum without the one-hot
+/// tensor). The dims of whole slices and of the indices are parallel.
 struct gather_op : indexing_operator {
   static constexpr const char* name = "gather";
   static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 1, .step = -1};
@@ -25,7 +29,7 @@ struct gather_op : indexing_operator {
     rule.maps.push_back(maps.slices);
     rule.reduced_by = n.type == dtype::pred ? monoid::or_ : monoid::add;
   }
-  /// Linear in the table, unless a number takes the place of what lies outside.
+  /// Linear in the table, unless `fill` adds another number outside of the table.
   static constexpr operator_class meets(const node& n, monoid kind) {
     const bool fills = indexing::beyond_of(n) == out_of_range::fill;
     const bool is_linear = !fills || (kind == monoid::add && n.real == 0 && n.integer == 0);
@@ -42,7 +46,7 @@ struct gather_op : indexing_operator {
     const node& n = l.node_of(op);
     indexed_access a = access_of(l, indexing::of(n, n.shape.count), op.operands[0], op.result, op.operands[1]);
     a.fill = bits_of(n.type, n.real, n.integer);
-    a.nothing = is_floating(n.type) ? bits_of(n.type, -0.0, 0) : 0;  // 0.0 would make 0.0 of -0.0
+    a.nothing = is_floating(n.type) ? bits_of(n.type, -0.0, 0) : 0;  // 0.0 would turn -0.0 into 0.0
     note_indexed(l, a, op.operands[0], op.result, add_step<kernels::gather>(l, op, a, l.all_operands(op), {op.result}));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) { describe_mode(t, plan, step); }

@@ -7,20 +7,21 @@
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Blocks that overlap: what a device computes several sweeps of a stencil on without its neighbours (passes/ghost/ghost_zones.hpp makes these
-/// operators; no user writes them).
+/// Overlapping blocks, on which a device computes several sweeps of a stencil without its neighbours. The pass
+/// passes/ghost/ghost_zones.hpp adds these operators; users do not write them.
 namespace gspmd::detail {
 
-/// A dim in blocks. Block p holds the indices p * size - low to before p * size + size + high: its own, and ghosts around them.
-///   9 in 3 blocks, 1 and 2 around    -,0,1,2,3,4 | 2,3,4,5,6,7 | 5,6,7,8,-,-
+/// A dim in blocks. Block p has the indices from p * size - low to before p * size + size + high: its own, and ghosts
+/// around them.
+///   9 in 3 blocks, low 1 and high 2:    -,0,1,2,3,4 | 2,3,4,5,6,7 | 5,6,7,8,-,-
 struct ghost_blocks {
   int dim = 0;
   std::int64_t extent = 0, parts = 1;
   std::int64_t low = 0, high = 0;
-  continuation beyond = continuation::none;  // round, or what lies beyond the dim is anything
+  continuation beyond = continuation::none;  // round, or none: elements beyond the dim are arbitrary
   struct ghosts {
     std::int64_t low = 0, high = 0;
-  } brought = {};  // of `low` and `high`, those next to the block's own; the others are anything
+  } brought = {};  // the widths of the ghosts that are exchanged, next to the block's own elements; other ghosts are arbitrary
 
   [[nodiscard]] constexpr std::int64_t size() const { return shard_extent(extent, parts); }
   [[nodiscard]] constexpr std::int64_t width() const { return low + size() + high; }
@@ -32,10 +33,13 @@ struct ghost_blocks {
   }
 };
 
-/// Adds the blocks of a dim, which becomes two: [..., extent, ...] is [..., parts, width, ...].
+/// Adds the blocks of a dim. The dim becomes two dims: [..., extent, ...] becomes [..., parts, width, ...].
 constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, location at);
 
-/// Its parts keep the splits of the dim, one block for each shard; ghosts come from the devices that hold them.
+/// The blocks of a dim, with ghosts.
+///
+/// **Shapes.** [n] -> [parts, width]. **Splits.** The dim of parts has the splits of the dim of the operand, one block
+/// for each shard. Devices get the ghosts from the devices that hold them. The dim of the width is whole.
 struct ghost_blocks_op : plain_operator, reduced_first, without_movements, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "ghost_blocks";
   static constexpr leading_dim leading{.is = leading_dim::way::refused};
@@ -75,7 +79,7 @@ struct ghost_blocks_op : plain_operator, reduced_first, without_movements, witho
     d.tile.windows = b.parts;
     return map;
   }
-  /// Gradients are made before there are any.
+  /// Has no gradient: gradients are added before the pass that adds this operator.
   static constexpr void gradient(gradient_builder&, const node&) {}
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
@@ -107,7 +111,8 @@ constexpr int add_ghost_blocks(graph& g, int operand, const ghost_blocks& b, loc
   return g.add_sized(n);
 }
 
-/// Adds what lies in blocks without the ghosts, `shape` as before add_ghost_blocks. `blocks` by dim, in increasing order.
+/// Adds the elements of blocks without their ghosts. `shape` is the shape before add_ghost_blocks. `blocks` are in
+/// increasing order of dims.
 constexpr int add_without_ghosts(graph& g, int x, span<const ghost_blocks> blocks, const extents& shape, location at) {
   if (x < 0) return -1;
   const extents from = g.nodes[static_cast<std::size_t>(x)].shape;
@@ -128,20 +133,21 @@ constexpr int add_without_ghosts(graph& g, int x, span<const ghost_blocks> block
   return padded == shape ? x : cut(x, extents(shape.count, 0), shape);
 }
 
-/// Stencils on blocks: what else would be asked of a whole field.
+/// The operators of stencils on blocks: indices and shifts as on the whole field.
 class block_reads {
  public:
-  /// `blocks` by dim, in increasing order; `shape` of a field in blocks.
+  /// `blocks` are in increasing order of dims; `shape` is the shape of a field in blocks.
   constexpr block_reads(graph& g, span<const ghost_blocks> blocks, const extents& shape)
       : g_(g), blocks_(blocks), shape_(shape) {}
 
-  /// The dim in which the indices of dim `d` of the field lie.
+  /// Returns the dim of the blocked shape that has the indices of dim `d` of the field.
   [[nodiscard]] constexpr int place_of(int d) const {
     int more = 0;
     for (const auto& b : blocks_) more += b.dim <= d ? 1 : 0;
     return d + more;
   }
-  /// The index of each element along dim `d` of the field. Of ghosts beyond the ends of one that goes round, that of what they are.
+  /// Adds the index of each element along dim `d` of the field. If the dim is periodic, the index of a ghost beyond an
+  /// end is that of the element that it copies.
   constexpr int index(int d, location at) {
     const int inside = add_iota(g_, dtype::s64, shape_, place_of(d), at);
     const ghost_blocks* const b = along(d);
@@ -149,14 +155,14 @@ class block_reads {
     const int first = combined(opcode::multiply, add_iota(g_, dtype::s64, shape_, place_of(d) - 1, at), b->size(), at);
     const int sum = add_elementwise(g_, opcode::add, {first, inside}, at);
     if (b->beyond == continuation::none) return b->low == 0 ? sum : combined(opcode::subtract, sum, b->low, at);
-    const auto turns = ceil_div(b->low, b->extent);  // to begin at no index below 0
+    const auto turns = ceil_div(b->low, b->extent);  // so that the first index is not below 0
     return combined(opcode::remainder, combined(opcode::add, sum, turns * b->extent - b->low, at), b->extent, at);
   }
   constexpr int index_as(dtype type, int d, location at) {
     const int i = index(d, at);
     return type == dtype::s64 ? i : add_elementwise(g_, opcode::convert, {i}, at, type);
   }
-  /// A shift of a field by `along`, whose elements beyond are `fill` if it does not go on.
+  /// Adds a shift of a field by `map`. Elements beyond the field are `fill` if `map` has no continuation.
   constexpr int shifted(int x, const dim_map& map, std::int64_t offset, std::uint64_t fill, location at) {
     const dtype type = g_.nodes[static_cast<std::size_t>(x)].type;
     const int d = map.dim;
@@ -185,7 +191,7 @@ class block_reads {
     }
     return y;
   }
-  /// The elements of a dim whose shifted ones lie beyond it.
+  /// Returns the elements of a dim whose shifted index is outside of the dim.
   static constexpr index_range beyond_ends(std::int64_t extent, std::int64_t offset) {
     if (offset < 0) return {0, -offset < extent ? -offset : extent};
     return {extent - offset > 0 ? extent - offset : 0, extent};

@@ -10,7 +10,8 @@
 
 namespace gspmd::detail {
 
-/// A tensor in an expression that a gradient writes down: `dy * x`, `0.5 * dy`. Tensors of an expression have one shape and type.
+/// A tensor in the expression of a gradient: `dy * x`, `0.5 * dy`. All tensors of an expression have one shape and
+/// type.
 class term {
  public:
   constexpr term(graph& g, int id, location at) : graph_(&g), id_(id), at_(at) {}
@@ -26,12 +27,12 @@ class term {
   friend constexpr term operator*(term a, double b) { return of(opcode::multiply, a, a.number(b)); }
   friend constexpr term operator/(term a, term b) { return of(opcode::divide, a, b); }
 
-  /// An elementwise operator of these.
+  /// Adds an elementwise operator with these operands.
   template <class... More>
   static constexpr term of(opcode op, term first, More... more) {
     return {*first.graph_, add_elementwise(*first.graph_, op, {first.id_, more.id_...}, first.at_), first.at_};
   }
-  /// A number as a tensor like this one.
+  /// Adds a number as a tensor of the shape and type of this term.
   [[nodiscard]] constexpr term number(double n) const {
     if (id_ < 0) return *this;
     const node& like = graph_->nodes[static_cast<std::size_t>(id_)];
@@ -48,8 +49,8 @@ class term {
 
 constexpr int conjugate(graph& g, int complex, location at) { return add_elementwise(g, opcode::conj, {complex}, at); }
 
-/// The gradients of one scalar by the nodes of a graph, while they are found: operators give theirs to their operands, and what a
-/// node receives from its users is added up.
+/// The gradients of one scalar with respect to the nodes of a graph, during their computation. Operators send gradients
+/// to their operands. The gradients that a node receives from its users are added.
 class gradient_builder {
  public:
   constexpr explicit gradient_builder(graph& g) : graph_(g), gradients_(g.nodes.size(), -1) {}
@@ -57,23 +58,23 @@ class gradient_builder {
   [[nodiscard]] constexpr graph& program() const { return graph_; }
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  // ---- what an operator's `gradient(b, n)` uses: `n` is a copy, as the graph grows ----
+  // ---- for the `gradient(b, n)` of operators; `n` is a copy, because the graph grows ----
 
-  [[nodiscard]] constexpr term y() const { return as_term(visited_); }                        // its result
-  [[nodiscard]] constexpr term dy() { return as_term(slot(visited_)); }                       // the gradient by it
-  [[nodiscard]] constexpr term in(int k) const { return as_term(at(visited_).operands[k]); }  // its operand
+  [[nodiscard]] constexpr term y() const { return as_term(visited_); }                        // the result
+  [[nodiscard]] constexpr term dy() { return as_term(slot(visited_)); }                       // the gradient of the result
+  [[nodiscard]] constexpr term in(int k) const { return as_term(at(visited_).operands[k]); }  // the operand
   [[nodiscard]] constexpr dtype in_type(int k) const { return at(at(visited_).operands[k]).type; }
   [[nodiscard]] constexpr term as_term(int id) const { return {graph_, id, at(visited_).at}; }
   [[nodiscard]] constexpr int visited() const { return visited_; }
-  /// Gives operand `k` its gradient.
+  /// Adds to the gradient of operand `k`.
   constexpr void send(int k, term gradient) { give(at(visited_).operands[k], gradient.id()); }
   constexpr void send(int k, int gradient) { give(at(visited_).operands[k], gradient); }
 
-  // ---- what the walk over the graph uses ----
+  // ---- for the walk over the graph ----
 
-  /// The next operator that gives gradients.
+  /// Sets the operator that sends gradients next.
   constexpr void visit(int i) { visited_ = i; }
-  /// The gradient by a node; zero where the scalar does not depend on it.
+  /// Returns the gradient of a node, or zeros if the scalar does not depend on the node.
   [[nodiscard]] constexpr int by(int i) {
     if (graph_.failed() || i < 0) return -1;
     if (i < static_cast<int>(gradients_.size()) && gradients_[static_cast<std::size_t>(i)] >= 0)
@@ -90,7 +91,8 @@ class gradient_builder {
     const axis_mask local = graph_.open_local;
     graph_.open_local = at(i).local_axes;
     const auto add = [&](int a, int b) { return add_elementwise(graph_, opcode::add, {a, b}, at(gradient).at); };
-    // c + a + b of what a loop carries is c + (a + b): it is added to once, by values that may wait for their sum.
+    // For a carried value c, (c + a) + b becomes c + (a + b). So the loop adds to the carried value once, and partial
+    // values are reduced after their sum.
     const bool is_summed_up = before >= 0 && at(before).op == opcode::add && at(at(before).operands[0]).op == opcode::carry;
     const int sum = before < 0     ? gradient
                     : is_summed_up ? add(int{at(before).operands[0]}, add(int{at(before).operands[1]}, gradient))
@@ -98,7 +100,7 @@ class gradient_builder {
     graph_.open_local = local;
     slot(i) = sum;
   }
-  /// The gradient by a node as far as it is known; -1: nothing yet.
+  /// Returns the gradient of a node as computed so far; -1: none yet.
   constexpr int& slot(int i) {
     if (static_cast<std::size_t>(i) >= gradients_.size()) gradients_.resize(graph_.nodes.size(), -1);
     return gradients_[static_cast<std::size_t>(i)];

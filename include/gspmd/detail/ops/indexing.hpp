@@ -11,16 +11,17 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// The facts and checks that gather and scatter share: slices of a table, at places that indices name (StableHLO's dimension numbers).
+/// The common facts and checks of gather and scatter: slices of a table at positions given by indices. The dimension
+/// numbers are those of StableHLO.
 namespace gspmd::detail {
 
-/// StableHLO's numbers as a user writes them, and what it calls them.
+/// StableHLO's dimension numbers as users write them. index_words has their names.
 struct index_dims {
-  span<const std::int64_t> window{};     // of the slices: those that run inside of one
-  span<const std::int64_t> collapsed{};  // of the table: a slice is one index there, and has no such dim
+  span<const std::int64_t> window{};     // dims of the slices that are dims within a slice
+  span<const std::int64_t> collapsed{};  // dims of the table where a slice has one index; the slices lack these dims
   span<const std::int64_t> table_batch{}, index_batch{};
-  span<const std::int64_t> cols{};  // of the table: by column of the indices
-  std::int64_t vector_dim = 0;      // of the indices; their rank: each is one number
+  span<const std::int64_t> cols{};  // by column of the indices: the dim of the table
+  std::int64_t vector_dim = 0;      // the dim of the index vectors; if it is the rank of the indices, each index is one number
 };
 struct index_words {
   const char *op, *window, *collapsed, *table_batch, *index_batch, *cols, *slices;
@@ -36,20 +37,20 @@ inline constexpr index_words scatter_words{"scatter",
                                            "scatter_dims_to_operand_dims",
                                            "updates"};
 
-/// The same as the operators keep it.
+/// The dimension numbers in the form that the operators store.
 struct indexing {
   struct table_dim {
     std::int64_t slice = 1;
-    std::int8_t column = -1;       // of the indices: where a slice begins; -1: at 0
-    std::int8_t along = -1;        // the dim of the slices: inside of one, or the one of the indices that it is aligned with
-    std::int8_t index_batch = -1;  // the dim of the indices that it is aligned with
+    std::int8_t column = -1;  // the column of the indices with the start of a slice; -1: the slice begins at 0
+    std::int8_t along = -1;   // the dim of the slices that corresponds: a dim within a slice, or an aligned dim of the indices
+    std::int8_t index_batch = -1;  // the dim of the indices that this dim is aligned with
   };
   inline_vec<table_dim, max_rank> table;
-  inline_vec<std::int8_t, max_rank> lookup;  // by dim of the slices: the dim of the indices; -1: inside of a slice
-  int vector_dim = -1;                       // of the indices; -1: they have none
+  inline_vec<std::int8_t, max_rank> lookup;  // by dim of the slices: the dim of the indices; -1: a dim within a slice
+  int vector_dim = -1;                       // the dim of the index vectors; -1: none
   out_of_range beyond = out_of_range::clip;
 
-  /// Whether index i of its dim of the slices is index i of it.
+  /// Returns true if index i of dim `d` corresponds to index i of the slices' dim.
   [[nodiscard]] constexpr bool is_aligned(const extents& shape, int d) const {
     return table[d].index_batch >= 0 || (table[d].along >= 0 && table[d].slice == shape[d]);
   }
@@ -75,7 +76,7 @@ struct indexing {
     ix.place(n.attributes[2], slices_rank);
     return ix;
   }
-  /// Works out which dims run along which; `window`: the dims of the slices that run inside of one.
+  /// Finds the corresponding dims. `window` is the dims of the slices that are dims within a slice.
   constexpr void place(std::int64_t window, int slices_rank) {
     int next_table = 0, next_index = 0;
     for (int d = 0; d < slices_rank; ++d) {
@@ -93,13 +94,13 @@ struct indexing {
   }
 };
 
-/// The kinds of the factors of dims that no two tensors of the operator share.
+/// The kinds of the factors of unaligned dims.
 struct index_kinds {
-  factor_kind of_lookups;  // dims of the indices, and of the slices
-  factor_kind of_slices;   // dims inside of a slice that is smaller than the table
+  factor_kind of_lookups;  // of dims of the indices that are also dims of the slices
+  factor_kind of_slices;   // of dims within a slice, if the slice is smaller than the table
 };
 
-/// The maps of table, slices and indices. Where the table is looked into it may be split: see factor_kind.
+/// The maps of table, slices and indices. Indexed dims of the table may be split: see factor_kind::indexed.
 struct index_maps {
   tensor_map table, slices, indices;
 };
@@ -129,7 +130,7 @@ constexpr index_maps index_rule(const indexing& ix, const extents& table, const 
   return maps;
 }
 
-/// Checks the words of gather and scatter for the dims of table and indices, each of which is named once; `shape` has the extents.
+/// Checks the dimension numbers of gather and scatter. Each dim of table and indices is named once.
 class index_checker {
  public:
   constexpr index_checker(graph& g, const index_words& words, location at) : g_(g), words_(words), at_(at) {}
@@ -138,7 +139,8 @@ class index_checker {
     g_.fail(at_, words_.op, rule, what);
     return false;
   }
-  /// Dims of a tensor, none of them twice, of which `taken` has those that other lists name.
+  /// Returns true if `dims` are dims of a tensor of rank `rank`, none twice or in `taken`. Adds them to
+  /// `taken`.
   constexpr bool are_dims(span<const std::int64_t> dims, const char* name, int rank, dim_mask& taken) {
     for (const auto d : dims) {
       if (d < 0 || d >= rank)
@@ -150,7 +152,7 @@ class index_checker {
     return true;
   }
 
-  /// Reads the numbers; `slice` has the extent of a slice along every dim of the table.
+  /// Reads the dimension numbers into `ix`. `slice` has the extents of a slice, one for each dim of the table.
   constexpr bool read(const index_dims& dims, const extents& table, const node& indices, const extents& slice, int slices_rank,
                       out_of_range beyond, indexing& ix) {
     const int rank = indices.shape.count;
@@ -217,7 +219,7 @@ class index_checker {
   location at_;
 };
 
-/// The facts that gather and scatter share.
+/// The common facts of gather and scatter.
 struct indexing_operator : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
@@ -231,7 +233,7 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
     const auto beyond = table_of<indexed_access>(plan)[static_cast<std::size_t>(step->spec)].beyond;
     t += beyond == out_of_range::fill ? " (fill)" : beyond == out_of_range::error ? " (error)" : "";
   }
-  /// The step's description, from the local shapes of table, slices and indices.
+  /// Returns the description of the step, from the local shapes of table, slices and indices.
   template <class Lowering>
   static constexpr indexed_access access_of(Lowering& l, const indexing& ix, int table, int slices, int indices) {
     indexed_access a;
@@ -247,14 +249,14 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
     a.beyond = ix.beyond;
     return a;
   }
-  /// The updates that a scatter reads, operand `k`: one element, where they are all equal. Written out and read back, the ones of a
-  /// histogram took longer than counting.
+  /// Returns the value that a scatter reads as updates, operand `k`. If all updates are equal, it is one element: in a
+  /// histogram, storing and reading all the ones took longer than counting.
   static constexpr int updates_of(lowering& l, const instruction& op, int k, indexed_access& a) {
     const int one = l.one_element(op, op.operands[k]);
     a.is_uniform = one >= 0;
     return a.is_uniform ? one : op.operands[k];
   }
-  /// Only the device knows which part it holds of a table, and of slices.
+  /// Adds bounds, because only the device can compute its part of a split table and of split slices.
   static constexpr void note_indexed(lowering& l, const indexed_access& a, int table, int slices, plan_step& s) {
     for (int d = 0; d < l.value(table).local.count; ++d)
       if (!a.dims[d].is_aligned && l.value(table).layout.axes_of(d) != 0) l.add_bound(s, d, table, d);

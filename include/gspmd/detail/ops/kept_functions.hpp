@@ -9,8 +9,8 @@
 
 namespace gspmd::detail {
 
-/// The functions with state that a program was given for `map`, and whatever belongs to them. Graphs and plans point at what
-/// is kept here: it does not move, and lives as long as this object.
+/// The stateful functions of a program that were passed to `map`, and the objects that belong to them. Graphs and plans
+/// have pointers to these objects. The objects do not move, and exist as long as this object.
 class kept_functions {
  public:
   template <class T>

@@ -12,11 +12,11 @@
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
 
-/// The small blocks that the law of a local_op is tried on: their extents, where their elements lie, the numbers in them. Nothing
-/// here depends on the function, and most of it not on the element types: it is compiled once and not for every function.
+/// The small blocks that test the law of a local_op: extents, memory layout, and numbers. Nothing here depends
+/// on the function, and little on the element types, so the code is compiled once and not for each function.
 namespace gspmd::detail {
 
-/// For each letter of a rule its extent, its index, or its padding.
+/// For each letter of a rule: its extent, index, or padding.
 using letter_numbers = std::array<std::int64_t, max_rank>;
 using letter_list = inline_vec<std::int8_t, max_rank>;
 
@@ -27,7 +27,7 @@ constexpr letter_numbers for_all_letters(const local_rule& rule, std::int64_t n)
   return list;
 }
 
-/// Where the elements of one tensor of a call lie: allocated with `pad` more than what is valid.
+/// The memory layout of a tensor in a call. Each dim is allocated with `pad` more elements than are valid.
 struct law_place {
   std::int64_t extents[max_rank]{};
   std::int64_t strides[max_rank]{};
@@ -47,7 +47,7 @@ struct law_place {
   }
 };
 
-/// Goes from one element of a tensor with these extents to the next: `for (law_walk i(dims, sizes); i.is_there; i.step())`.
+/// Iterates over the elements of a tensor: `for (law_walk i(dims, sizes); i.is_there; i.step())`.
 struct law_walk {
   const letter_list& dims;
   const letter_numbers& sizes;
@@ -67,7 +67,8 @@ struct law_walk {
   }
 };
 
-/// The element of an operand at a global index: whole numbers, so that sums are exact. Pattern 0: 1 to 9; 1: -4 to 5, no 0.
+/// Returns the element of an operand at a global index: an integer, so that sums are exact. Pattern 0: 1 to 9. Pattern
+/// 1: -4 to 5, without 0.
 template <class T>
 constexpr T small_number(const local_rule& rule, int tensor, const letter_numbers& index, const letter_numbers& from,
                          int pattern) {
@@ -81,7 +82,7 @@ constexpr T small_number(const local_rule& rule, int tensor, const letter_number
 
 template <class F> concept has_samples = requires(const F& f) { f.samples(); };
 
-/// The numbers that the operands of a function are filled with, in one pattern after the other.
+/// The numbers of the operands, one pattern after the other.
 template <class F>
 struct law_numbers {
   constexpr explicit law_numbers(const F&) {}
@@ -92,8 +93,8 @@ struct law_numbers {
     return small_number<T>(rule, Operand, index, from, pattern);
   }
 };
-/// Those that the user states. As many patterns as there are samples: in each another one comes first, and from one index to the
-/// next, of any letter, follows the next sample.
+/// The numbers that the user's samples() returns. There is one pattern for each sample. A pattern begins with its
+/// sample; the next index of any letter has the next sample.
 template <has_samples F>
 struct law_numbers<F> {
   using list = std::remove_cvref_t<decltype(std::declval<const F&>().samples())>;
@@ -114,8 +115,9 @@ struct law_numbers<F> {
   }
 };
 
-/// Elements that a constant evaluation may allocate; of bool too. Behind those that are asked for stand some more: a function that
-/// takes extents for equal which are not is to be told so, and not to read what is none of its memory.
+/// An array of elements that a constant evaluation may allocate, also for bool. It has some elements more than
+/// requested. A function that mistakes two extents for equal then reads these, and the law reports it, instead of
+/// memory outside of the array.
 template <class T>
 class law_array {
  public:
@@ -132,8 +134,8 @@ class law_array {
   T* items_;
 };
 
-/// Sums and products of whole numbers are exact; what else a function of floats computes may depend on the order in the last
-/// bits.
+/// Compares two numbers. Sums and products of integers are exact. Other functions of floats may depend on the order in
+/// their last bits, so the comparison of floats has a tolerance.
 template <class T>
 constexpr bool same_number(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -162,7 +164,7 @@ struct law_operand : law_array<T> {
   }
 };
 
-/// The result of a call, or what results are combined to. All of it, padding too, holds `fill` before.
+/// The result of a call, or the combination of results. All elements, also padding, are `fill` before the call.
 template <class R>
 class law_result {
  public:
@@ -174,13 +176,13 @@ class law_result {
   [[nodiscard]] constexpr R* data() const { return items_.get(); }
   [[nodiscard]] constexpr R& at(const letter_numbers& index) const { return items_.get()[place.offset(dims_, index)]; }
 
-  /// Whether the other has the same elements.
+  /// Returns true if the other result has the same elements.
   [[nodiscard]] constexpr bool equals(const law_result& other) const {
     bool same = true;
     for (law_walk i(dims_, sizes_); i.is_there; i.step()) same = same && same_number(at(i.index), other.at(i.index));
     return same;
   }
-  /// Whether this is the part of the whole that begins at `begin` of the letter.
+  /// Returns true if this result is the part of `whole` that begins at `begin` of the letter.
   [[nodiscard]] constexpr bool is_part_of(const law_result& whole, int letter, std::int64_t begin) const {
     letter_numbers corner{};
     corner[of_letter(letter)] = begin;
@@ -190,7 +192,7 @@ class law_result {
       same = same && same_number(at(i.index), part[whole.place.offset(dims_, i.index)]);
     return same;
   }
-  /// Combines what a part gave into this.
+  /// Combines the result of a part into this one.
   constexpr void add(const law_result& part, monoid kind) const {
     for (law_walk i(dims_, sizes_); i.is_there; i.step()) at(i.index) = combine<R>(kind, at(i.index), part.at(i.index));
   }
@@ -208,7 +210,8 @@ class law_result {
   law_array<R> items_;
 };
 
-/// Small extents, those of whole letters large enough for what is stated to be there. False if there are none.
+/// Chooses small extents. Whole letters get larger extents until all stated extents are at least 1. Returns false if no
+/// such extents exist.
 constexpr bool choose_extents(const local_rule& rule, letter_numbers& sizes, int tested, std::int64_t extent, int pattern) {
   std::int64_t product = extent;
   for (int l = 0; l < rule.letters.count; ++l) {
@@ -235,15 +238,15 @@ constexpr bool choose_extents(const local_rule& rule, letter_numbers& sizes, int
   return false;
 }
 
-/// The elements of all tensors of a call.
+/// Returns the number of elements of all tensors of a call.
 constexpr std::int64_t elements_tried(const local_rule& rule, const letter_numbers& sizes) {
   std::int64_t sum = 0;
   for (const auto& dims : rule.tensors) sum += law_place(dims, sizes, letter_numbers{}).allocated;
   return sum;
 }
-/// After so many, a letter is cut no more.
+/// The limit of tested elements for a letter: after it, no further cut of the letter is tested.
 inline constexpr std::int64_t most_tried = 4096;
-/// Whether trying a letter once takes all that may be tried, and one pattern has to do.
+/// Returns true if testing a letter once reaches the limit, so that only one pattern is tested.
 constexpr bool is_large(const local_rule& rule, int letter) {
   letter_numbers sizes{};
   return choose_extents(rule, sizes, letter, letter < 0 ? 1 : 2, 0) && 2 * elements_tried(rule, sizes) >= most_tried;

@@ -13,18 +13,18 @@
 #include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 
-/// Operators with one dim more, in front of all their tensors: they do for several examples at once what they did for one. What each does
-/// with it is its fact `leading`.
+/// Operators with one more dim, added by vmap: the dim of examples. The operator then computes several examples in one
+/// call. Its fact `leading` states the effect of the dim.
 namespace gspmd::detail {
 
-/// Where the tensors of an operator have the dim of examples: it is their dim 0, or 1 where it stands behind the rows of a loop, or what
-/// devices stack; -1: they have none.
+/// The dim of examples of the tensors of an operator: dim 0, or dim 1 after the rows of a loop or after a dim that
+/// devices stack. -1: the tensor lacks the dim.
 struct example_places {
   inline_vec<std::int8_t, max_map_arity> operands;
   std::int8_t result = 0;
 };
 
-/// Whether a transition stacks what devices hold in front of the dims of a value, or takes it from there.
+/// States whether a transition adds a first dim that stacks the devices' values, or removes such a dim.
 struct stacked_dims {
   bool makes = false, takes = false;
 
@@ -39,7 +39,7 @@ struct stacked_dims {
   }
 };
 
-/// The places for a node some of whose operands have the dim, those of `led`.
+/// Returns the dims of examples for a node, if the operands in the mask `led` have the dim.
 constexpr example_places places_of(const node& n, std::uint32_t led) {
   const leading_dim& fact = facts_of(n.op).leading;
   example_places p;
@@ -55,7 +55,7 @@ constexpr example_places places_of(const node& n, std::uint32_t led) {
       break;
     case leading_dim::way::indexed:
       p.operands[fact.first] = has(fact.first) ? 0 : -1;
-      if (fact.step < 0 && !has(0)) p.operands[0] = -1;  // every example looks into one table
+      if (fact.step < 0 && !has(0)) p.operands[0] = -1;  // all examples read one table
       break;
     case leading_dim::way::row:
       if (has(last)) {
@@ -77,13 +77,14 @@ constexpr example_places places_of(const node& n, std::uint32_t led) {
   return p;
 }
 
-/// Writes the attributes of a node, and its annotation, for a dim more. `n` has its new operands and its old shape.
+/// Changes the attributes and the annotation of a node for the additional dim. `n` has its new operands and its old
+/// shape.
 class leading_attributes {
  public:
   constexpr leading_attributes(graph& g, node& n, const example_places& places, std::int64_t size)
       : g_(g), n_(n), fact_(facts_of(n.op).leading), places_(places), size_(size) {}
 
-  /// False, with the mistake recorded, where there is no room for it.
+  /// Returns false and records the mistake if the attributes do not fit.
   constexpr bool write() {
     auto& a = n_.attributes;
     switch (fact_.is) {
@@ -104,7 +105,7 @@ class leading_attributes {
     annotate(n_, places_.result);
     return true;
   }
-  /// The annotation names the dims of one example; the new one is open.
+  /// Renumbers the dims of the annotation, which is written for one example. The new dim is open.
   static constexpr void annotate(node& n, int place) {
     if (!n.annotated) return;
     for (auto& use : n.annotation.layout.splits)
@@ -154,8 +155,8 @@ class leading_attributes {
         if (l >= 0) ++l;
     }
     ix.lookup.insert(0, static_cast<std::int8_t>(many_indices ? 0 : -1));
-    if (many_tables && many_indices) ix.table.insert(0, {1, -1, 0, 0});  // an example looks into its own
-    else if (many_tables) ix.table.insert(0, {size_, -1, 0, -1});        // a slice has all of them
+    if (many_tables && many_indices) ix.table.insert(0, {1, -1, 0, 0});  // each example reads its own table
+    else if (many_tables) ix.table.insert(0, {size_, -1, 0, -1});        // a slice covers all tables
     ix.keep(n_);
   }
   constexpr void write_states() {
@@ -163,7 +164,7 @@ class leading_attributes {
     state_change c = state_change::of(n_);
     const device_shift shift = device_shift::of(n_);
     const auto stacked = stacked_dims::of(n_);
-    for (auto* const s : {&c.from, &c.to})  // dims behind a stacked one, which stays in front
+    for (auto* const s : {&c.from, &c.to})  // dims after a stacked one, which stays first
       if (s->is == state::shard && (stacked.makes == stacked.takes || s->dim > 0)) ++s->dim;
     n_.attributes.clear();
     c.keep(n_);
@@ -177,8 +178,8 @@ class leading_attributes {
   std::int64_t size_;
 };
 
-/// Adds a row that each example has elsewhere, as what gathers or scatters do. The operands lead with the examples, but for a table that
-/// all of them look into.
+/// Adds a row operator as a gather or scatter, if each example has its row at another index. The first dim of the
+/// operands is that of examples, except for a table that all examples share.
 constexpr int add_led_row(graph& g, const node& like, const node& led, const example_places& places, std::int64_t size) {
   const int table = led.operands[0], index = led.operands[led.operands.count - 1];
   const bool reads = led.operands.count == 2, adds = led.op == code_of<add_row_op>;
@@ -231,7 +232,7 @@ constexpr int add_led(graph& g, const node& like, const inline_vec<int, max_map_
   return g.add_sized(n);
 }
 
-/// Adds a value that all examples share once for each of them: dim `place` of the result counts them.
+/// Adds a copy of a shared value for each example. Dim `place` of the result is the dim of examples.
 constexpr int add_for_examples(graph& g, int x, std::int64_t size, int place, location at) {
   if (x < 0) return -1;
   node n = g.nodes[static_cast<std::size_t>(x)];
@@ -245,7 +246,7 @@ constexpr int add_for_examples(graph& g, int x, std::int64_t size, int place, lo
   return n.op == opcode::constant ? g.add_sized(n) : add_broadcast(g, x, n.shape, dims, at);
 }
 
-/// Adds `x` with its dim `from` at `to`, the others in their order; `x` itself where that is where it is.
+/// Adds `x` with its dim `from` moved to `to`; the other dims keep their order. Returns `x` if `from` is `to`.
 constexpr int add_moved_dim(graph& g, int x, int from, int to, location at) {
   if (x < 0 || from == to) return x;
   inline_vec<std::int8_t, max_rank> order;
@@ -255,7 +256,8 @@ constexpr int add_moved_dim(graph& g, int x, int from, int to, location at) {
   return add_transpose(g, x, order, at);
 }
 
-/// Adds, for each example, the one of two values that its bool chooses; the bools are [examples], and dim `place` of the values counts them.
+/// Adds, for each example, the value that its bool selects. The bools are [examples]; dim `place` of the values is the
+/// dim of examples.
 constexpr int add_chosen_by_example(graph& g, int holds, int on_true, int on_false, int place, location at) {
   if (holds < 0 || on_true < 0 || on_false < 0) return -1;
   const extents shape = g.nodes[static_cast<std::size_t>(on_true)].shape;
@@ -263,11 +265,12 @@ constexpr int add_chosen_by_example(graph& g, int holds, int on_true, int on_fal
   return add_elementwise(g, opcode::select, {chosen, on_true, on_false}, at);
 }
 
-/// Adds whether a bool holds for any example.
+/// Adds a scalar bool that is true if the bool of any example is true.
 constexpr int add_for_any(graph& g, int holds, location at) { return add_reduce(g, holds, 1, monoid::or_, at); }
 
-/// Leaves of the nodes that wrote a function down for one example a loop that nobody reads, at `first`, and nothing in its body. A value that
-/// got out of the function is refused as one out of a loop is.
+/// Replaces the nodes from `first` to before `last`, which were traced for one example, by an unused loop with
+/// constants in its body. A value that escaped from the function is then rejected like a value that escaped from a
+/// loop.
 constexpr void leave_nothing(graph& g, int first, int last, location at) {
   for (int i = first; i < last; ++i) {
     node n = source(i == first ? opcode::loop : opcode::constant, dtype::s64, {}, at);

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// The letters of operand `k`, or of the result for k = the number of operands.
+/// The letters of operand `k`, or of the result if `k` is the number of operands.
 struct einsum_letters {
   const node* n = nullptr;
   int begin = 0;

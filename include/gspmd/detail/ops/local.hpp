@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// The entry for operands of these types; -1: the function does not take them.
+/// Returns the entry for operands of these types, or -1 if the function does not accept them.
 template <class TypeOf>
 constexpr int local_entry_of(const local_function& f, TypeOf type_of) {
   for (int e = 0; e < f.entry_count; ++e) {
@@ -21,10 +21,14 @@ constexpr int local_entry_of(const local_function& f, TypeOf type_of) {
   return -1;
 }
 
-/// Adds an operator of the user's own. At run time its law is tried here, unless the compiler has done so.
+/// Adds an operator of the user. At run time the law of the operator is tested here, unless the compiler has tested it.
 constexpr int add_local_op(graph& g, const local_function& f, span<const int> operands, location at);
 
-/// An operator of the user's own: a function of blocks, and a rule.
+/// An operator of the user: a function of blocks, with a rule.
+///
+/// **Shapes.** As in the rule's text: `bt,t->b`. **Splits.** Letters in brackets are whole. Other letters of a result
+/// may be split, and split the result. If a split letter is missing in a result, the result is partial with the rule's
+/// monoid.
 struct local_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "local_op";
   static constexpr leading_dim leading{.is = leading_dim::way::refused};
@@ -34,7 +38,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
 
-  /// The text is the rule.
+  /// The rule is parsed from the text of the operator.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const local_rule& own = n.local->rule;
     rule.reduced_by = n.reduced_by;
@@ -52,7 +56,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
       rule.maps.push_back(map);
     }
   }
-  /// The flops that the operator states, 1 if it states none, for every combination of the local indices of all letters.
+  /// The operator's stated flops (default 1) for each combination of the local indices of all letters.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     std::int64_t total = n.local->flops;
@@ -81,7 +85,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
     }
     n.local->gradient(n.local->gradient_object, g, n.operands.begin(), results, dy, gradients);
     for (int k = 0; k < n.operands.count && !g.failed(); ++k) {
-      if (gradients[k] < 0) continue;  // none, or a number that no gradient has
+      if (gradients[k] < 0) continue;  // value{}: the function returned no gradient for this operand
       const node& given = b.at(gradients[k]);
       const node& operand_is = b.at(n.operands[k]);
       if (!(given.shape == operand_is.shape) || (given.type != operand_is.type && is_floating(operand_is.type)))
@@ -105,7 +109,7 @@ struct local_operator : plain_operator, reduced_first, without_movements, reads_
   }
 
  private:
-  /// Returns the value of tensor k of the text: operands come first, then results.
+  /// Returns the value of tensor k of the text: operands first, then results.
   static constexpr int value_of_tensor(const instruction& op, int k) {
     if (k < op.operands.count) return op.operands[k];
     return k == op.operands.count ? op.result : op.further_results[k - op.operands.count - 1];

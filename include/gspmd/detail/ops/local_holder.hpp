@@ -15,7 +15,8 @@
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/error.hpp"
 
-/// How a user's function of blocks becomes a local_function: one entry for each choice of element types that it accepts.
+/// Makes a local_function from a user's function of blocks: one entry for each combination of element types that it
+/// accepts.
 namespace gspmd::detail {
 
 template <fixed_string Text, monoid Kind>
@@ -31,7 +32,7 @@ constexpr bool find_returns_nothing() {
 template <class F, class... Blocks>
 inline constexpr bool returns_nothing = find_returns_nothing<F, Blocks...>();
 
-/// A function with the element types of its operands and result.
+/// A function with the element types of its operands and results.
 template <class Rule, class F, class Signature,
           class = std::make_index_sequence<static_cast<std::size_t>(Rule::value.operand_count())>,
           class = std::make_index_sequence<static_cast<std::size_t>(Rule::value.results)>>
@@ -51,7 +52,7 @@ struct typed_local<Rule, F, std::tuple<R...>(A...), std::index_sequence<K...>, s
 
   static constexpr bool takes = returns_nothing<const F&, block<K>..., result_block<J>...>;
 
-  /// `places`: something with extents and strides for each operand, then for each result.
+  /// Calls the function. `places` has objects with extents and strides: one for each operand, then one for each result.
   template <class Pointers, class Results, class Places>
   static constexpr void call(const F& f, const Pointers& operands, const Results& results, const Places& places) {
     f(block<K>(std::get<K>(operands), places[K].extents, places[K].strides)...,
@@ -62,7 +63,7 @@ struct typed_local<Rule, F, std::tuple<R...>(A...), std::index_sequence<K...>, s
          blocks);
   }
 
-  /// A function without state. Where the compiler could not try the law, the first call does.
+  /// Runs a stateless function. If the compiler could not test the law, the first call tests it.
   template <bool IsProven>
   static void run_constant(const void*, const erased_block* blocks) {
     if constexpr (!IsProven) {
@@ -75,7 +76,7 @@ struct typed_local<Rule, F, std::tuple<R...>(A...), std::index_sequence<K...>, s
   static void run_object(const void* object, const erased_block* blocks) { call(*static_cast<const F*>(object), blocks); }
   static text try_object(const void* object) { return law_at_run_time<typed_local>(*static_cast<const F*>(object)); }
 
-  /// The law of a function without state, tried once.
+  /// Returns the text of the broken law of a stateless function, or an empty text. The law is tested once.
   static const text& tried() {
     static const text broken = law_at_run_time<typed_local>(F{});
     return broken;
@@ -86,7 +87,7 @@ struct typed_local<Rule, F, std::tuple<R...>(A...), std::index_sequence<K...>, s
   }
 };
 
-/// A signature whose results are a tuple: of one result users write its type.
+/// A signature with its results as a tuple: users write a single result without a tuple.
 template <class Signature>
 struct with_results;
 template <class R, class... A>
@@ -104,7 +105,7 @@ struct same_types<T, std::index_sequence<K...>, std::index_sequence<J...>> {
   using type = std::tuple<decltype((void)J, T())...>(decltype((void)K, T())...);
 };
 
-/// The choices of element types that a function takes: those that were stated, or one type for all tensors.
+/// The combinations of element types that a function accepts: the stated one, or one type for all tensors.
 template <class Rule, class F, class Signature>
 struct typed_list {
   template <class Typed>
@@ -123,7 +124,8 @@ struct typed_list<Rule, F, void> {
       boost::mp11::mp_copy_if<boost::mp11::mp_list<with<double>, with<float>, with<std::int64_t>, with<std::int32_t>>, takes>;
 };
 
-/// The law, tried when compiling for the first types that the function takes.
+/// Returns the compiler's finding about the law. Only the first types that the function accepts are tested at compile
+/// time.
 template <class Typed, class First>
 constexpr law_finding compiled_law_of() {
   if constexpr (std::is_same_v<Typed, First>) return compiled_law<Typed>;

@@ -13,22 +13,24 @@
 #include "gspmd/detail/ops/law_blocks.hpp"
 #include "gspmd/detail/ops/local_rule.hpp"
 
-/// The law of a local_op, tried on small blocks: for every letter that may be split, in and out of the function commute
-/// with cutting it,
+/// The law of a local_op, tested on small blocks. Each letter that may be split is cut, and the function must commute
+/// with the cut:
 ///
-///     parallel     f of the parts, put side by side, is f of the whole
+///     parallel     f of the parts, concatenated, is f of the whole
 ///     reduction    f of the parts, combined by the monoid, is f of the whole
 ///
-/// for each of its results, and the function writes all of its result, and nothing else. One letter is cut at a time: what holds for any
-/// extents of the others holds for all cuts together. Ordinary code: the compiler runs it where it can run the function, else the program.
+/// The law must hold for each result. In addition, the function must write all elements of its results, and nothing
+/// else. One letter is cut at a time: if cuts of one letter are correct for all extents of the others, all cuts
+/// together are correct. The code is ordinary C++. The compiler runs it if it can evaluate the function; otherwise the
+/// program runs it.
 ///
-/// Extents of 2, 3 and 4 are cut at every place, with two patterns of numbers or one for each of the user's samples, as far as that is
-/// cheap: after the first cut the next one is tried while the blocks tried for a letter have had fewer than `most_tried` elements. Stated
-/// extents of 64 by 64 are so many at once: such a function is tried in halves, on one pattern.
+/// Extents of 2, 3 and 4 are cut at each index, with two patterns of numbers, or one for each of the user's samples.
+/// The next cut of a letter is tested only if fewer than `most_tried` elements were tested for the letter. Stated
+/// extents of 64 by 64 reach this limit in one call, so such a function is tested with one cut and one pattern.
 namespace gspmd::detail {
 
-/// The result of trying a law: whether it holds, or by which letter, or none, it is broken, with the extent, the cut and the pattern that
-/// show it.
+/// The result of testing a law: whether the law holds. If it does not, the letter (-1: none), the extent, the cut and
+/// the pattern that show the fault.
 struct law_finding {
   enum class kind : std::uint8_t { holds, unknown, untried, unwritten, outside, parallel, reduction };
   kind broken = kind::holds;
@@ -39,7 +41,7 @@ struct law_finding {
   friend constexpr bool operator==(const law_finding&, const law_finding&) = default;
 };
 
-/// ` (`t` of 2, cut at 1; `b` of 3)`: the extents with which a function was called.
+/// Returns the extents of the tested call: ` (`t` of 2, cut at 1; `b` of 3)`.
 constexpr text tried_text(const local_rule& rule, const law_finding& at) {
   letter_numbers sizes{};
   choose_extents(rule, sizes, at.letter, at.extent, at.pattern);
@@ -59,7 +61,8 @@ constexpr text tried_text(const local_rule& rule, const law_finding& at) {
   if (!t.empty()) t << ')';
   return t;
 }
-/// Of whole letters that were tried with two extents: how a rule says that they have one.
+/// Returns the remedy if two whole letters were tested with different extents: how a rule states that the extents are
+/// equal.
 constexpr text equal_extents_text(const local_rule& rule, const law_finding& at) {
   letter_numbers sizes{};
   choose_extents(rule, sizes, at.letter, at.extent, at.pattern);
@@ -103,7 +106,7 @@ struct law_results<Typed, std::index_sequence<J...>> {
   template <std::size_t Index>
   using element = typename Typed::template result<Index>;
 
-  /// Filled with a number, or each with its identity.
+  /// Fills the results with a number, or with the identities of the monoid.
   constexpr law_results(const local_rule& rule, const letter_numbers& sizes, const letter_numbers& pad, int fill)
       : of(law_result<element<J>>(rule, static_cast<int>(J), sizes, pad, element<J>(fill))...) {}
   constexpr law_results(const local_rule& rule, const letter_numbers& sizes)
@@ -117,12 +120,13 @@ struct law_results<Typed, std::index_sequence<J...>> {
     return (std::get<J>(of).equals(std::get<J>(other.of)) && ...);
   }
   [[nodiscard]] constexpr bool left_padding(int fill) const { return (std::get<J>(of).left_padding(element<J>(fill)) && ...); }
-  /// Puts a part of the letter, from `begin` on, to the results that are reduced along it, and compares it with the others.
+  /// Combines a part of the letter, from `begin` on, into the results that are reduced along the letter. Compares the
+  /// other results with the part of the whole. Returns false if these differ.
   [[nodiscard]] constexpr bool add_part(const local_rule& rule, const law_results& part, const law_results& whole, int letter,
                                         std::int64_t begin) const {
     return (take_part<J>(rule, part, whole, letter, begin) && ...);
   }
-  /// Whether what was reduced along the letter is what the whole gave.
+  /// Returns true if the results that are reduced along the letter are equal to those of the whole.
   [[nodiscard]] constexpr bool is_whole(const local_rule& rule, const law_results& whole, int letter) const {
     return ((!rule.reduces(letter, static_cast<int>(J)) || std::get<J>(of).equals(std::get<J>(whole.of))) && ...);
   }
@@ -138,8 +142,8 @@ struct law_results<Typed, std::index_sequence<J...>> {
   }
 };
 
-/// `Typed` has the rule, `function`, the element types as `operand<K>` and `result<K>`, and `call(f, operands, results, places)`. What
-/// does not depend on the function is in law_blocks.hpp.
+/// Tests the law of `Typed`. `Typed` has the rule, `function`, the element types `operand<K>` and `result<K>`, and
+/// `call(f, operands, results, places)`. The code that does not depend on the function is in law_blocks.hpp.
 template <class Typed>
 struct local_law {
   using F = typename Typed::function;
@@ -153,9 +157,9 @@ struct local_law {
               std::make_index_sequence<static_cast<std::size_t>(rule.results)>{});
   }
 
-  // `at` has the place that is tried, then the one that is found.
+  // In the functions below, `at` is the current test, and then the finding.
 
-  /// The function writes all of its result, and nothing else.
+  /// Tests that the function writes all elements of its results, and nothing else.
   static constexpr void try_writing(const F& f, int pattern, law_finding& at) {
     if (pattern > 0 && is_large(rule, -1)) return;
     at = {};
@@ -173,12 +177,12 @@ struct local_law {
     else if (!first.left_padding(0) || !second.left_padding(1)) at.broken = law_finding::kind::outside;
   }
 
-  /// One letter, cut in two at every place, and in three.
+  /// Tests one letter, cut in two at each index, and in three.
   static constexpr void try_letter(const F& f, int letter, int pattern, law_finding& at) {
     const auto kind = rule.letters[letter].kind;
     if (kind == factor_kind::whole || (pattern > 0 && is_large(rule, letter))) return;
     bool tried = false;
-    std::int64_t elements = 0;  // of all calls
+    std::int64_t elements = 0;  // the sum over all calls
     for (std::int64_t extent = 2; extent <= 4; ++extent) {
       letter_numbers sizes{};
       if ((tried && elements >= most_tried) || !choose_extents(rule, sizes, letter, extent, pattern)) continue;
@@ -187,7 +191,7 @@ struct local_law {
       elements += elements_tried(rule, sizes);
       const results whole(rule, sizes, letter_numbers{}, 0);
       call(f, whole, sizes, letter_numbers{}, letter_numbers{}, pattern);
-      for (std::int64_t cut = 1; cut <= extent; ++cut) {  // the last time in three parts, 1, 1 and the rest
+      for (std::int64_t cut = 1; cut <= extent; ++cut) {  // the last iteration cuts into three parts: 1, 1 and the rest
         const bool in_three = cut == extent;
         if ((in_three && extent < 3) || (cut > 1 && elements >= most_tried)) break;
         elements += elements_tried(rule, sizes);
@@ -215,7 +219,7 @@ struct local_law {
     if (!tried) at = {law_finding::kind::untried, letter};
   }
 
-  /// Everything. What is tried at the moment stands in `at`, for where the function throws.
+  /// Tests everything. `at` is the current test, also if the function throws.
   static constexpr void try_all(const F& f, law_finding& at) {
     for (int pattern = 0, count = law_numbers<F>(f).patterns(); pattern < count; ++pattern) {
       try_writing(f, pattern, at);
@@ -240,8 +244,8 @@ struct local_law {
   }
 };
 
-/// A try of the law by the compiler; the finding is `unknown` where it cannot run the function. Each letter is an evaluation of its own,
-/// because compilers limit their steps.
+/// One test of the law by the compiler. The finding is `unknown` if the compiler cannot evaluate the function. Each
+/// letter is its own evaluation, because compilers limit the steps of an evaluation.
 template <class Typed, int Letter, int Pattern>
 struct law_case {
   static constexpr law_finding run() {
@@ -261,7 +265,7 @@ constexpr law_finding compiled_finding(long) {
   return {law_finding::kind::unknown};
 }
 
-/// The finding of the compiler. Whether the function writes its results is tried first, on the smallest blocks:
+/// The finding of the compiler. The writes of the function are tested first, on the smallest blocks:
 template <class Typed>
 inline constexpr law_finding compiled_law = [] {
   constexpr law_finding written = compiled_finding<law_case<Typed, -1, 0>>(0);
@@ -283,7 +287,7 @@ inline constexpr law_finding compiled_law = [] {
   }
 }();
 
-/// The law at run time; empty if it holds.
+/// Tests the law at run time. Returns an empty text if it holds.
 template <class Typed>
 text law_at_run_time(const typename Typed::function& f) {
   law_finding found;

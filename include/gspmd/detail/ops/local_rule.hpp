@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// Reads the text of a rule for the tensors of a local_op, and refuses the parts of the notation that a local_op does not have.
+/// Parses the rule of a local_op. Rejects notation that local_ops do not support.
 class local_rule_reader {
  public:
   constexpr local_rule_reader(std::string_view s, monoid kind) {

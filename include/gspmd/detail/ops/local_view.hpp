@@ -4,14 +4,15 @@
 #include "gspmd/detail/ir/even_cuts.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
 
-/// The border between the global view and the local one, in which a program is what one device does: shapes are those of shards, and
-/// what devices hold along the axes of the view is a state (ir/axis_state.hpp).
+/// The border between the global and the local view. In the local view, a program describes the work of one device:
+/// shapes are those of shards, and the data of devices along the axes of the view has a state (ir/axis_state.hpp).
 ///
-/// Nothing happens at the border. A value of the local view is, for the passes, one whole tensor that is not split along these axes: which
-/// is what a device holds, though other devices may hold another one. Types see to it that nobody takes these for equal (passes/typed).
+/// No data is sent at the border. For the passes, a value of the local view is one whole tensor that is not split along
+/// these axes. It is the data of one device, and other devices may have other data. The types of values keep a program
+/// from treating such data as equal (passes/typed).
 namespace gspmd::detail {
 
-/// The nodes that are added to a program while this lives stand in the local view of these axes.
+/// Adds the nodes during its lifetime in the local view of these axes.
 class local_scope {
  public:
   constexpr local_scope(graph& g, axis_mask axes) : graph_(g), before_(g.open_local) { g.open_local = axes; }
@@ -23,8 +24,9 @@ class local_scope {
   axis_mask before_;
 };
 
-/// The border of a manual region over `axes`. The annotation of its node is the layout of the value in the global view: along these axes
-/// the dims that they split, where it is partial, and where it is a replica; else it is invariant.
+/// The border of a manual region over `axes`. The annotation of its node is the layout of the value in the global view.
+/// Along these axes it states the split dims, and where the value is partial or a replica. Otherwise the value is
+/// invariant.
 struct region_border {
   bool enters = false;
   axis_mask axes = 0;
@@ -34,20 +36,20 @@ struct region_border {
   }
 };
 
-/// The layout of the gradient: what is partial becomes a replica, and the other way round.
+/// Returns the layout of the gradient: partial becomes replica, and replica becomes partial.
 constexpr sharding dual(const sharding& s) { return {s.splits, s.replica, monoid::add, s.varying, s.partial}; }
 
-/// Adds a value of the global view in the local one: of what it is, nothing is sent for it. A dim that the axes split must have as many
-/// elements on each device.
+/// Adds a value of the global view to the local view. Nothing is sent. A dim that the axes split must have the same
+/// number of elements on each device.
 constexpr int add_enter(graph& g, int operand, axis_mask axes, const sharding& layout, location at);
-/// Adds a value of the local view in the global one.
+/// Adds a value of the local view to the global view.
 constexpr int add_leave(graph& g, int operand, axis_mask axes, const sharding& layout, location at);
 
-/// Adds the memory of `x` under another shape; the sharding is for the caller to say.
+/// Adds the memory of `x` with another shape. The caller sets the sharding.
 constexpr int add_with_shape(graph& g, int x, const extents& shape, location at);
 
-/// Brings a value to where a region takes it: as types say, in programs that have them; else as by `annotate`, and other axes may split it
-/// further.
+/// Reshards a value for a region. In programs with types, the types determine the reshard. Otherwise it is an
+/// annotation, and other axes may split the value further.
 constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding& layout, location at) {
   if (operand < 0) return -1;
   if (g.find_types == nullptr) {
@@ -63,6 +65,10 @@ constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding
   return add_requested_state(g, operand, {layout, invariant, true}, at);
 }
 
+/// A value on the other side of the border of a manual region, in the same memory.
+///
+/// **Shapes.** Global shape [n] <-> local shape [n / parts], for dims that the axes of the region split. **Splits.** Axes
+/// of the region split only the global side. Other axes may split both sides equally, if they cut the parts evenly.
 struct local_view_op : plain_operator, without_steps {
   static constexpr const char* name = "local_view";
   static constexpr leading_dim leading{};
@@ -70,16 +76,17 @@ struct local_view_op : plain_operator, without_steps {
   static constexpr realisation runs = realisation::alias;
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  /// Along axes that are not the region's terms stay terms.
+  /// Along axes outside of the region, partial values stay partial.
   static constexpr operator_class meets(const node&, monoid) { return {partial_class::one}; }
   static constexpr replication_words replication{
       "manual", "a part that a region has is cut evenly by the axes that are not the region's, and not those of",
       "split it by axes that cut the parts evenly, or along another dim, or write allow_replication(...) around the region"};
 
-  /// Where axes are left to the planner, what they split is split on both sides: a dim that the axes of the region cut, or put together,
-  /// has them as a factor of its own, major to what devices hold of it; what is stacked on devices has dims before the others. In other
-  /// programs no dim of the one is a dim of the other: types say how both lie.
+  /// If axes are left to the planner, their splits are the same on both sides of the border. A dim that the axes of the
+  /// region split is two factors in the global view: the parts, and the elements of a part. Dims that stack devices
+  /// precede the other dims.
   ///     x [8,6], split along dim 0 over stage:2  ->  [4,6]      (ab)c->bc, a over stage
+  /// In other programs, the types state both shardings, so no dim of one side is a dim of the other side.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents &from = operand_of(g, n, 0).shape, &to = n.shape;
     if (n.annotation.closed != 0) {
@@ -113,7 +120,7 @@ struct local_view_op : plain_operator, without_steps {
       rule.maps.push_back(map);
     }
   }
-  /// The way back over the border.
+  /// The gradient passes the border in the other direction.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -124,7 +131,8 @@ struct local_view_op : plain_operator, without_steps {
       const int dy = add_cotangent(g, b.dy().id(), b.visited(), n.at);
       return b.send(0, add_enter(g, dy, axes, back, n.at));
     }
-    // Where types end, a gradient is equal on all devices: of a result that is a replica the first one takes it, as its term.
+    // Outside of typed programs, a gradient is equal on all devices. If the result is a replica, the first device takes
+    // the gradient as its partial value.
     sharding equal = back;
     equal.partial = 0;
     int dy = add_enter(g, add_argument(g, b.dy().id(), axes, equal, n.at), axes, equal, n.at);
@@ -136,7 +144,7 @@ struct local_view_op : plain_operator, without_steps {
   }
 };
 
-/// A node that shows a value on the other side of a border, or its memory under another shape.
+/// Returns a node that is a value on the other side of a border, or the memory of a value with another shape.
 constexpr node view_of(const graph& g, int operand, location at) {
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   node n = source(code_of<local_view_op>, x.type, x.shape, at);

@@ -7,8 +7,8 @@
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
-/// Tensors of the local view that are zeros on some devices, or around what a device has: terms of a sum. Of another reduction they are, in
-/// the place of zeros, the number that changes nothing. `place`: a scalar, s32, the place of the device.
+/// Tensors of the local view that are zeros on some devices, or around the elements of a device: partial values of a
+/// sum. For another monoid, its identity replaces the zeros. `place` is a scalar s32: the position of the device.
 namespace gspmd::detail {
 
 constexpr int add_identity(graph& g, monoid kind, dtype type, const extents& shape, location at) {
@@ -22,7 +22,7 @@ constexpr int add_identity(graph& g, monoid kind, dtype type, const extents& sha
   return add_constant(g, type, shape, real, integer, at);
 }
 
-/// Adds `x` on the device at place 0, zeros on the others.
+/// Adds a value that is `x` on the device at position 0, and zeros on the others.
 constexpr int add_first_or_zeros(graph& g, int x, int place, monoid kind, location at) {
   if (x < 0) return -1;
   const node like = g.nodes[static_cast<std::size_t>(x)];
@@ -31,7 +31,7 @@ constexpr int add_first_or_zeros(graph& g, int x, int place, monoid kind, locati
   return add_elementwise(g, opcode::select, {add_broadcast(g, is, like.shape, {}, at), x, zeros}, at);
 }
 
-/// Adds `x` as part number `place` of `n` of dim `d`, the others being zeros.
+/// Adds a value that has `x` as part number `place` of the `n` parts of dim `d`, and zeros in the other parts.
 constexpr int add_among_zeros(graph& g, int x, int place, std::int64_t n, int d, monoid kind, location at) {
   if (x < 0) return -1;
   const node like = g.nodes[static_cast<std::size_t>(x)];

@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// Blocks of a, its factors, and the order of its rows, which has a dim less.
+/// The function of a device's blocks: the matrices a, their factors, and the orders of the rows, with one dim less.
 template <int Rank, bool IsComplex>
 inline constexpr local_function lu_function = [] {
   local_function f = matrix_function<Rank>(3, 1, nullptr);
@@ -19,7 +19,7 @@ inline constexpr local_function lu_function = [] {
   f.entries[1].run = [](const void*, const erased_block* b) { run_lu<wide_element<IsComplex>>(Rank, b); };
   return f;
 }();
-/// Blocks of a, three numbers for each matrix, and scratch.
+/// The function of a device's blocks: the matrices a, three numbers for each, and scratch.
 template <int Rank, bool IsComplex>
 inline constexpr local_function slogdet_function = [] {
   local_function f = matrix_function<Rank>(5, 1, nullptr);
@@ -30,8 +30,9 @@ inline constexpr local_function slogdet_function = [] {
   return f;
 }();
 
-/// A tensor of `shape` that is, for each matrix, `x` where `row` (by index, of the dim before the last one, or the index itself if -1) is
-/// the index of the last dim, and zeros elsewhere; -1 for x: ones. `shape` is a copy, since the nodes move as the graph grows.
+/// Adds a tensor of `shape`: for each matrix, `x` where the index of the last dim is equal to `row`, and zeros
+/// elsewhere. `row` is given for each index of the dim before the last; if it is -1, it is that index. If `x` is -1,
+/// the values are ones. `shape` is a copy, because the graph grows.
 constexpr term where_equal(graph& g, dtype type, extents shape, int row, int x, location at) {
   const int rank = shape.count;
   const auto wide = [&](int v) {
@@ -47,7 +48,11 @@ constexpr term where_equal(graph& g, dtype type, extents shape, int row, int x, 
   return term::of(opcode::select, found, x < 0 ? zero.number(1) : wide(x), zero);
 }
 
-/// a with its rows in another order is l u; l, whose diagonal is ones, and u are the triangles of the first result, the order is the second.
+/// The LU factorisation with partial pivoting: `a` with reordered rows is l u. The first result has both factors in its
+/// triangles; the diagonal of l is ones. The second result is the order of the rows.
+///
+/// **Shapes.** a [..., n, n] -> [..., n, n] and s32 [..., n]. **Splits.** The leading dims may be split. The two dims
+/// of the matrices are gathered.
 struct lu_op : matrix_operator {
   static constexpr const char* name = "lu";
 
@@ -55,8 +60,8 @@ struct lu_op : matrix_operator {
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of(p, op, 2, 0);
   }
-  /// p a = l u: da = p^T l^-T (the lower triangle of l^T dl, without its diagonal, and the upper one of du u^T) u^-T, from
-  /// d(p a) = dl u + l du (Giles 2008, 2.2, for triangular factors).
+  /// p a = l u: da = p^T l^-T (the lower triangle of l^T dl, without its diagonal, and the upper triangle of du u^T)
+  /// u^-T, from d(p a) = dl u + l du (Giles 2008, 2.2, for triangular factors).
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -80,7 +85,10 @@ struct lu_op : matrix_operator {
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-/// The sign of a determinant, the logarithm of its absolute value, and itself.
+/// The sign of a determinant, the logarithm of its absolute value, and the determinant.
+///
+/// **Shapes.** a [..., n, n] -> three results [...]. **Splits.** The leading dims may be split. The two dims of the
+/// matrices are gathered.
 struct slogdet_op : matrix_operator {
   static constexpr const char* name = "slogdet";
 
@@ -91,8 +99,8 @@ struct slogdet_op : matrix_operator {
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of(p, op, 2, 0);
   }
-  /// Jacobi's formula: d det = det tr(a^-1 da), so that of the logarithm it is the real part of the trace, and of a complex sign i times its
-  /// imaginary part, times the sign. A real sign has none.
+  /// Jacobi's formula: d det = det tr(a^-1 da). So the gradient of the logarithm is the real part of the trace. The
+  /// gradient of a complex sign is the sign times i times the imaginary part of the trace. A real sign has no gradient.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -112,7 +120,7 @@ struct slogdet_op : matrix_operator {
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
-    const extents shape = l.value(op.operands[0]).global;  // values move as scratch is added
+    const extents shape = l.value(op.operands[0]).global;  // a copy: values move when scratch is added
     const std::int64_t rows = shape[shape.count - 1];
     const int scratch = add_scratch(l, op, rows, rows);
     add_step<kernels::local>(l, op, entry_of(l.node_of(op)), {op.operands[0]},
@@ -123,8 +131,8 @@ struct slogdet_op : matrix_operator {
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-/// The node of the factors; that of the order is the next one. Panels have more rows than columns, and of them only the order has a meaning
-/// for gradients: it has none.
+/// Adds lu. Returns the node of the factors; the next node is that of the order. With `of_panels`, matrices may have
+/// more rows than columns. For panels, gradients only need the order, which has no gradient.
 constexpr int add_lu(graph& g, int a, location at, bool of_panels = false) {
   if (a < 0) return -1;
   const node of = g.nodes[static_cast<std::size_t>(a)];
@@ -136,7 +144,7 @@ constexpr int add_lu(graph& g, int a, location at, bool of_panels = false) {
   rows.pop_back();
   return id < 0 || g.add_result(dtype::s32, rows) < 0 ? -1 : id;
 }
-/// The node of the sign; those of the logarithm and the determinant are the next ones.
+/// Adds slogdet. Returns the node of the sign; the next nodes are those of the logarithm and the determinant.
 constexpr int add_slogdet(graph& g, int a, const char* op, location at) {
   if (a < 0) return -1;
   const node of = g.nodes[static_cast<std::size_t>(a)];

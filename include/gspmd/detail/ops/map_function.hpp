@@ -14,8 +14,9 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/ops/kept_functions.hpp"
 
-/// How a user's function becomes a map_function. One without state is a constant of its type; one with state (captures, a
-/// pointer to a function) is an object that the program keeps, and a loop of its type calls it for a run of elements.
+/// Makes a map_function from a user's function. A stateless function is a constant of its type. A stateful function
+/// (captures, a pointer to a function) is an object that the program keeps; a loop of the function's type calls it for
+/// a run of elements.
 namespace gspmd {
 
 template <class F, class... Derivatives>
@@ -25,7 +26,7 @@ struct row_function;
 
 namespace detail {
 
-/// True for a function that its type says everything about.
+/// True if the type of the function determines the function: it has no state.
 template <class F>
 inline constexpr bool is_constant_function = std::is_empty_v<F> && std::is_default_constructible_v<F>;
 template <class T, class F>
@@ -34,7 +35,7 @@ template <class F, class... Derivatives>
 inline constexpr bool is_constant_function<with_derivative<F, Derivatives...>> =
     is_constant_function<F> && (is_constant_function<Derivatives> && ...);
 
-/// Whether every number of type From is one of type To.
+/// Returns true if type To represents each number of type From.
 template <class To, class From>
 constexpr bool holds_all() {
   using to = std::numeric_limits<To>;
@@ -44,7 +45,8 @@ constexpr bool holds_all() {
   else return !to::is_integer && to::digits >= from::digits;
 }
 
-/// Whether the parameters of a function hold all elements of type T; true where they are not known: a template, overloads.
+/// True if the parameters of a function represent all elements of type T. Also true if the parameters are unknown, as
+/// for a template or overloads.
 template <class T, class F>
 inline constexpr bool parameters_hold = true;
 template <class T, class R, class... A>
@@ -63,7 +65,8 @@ template <class T, class F>
   requires requires { &F::operator(); }
 inline constexpr bool parameters_hold<T, F> = parameters_hold<T, decltype(&F::operator())>;
 
-/// Whether a result is not cut when it becomes an element of type T. A float is rounded, to bool goes whether an integer is not 0.
+/// Returns true if a result is not truncated when it becomes an element of type T. Floats are rounded. An integer
+/// becomes a bool by comparison with 0.
 template <class T, class Result>
 constexpr bool takes_result() {
   if constexpr (std::is_floating_point_v<T> || !std::is_arithmetic_v<Result>) return true;
@@ -75,9 +78,9 @@ template <int Arity>
 using map_arguments = std::make_index_sequence<static_cast<std::size_t>(Arity)>;
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"        // a function of doubles is offered longs too; the program decides which
-#pragma GCC diagnostic ignored "-Wfloat-conversion"  // type it is called with
-/// Whether a function, called as a Call, takes elements of type T and gives such elements, without cutting either.
+#pragma GCC diagnostic ignored "-Wconversion"        // a function of doubles is also instantiated for longs;
+#pragma GCC diagnostic ignored "-Wfloat-conversion"  // the program chooses the type of the call
+/// Returns true if a function, called as a Call, accepts and returns elements of type T without truncation.
 template <class T, class Call, std::size_t... Index>
 constexpr bool takes_elements(std::index_sequence<Index...>) {
   if constexpr (requires(T x) { static_cast<T>(std::declval<Call>()(((void)Index, x)...)); })
@@ -95,7 +98,7 @@ constexpr auto call_pointer(std::index_sequence<Index...>) -> T (*)(const T*) {
   }
 }
 
-/// Returns the call for the user's own type of that number, if there is one.
+/// Returns the call for the own type with this number, or null if that type does not exist.
 template <int Number, class F, std::size_t... Index>
 constexpr own_map_element own_call_pointer(std::index_sequence<Index...>) {
   if constexpr (has_own_type<Number, F>) {
@@ -109,7 +112,7 @@ constexpr own_map_element own_call_pointer(std::index_sequence<Index...>) {
   return nullptr;
 }
 
-/// Calls the object element by element.
+/// Calls the object for each element.
 template <class T, class F, std::size_t... Index>
 constexpr map_rows rows_of_elements(std::index_sequence<Index...>) {
   if constexpr (takes_elements<T, const F&>(std::index_sequence<Index...>{})) {
@@ -124,7 +127,8 @@ constexpr map_rows rows_of_elements(std::index_sequence<Index...>) {
 }
 #pragma GCC diagnostic pop
 
-/// Calls the object once for a run of elements. The loop's result may lie over an argument: then it goes through a buffer.
+/// Calls the object once for a run of elements. If the result is stored over an argument, the call writes to a buffer
+/// first.
 template <class T, class F, std::size_t... Index>
 constexpr map_rows rows_at_once(std::index_sequence<Index...>) {
   static_assert(std::is_invocable_v<const F&, decltype((void)Index, static_cast<const T*>(nullptr))..., T*, std::int64_t>,
@@ -168,7 +172,7 @@ struct map_holder<with_derivative<F, Derivatives...>, Arity> {
   static constexpr map_function function = make_map_function<F, Arity>(derivatives);
 };
 
-/// The map_function of a function with state.
+/// Returns the map_function of a function, and keeps a function with state.
 template <int Arity>
 struct function_keeper {
   kept_functions& store;

@@ -8,7 +8,8 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// The facts that pad, slice, reverse and roll share: the result is the operand, its elements moved along some dims by an affine map.
+/// The common facts of pad, slice, reverse and roll. The result has the elements of the operand, moved along some dims
+/// by an affine map.
 namespace gspmd::detail {
 
 constexpr void keep_map(node& n, const dim_map& d) {
@@ -17,7 +18,8 @@ constexpr void keep_map(node& n, const dim_map& d) {
     n.attributes.push_back(a);
 }
 
-/// Adds such an operator; more dims than a map has room for take several. `value` is what the rest of the result is.
+/// Adds a movement. If a map has too few entries for the dims, several operators are added. `value` fills the other
+/// elements of the result.
 constexpr int add_mapped(graph& g, operator_code op, int operand, const extents& shape, const vec<dim_map>& dims,
                          written_number value, location at) {
   if (dims.empty()) return add_reshape(g, operand, shape, at);
@@ -39,7 +41,7 @@ constexpr int add_mapped(graph& g, operator_code op, int operand, const extents&
   return operand;
 }
 
-/// The maps of its dims again.
+/// Returns the maps of an operator's dims, from its attributes.
 constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
   inline_vec<dim_map, max_mapped_dims> maps;
   for (int i = 0; i < n.attributes.count; i += 6) {
@@ -49,7 +51,11 @@ constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
   return maps;
 }
 
-/// The facts of such operators, but for how they are described, and which one the gradient is: `inverse`.
+/// The facts of movements. A derived struct adds the description, and `inverse`, the operator of the gradient.
+///
+/// **Shapes.** Operand and result have the same rank; moved dims may have other extents. **Splits.** Every dim may be
+/// split and keeps its split. Along a moved dim, the devices exchange the elements that belong to another part of the
+/// result.
 template <class Self>
 struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr leading_dim leading{.step = 6, .count = max_mapped_dims};
@@ -60,15 +66,15 @@ struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_
   static constexpr bool keeps_slices = true;
   static constexpr bool composes = true;
 
-  /// A dim keeps its splits, though operand and result have other extents.
+  /// Each dim keeps its splits, even if operand and result have different extents.
   static constexpr void rule(const graph& g, const node& n, op_rule& r) {
     extents least = n.shape;
     const extents& from = operand_of(g, n, 0).shape;
     for (int d = 0; d < least.count; ++d) least[d] = from[d] < least[d] ? from[d] : least[d];
     uniform_rule(least, r);
   }
-  /// The number that fills the result is added to the sums of all devices, so all of them together may add it only once: a partial
-  /// operand stays partial only where it is zero, or where the monoid is a maximum or the like.
+  /// The fill value would be added once on each device, but must be added once in the sum. So a partial operand stays
+  /// partial only if the fill value is zero, or if the monoid is neither add nor multiply.
   static constexpr operator_class meets(const node& n, monoid kind) {
     const bool is_zero = n.real == 0 && n.integer == 0;
     return {is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_class::all : partial_class::affine};
@@ -80,7 +86,7 @@ struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_
     map.fill = bits_of(n.type, n.real, n.integer);
     return map;
   }
-  /// Every element that went somewhere gets what came there.
+  /// Each element of the operand receives the gradient of its copy in the result.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     vec<dim_map> back;
@@ -92,7 +98,7 @@ struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_
   static constexpr void lower(Lowering& l, const instruction& op) {
     l.move(op);
   }
-  /// `(dim 0` and what `add` says of it, then the other dims likewise.
+  /// Appends `(dim 0` and the text that `add` appends for it, then the other dims in the same way.
   template <class Add>
   static void describe_dims(std::string& t, const plan_view& plan, const plan_step* step, Add add) {
     if (step == nullptr) return;

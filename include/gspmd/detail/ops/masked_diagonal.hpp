@@ -6,13 +6,13 @@
 
 namespace gspmd::detail {
 
-/// The diagonal of two dims of a value, which a mask leaves: select(iota of `kept` == iota of `dropped`, `of`, 0).
+/// The diagonal of two dims of a value after a mask: select(iota of `kept` == iota of `dropped`, `of`, 0).
 struct masked_diagonal {
-  int of = -1, kept = 0, dropped = 0;  // of -1: there is none
+  int of = -1, kept = 0, dropped = 0;  // of = -1: no diagonal
 };
-/// The diagonal that a sum over `dims` of `v` takes while a program becomes steps, if `v` waits and nobody else reads it, and what is masked
-/// lies in memory, whole along both dims: where one is split, an element has another offset on every device. The dims are as long: of a
-/// rectangle's longer dim some elements are on no diagonal.
+/// Returns the diagonal that a sum over `dims` of `v` takes, during lowering. `v` must wait and have no other user. The
+/// masked value must be in memory and whole along both dims: along a split dim, the offset of an element differs
+/// between devices. Both dims must have the same extent: some elements of a rectangle's longer dim are on no diagonal.
 template <class State>
 constexpr masked_diagonal diagonal_of(const State& s, int v, dim_mask dims) {
   const auto is_made_by = [&s](int w, opcode op) { return s.waits(w) && s.node_of(s.maker(w)).op == op; };

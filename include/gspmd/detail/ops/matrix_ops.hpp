@@ -15,7 +15,8 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
 
-/// Factors of matrices and systems with them: of the last two dims, whole on a device, for each index of the dims before them.
+/// Factorisations of matrices, and solutions of systems. The matrices are the last two dims, which are whole on a
+/// device. There is one matrix for each index of the other dims.
 namespace gspmd::detail {
 
 inline constexpr int most_matrix_dims = 8;
@@ -27,7 +28,8 @@ constexpr int number_of(matrix_way way) { return (way.lower ? 4 : 0) + (way.tran
 inline constexpr matrix_way matrix_ways[8] = {way_number(0), way_number(1), way_number(2), way_number(3),
                                               way_number(4), way_number(5), way_number(6), way_number(7)};
 
-/// The operands, the result, and scratch if there is some: all of `Rank` dims. `way`: an object that the functions are given.
+/// Returns the function of a device's blocks: operands, results, and scratch if the function needs it, all of `Rank`
+/// dims. The functions are called with the object `way`.
 template <int Rank>
 constexpr local_function matrix_function(int blocks, int operands, const matrix_way* way) {
   local_function f;
@@ -38,15 +40,16 @@ constexpr local_function matrix_function(int blocks, int operands, const matrix_
   }
   for (int d = 0; d < Rank; ++d) {
     rule_letter letter;
-    letter.kind = factor_kind::whole;  // a block without elements is given to the function too
+    letter.kind = factor_kind::whole;  // a block without elements is passed to the function too
     f.rule.letters.push_back(letter);
   }
   f.rule.results = static_cast<std::int8_t>(blocks - operands);
   f.object = way;
-  f.entry_count = 2;  // the narrower type first
+  f.entry_count = 2;  // the narrower type is first
   return f;
 }
-/// The elements of matrices by number: of real ones, and of complex ones, which are functions apart, so that a program has those it calls.
+/// The element types of matrices. Real and complex elements have separate functions, so that a program only contains
+/// the functions that it calls.
 template <bool IsComplex>
 using narrow_element = std::conditional_t<IsComplex, c64, float>;
 template <bool IsComplex>
@@ -77,7 +80,7 @@ inline constexpr local_function solve_function = [] {
   made.entries[1].run = [](const void* way, const erased_block* b) { run_solve<wide_element<IsComplex>>(Rank, way, b); };
   return made;
 }();
-/// Of all ranks from 2 on.
+/// Returns the function for `rank`; ranks begin at 2.
 template <class Of>
 constexpr const local_function* of_rank(int rank, Of of) {
   return [&]<int... R>(std::integer_sequence<int, R...>) {
@@ -85,7 +88,7 @@ constexpr const local_function* of_rank(int rank, Of of) {
     return all[rank - 2];
   }(std::make_integer_sequence<int, most_matrix_dims - 1>{});
 }
-/// And of both kinds of elements.
+/// Returns the function for `rank`, and for real or complex elements.
 template <class Of>
 constexpr const local_function* of_matrices(int rank, dtype type, Of of) {
   return is_complex(type) ? of_rank(rank, [&]<int Rank>() { return of.template operator()<Rank, true>(); })
@@ -105,12 +108,12 @@ constexpr int add_cholesky(graph& g, int a, location at);
 constexpr int add_triangular_solve(graph& g, int a, int b, matrix_way way, location at);
 constexpr int add_solve(graph& g, int a, int b, bool transposed, location at);
 
-/// The products of matrices that gradients are made of, for each index of the dims before.
+/// The products of matrices in gradients, for each index of the first dims.
 class matrix_terms {
  public:
   constexpr matrix_terms(graph& g, location at) : g_(g), at_(at) {}
 
-  /// op(a) op(b).
+  /// Adds op(a) op(b), where op transposes or does nothing.
   [[nodiscard]] constexpr int product(int a, bool transpose_a, int b, bool transpose_b) const {
     if (a < 0 || b < 0) return -1;
     einsum_equation e;
@@ -140,12 +143,12 @@ class matrix_terms {
     order.push_back(static_cast<std::int8_t>(rank - 2));
     return add_transpose(g_, a, order, at_);
   }
-  /// a itself where it is real.
+  /// Adds the conjugate of a, or returns a if it is real.
   [[nodiscard]] constexpr int conjugated(int a) const {
     return a < 0 || !is_complex(g_.nodes[static_cast<std::size_t>(a)].type) ? a : conjugate(g_, a, at_);
   }
   [[nodiscard]] constexpr int adjoint(int a) const { return conjugated(transposed(a)); }
-  /// a in a triangle, the diagonal times a number, and zeros elsewhere.
+  /// Adds a triangle of a, with the diagonal times `of_diagonal`, and zeros elsewhere.
   [[nodiscard]] constexpr int in_triangle(int a, bool lower, double of_diagonal) const {
     if (a < 0) return -1;
     const term x(g_, a, at_);
@@ -154,7 +157,7 @@ class matrix_terms {
     const term row = index(shape.count - 2), column = index(shape.count - 1);
     const term inside = term::of(lower ? opcode::compare_gt : opcode::compare_lt, row, column);
     const term zero = x.number(0);
-    const term diagonal = of_diagonal == 0 ? zero : of_diagonal == 1 ? x : x * of_diagonal;  // 0 times an infinity is no 0
+    const term diagonal = of_diagonal == 0 ? zero : of_diagonal == 1 ? x : x * of_diagonal;  // 0 times infinity is NaN
     const term rest = term::of(opcode::select, term::of(opcode::compare_eq, row, column), diagonal, zero);
     return term::of(opcode::select, inside, x, rest).id();
   }
@@ -164,15 +167,17 @@ class matrix_terms {
   location at_;
 };
 
-/// The facts that these operators have in common: dims before the last two are any, and these are whole, but for the columns of right-hand
-/// sides.
+/// The common facts of matrix operators.
+///
+/// **Splits.** The dims before the last two may be split, and so may the columns of right-hand sides. The other dims
+/// are gathered.
 struct matrix_operator : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops {
   static constexpr origin made = origin::shards;
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 1, .backward = 1};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  static constexpr leading_dim leading{.most = most_matrix_dims};  // all tensors get the dim, and no attribute names one
+  static constexpr leading_dim leading{.most = most_matrix_dims};  // all tensors get the dim, and no attribute numbers a dim
   static constexpr replication_words replication{"", "takes whole matrices: it would gather",
                                                  "split a dim before the last two, or the columns of right-hand sides, or write "
                                                  "allow_replication(...) around it"};
@@ -206,7 +211,7 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   }
 
  protected:
-  /// The rule of matrices alone: each result has the dims before the last two and, of these, the last ones, so many of them.
+  /// The rule of operators with one operand. Result r has the first dims, and the last `dims[r]` of the two matrix dims.
   static constexpr void rule_of_results(const graph& g, const node& n, op_rule& rule, std::initializer_list<int> dims) {
     const extents& shape = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
     const int rank = shape.count;
@@ -223,18 +228,18 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
     add(2);
     for (const int count : dims) add(count);
   }
-  /// Of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
+  /// Returns the flops of a device: `factors` n^3 / 3 for each matrix, and `sides` n^2 for each column.
   static constexpr std::int64_t flops_of(const local_program& p, const instruction& op, std::int64_t factors,
                                          std::int64_t sides) {
     const extents& a = p.value(op.operands[0]).local;
     const std::int64_t n = a[a.count - 1];
-    const std::int64_t of_product = is_complex(p.value(op.operands[0]).type) ? 4 : 1;  // of real ones
+    const std::int64_t of_product = is_complex(p.value(op.operands[0]).type) ? 4 : 1;  // the number of real multiplications
     const std::int64_t all = saturating_multiply(saturating_elements(a), of_product * factors * n) / 3;
     if (op.operands.count == 1) return all;
     return all + saturating_multiply(saturating_elements(p.value(op.operands[1]).local), of_product * sides * n);
   }
   static constexpr int entry_of(const node& n) { return part_of(n.type) == dtype::f64 ? 1 : 0; }
-  /// Adds a value for one matrix of a device, of the type and rank of the operator's first operand.
+  /// Adds a scratch value for one matrix, with the type and rank of the operator's first operand.
   template <class Lowering>
   static constexpr int add_scratch(Lowering& l, const instruction& op, std::int64_t rows, std::int64_t cols) {
     local_value scratch = l.value(op.operands[0]);
@@ -248,15 +253,19 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   }
 };
 
-/// The lower triangle l of l l^H = (a + a^H) / 2 (Golub and Van Loan, 4.2). The kernel takes the mean: as operators it would be two passes over memory more.
+/// The Cholesky factor: the lower triangle l with l l^H = (a + a^H) / 2 (Golub and Van Loan, 4.2). The kernel computes
+/// the mean, because operators for it would be two more passes over memory.
+///
+/// **Shapes.** a [..., n, n] -> [..., n, n]. **Splits.** As in matrix_operator.
 struct cholesky_op : matrix_operator {
   static constexpr const char* name = "cholesky";
 
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of(p, op, 1, 0);
   }
-  /// Murray, Differentiation of the Cholesky decomposition (2016), 10: with the lower triangle of l^T dl, its diagonal halved, as p it is
-  /// l^-T p conj(l)^-1, of which a gets the Hermitian part. dl above the diagonal, where l is 0 whatever a is, does not count.
+  /// Murray, Differentiation of the Cholesky decomposition (2016), 10. p is the lower triangle of l^T dl, with its
+  /// diagonal halved. The gradient of a is the Hermitian part of l^-T p conj(l)^-1. Elements of dl above the diagonal
+  /// do not count: l is 0 there for every a.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const matrix_terms m(b.program(), n.at);
@@ -276,6 +285,10 @@ struct cholesky_op : matrix_operator {
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
+/// Solves systems with triangular matrices.
+///
+/// **Shapes.** a [..., n, n], b [..., n, k] -> x [..., n, k]. **Splits.** As in matrix_operator: the leading dims and k
+/// may be split.
 struct triangular_solve_op : matrix_operator {
   static constexpr const char* name = "triangular_solve";
 
@@ -307,7 +320,10 @@ struct triangular_solve_op : matrix_operator {
   }
 };
 
-/// By Gaussian elimination with partial pivoting (Golub and Van Loan, 3.4).
+/// Solves systems by Gaussian elimination with partial pivoting (Golub and Van Loan, 3.4).
+///
+/// **Shapes.** a [..., n, n], b [..., n, k] -> x [..., n, k]. **Splits.** As in matrix_operator: the leading dims and k
+/// may be split.
 struct solve_op : matrix_operator {
   static constexpr const char* name = "solve";
 
@@ -336,7 +352,7 @@ struct solve_op : matrix_operator {
   }
 };
 
-/// Whether `a` has square matrices of floats or doubles, or of complex numbers of these.
+/// Returns true if `a` consists of square matrices of float, double, or complex numbers of float or double.
 constexpr bool has_matrices(graph& g, const node& a, const char* op, location at) {
   const int rank = a.shape.count;
   if (part_of(a.type) != dtype::f32 && part_of(a.type) != dtype::f64)

@@ -9,9 +9,10 @@
 
 namespace gspmd::detail {
 
-/// A convolution with the conventional arguments, on its way to an operator; groups become dims of their own, which a reshape of
-/// whole shards splits off and merges again. An operator reads max_windows windows; those beyond, the smallest ones, are unfolded before:
-/// what an element of the result reads along them becomes a dim of the operand. `Options` is gspmd::convolution_options.
+/// Adds a convolution with the conventional arguments. Groups become separate dims, by a reshape of whole shards, and
+/// are merged after the convolution. An operator supports max_windows windows. If there are more, the smallest windows
+/// are unfolded before: the elements that an element of the result reads become a dim of the operand. `Options` is
+/// gspmd::convolution_options.
 template <class Options>
 class named_convolution {
  public:
@@ -53,7 +54,7 @@ class named_convolution {
     const int made = add_windowed_einsum(g_, e, ids[0], ids[1], result_, at_);
     return groups > 1 && made >= 0 ? add_reshape(g_, made, shape(2), at_) : made;
   }
-  /// The shape of the stand-in for a refused result, which has the rank of the result.
+  /// Returns the shape of the substitute for a rejected result: extents of 1, in the rank of the result.
   [[nodiscard]] constexpr extents shape_of_refused() const {
     extents all;
     for (int d = 0; d < layout_.tensors[2].count; ++d) all.push_back(1);
@@ -71,7 +72,7 @@ class named_convolution {
   static constexpr char capital(char c) { return static_cast<char>(c - 'a' + 'A'); }
   [[nodiscard]] constexpr std::int64_t extent_of(int k, char c) const { return shape(k)[layout_.place(k, c)]; }
 
-  /// Dim d of tensor k; of the result it follows from the operands.
+  /// Returns the extent of dim d of tensor k. That of the result follows from the operands.
   [[nodiscard]] constexpr std::int64_t extent(int k, int d) const {
     if (k < 2) return shape(k)[d];
     const char c = layout_.tensors[2][d];
@@ -81,8 +82,9 @@ class named_convolution {
       if (layout_.spatial[s] == c) return windows_[s].outputs(extent_of(0, c));
     return 1;
   }
-  /// Mesh axes may split the larger letter of a window. Mostly it counts the outputs; where a window is larger than what comes out, as
-  /// of the gradient by the window, it counts the window, and the parts of both operands give a partial result.
+  /// Mesh axes may split the larger letter of a window. Usually this letter counts the outputs. If the window has more
+  /// elements than outputs, as in the gradient of the window, the letter counts the window. A split of this letter
+  /// leaves the result partial.
   [[nodiscard]] static constexpr letter_window letters_of_window(char c, const window_dim& w, std::int64_t outputs) {
     const auto of_result = static_cast<std::int8_t>(c), of_window = static_cast<std::int8_t>(capital(c));
     if (w.size <= outputs || outputs == 0 || w.dilation < 0) return {of_result, of_window, w};
@@ -92,7 +94,7 @@ class named_convolution {
     const char c = layout_.spatial[s];
     return letters_of_window(c, windows_[s].window(), windows_[s].outputs(extent_of(0, c)));
   }
-  /// A spatial dim of the window is the inner letter of one.
+  /// Returns the letter of a dim. A spatial dim of the window is the inner letter of a window.
   [[nodiscard]] static constexpr char letter_of(int k, char c) {
     return convolution_layout::is_spatial(c) && k == 1 ? capital(c) : c;
   }
@@ -104,7 +106,8 @@ class named_convolution {
       is_unfolded_[smallest] = true;
     }
   }
-  /// X[.., J, ..] -> X[.., o, .., w] along the windows that are unfolded: `letters` of the operand are those of what it returns.
+  /// X[.., J, ..] -> X[.., o, .., w] along the unfolded windows. `letters` are those of the operand, and then those of
+  /// the result.
   constexpr int unfold(inline_vec<std::int8_t, max_rank>& letters, int operand) {
     for (int s = 0; s < layout_.spatial.count && operand >= 0;) {
       windowed_einsum e;

@@ -7,30 +7,30 @@
 
 namespace gspmd::detail {
 
-/// The outcome of the update of an input, where updates were asked to be split (weight_updates.hpp).
+/// The outcome for the update of an input, in programs that shard weight updates (weight_updates.hpp).
 enum class update_outcome : std::uint8_t {
   not_asked,
-  no_reduction,    // it reads no reduction over the axes
-  other_reader,    // the same on all devices, but no weight: nothing is done for it alone
-  split_before,    // it is split over the axes already
-  split,           // a weight: its update is split, and its new value gathered
-  split_state,     // read by the update of a weight only: it stays split from step to step
-  kept_by_user,    // written so
-  placed_by_user,  // the new value has a sharding of its own
-  in_body,         // a loop or a conditional gives the new value
-  too_small,       // no dim can be cut
-  too_slow,        // what is sent more takes longer than the update does
+  no_reduction,    // the update reads no reduction over the axes
+  other_reader,    // it reads a reduction, but no update of a weight reads it element by element
+  split_before,    // already split over the axes
+  split,           // a weight: the update is split, and the new value is gathered
+  split_state,     // only the update of a weight reads it: it stays split from step to step
+  kept_by_user,    // keep_update_whole
+  placed_by_user,  // the new value has its own sharding
+  in_body,         // a loop or a conditional computes the new value
+  too_small,       // no dim can be split
+  too_slow,        // the additional communication takes longer than the update
 };
 
 /// The attributes of a next value.
 struct next_value_mark {
   std::int64_t input = -1;  // its number among the inputs
-  axis_mask axes = 0;       // over which its update is to be split, where it pays
+  axis_mask axes = 0;       // the axes over which the update is split, if that is faster
   update_outcome outcome = update_outcome::not_asked;
-  int dim = -1;                  // that is split
-  std::int64_t weight = -1;      // the number of the input whose update reads it; of a weight, its own
-  std::int64_t saved = 0;        // picoseconds of a device that computes a part only
-  std::int64_t sent_longer = 0;  // picoseconds that reduce_scatter and all_gather take more than all_reduce
+  int dim = -1;                  // the split dim
+  std::int64_t weight = -1;      // the number of the input whose update reads it; for a weight, its own number
+  std::int64_t saved = 0;        // picoseconds that a device saves by computing a part only
+  std::int64_t sent_longer = 0;  // additional picoseconds of reduce_scatter and all_gather compared with all_reduce
 
   static constexpr bool is_on(const node& n);
   constexpr void keep(node& n) const {
@@ -48,21 +48,23 @@ struct next_value_mark {
   }
 };
 
-/// The identity on a value that is the next one of an input, so that it lies where the input does. Until it is known where that is, it asks for
-/// no sharding.
+/// The identity on the next value of an input. It has the sharding of the input. Until that sharding is known, the
+/// annotation is open.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** Those of the input.
 struct next_value_op : reshard_op {
   static constexpr const char* name = "next_value";
 };
 constexpr bool next_value_mark::is_on(const node& n) { return n.op == code_of<next_value_op>; }
 
-/// The number of a value among the inputs of a program; -1: it is none.
+/// Returns the number of a value among the inputs of a program, or -1.
 constexpr std::int64_t input_number(const graph& g, int id) {
   for (std::size_t k = 0; k < g.inputs.size(); ++k)
     if (g.inputs[k] == id) return static_cast<std::int64_t>(k);
   return -1;
 }
 
-/// Adds the next value of an input of its type and shape.
+/// Adds the next value of an input with the type and shape of the input.
 constexpr int add_next_value(graph& g, int operand, std::int64_t input, location at) {
   const node& before = g.nodes[static_cast<std::size_t>(g.inputs[static_cast<std::size_t>(input)])];
   annotation place;
@@ -81,7 +83,7 @@ constexpr int add_next_value(graph& g, int operand, std::int64_t input, location
   return g.add(n);
 }
 
-/// An input whose user wants its update computed by every device has an attribute, the only one that inputs may have.
+/// Marks an input whose update each device computes whole. This is the only attribute of an input.
 constexpr void keep_whole_update(node& input) { add_attributes(input, 1); }
 constexpr bool has_whole_update(const node& input) { return input.attributes.count > 0; }
 

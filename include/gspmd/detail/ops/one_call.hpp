@@ -9,8 +9,9 @@
 
 namespace gspmd::detail {
 
-/// The nodes that are added while this lives are one call of a function of the library's, of which the user has the arguments, by node (-1:
-/// a number), and the result. A call in it is a part of it. Of programs whose types may be refused; of others nothing is kept.
+/// Groups the nodes added during its lifetime into one user-visible call, so that a type error names the call and not a
+/// node inside it. `arguments` are the nodes of the call's arguments (-1: a number). A call inside another call belongs
+/// to it. Does nothing unless the program is type-checked.
 class one_call {
  public:
   constexpr one_call(graph* g, const char* name, span<const int> arguments) : graph_(g) {

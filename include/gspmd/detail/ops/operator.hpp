@@ -16,21 +16,22 @@
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/lowering.hpp"
 
-/// The facts that an operator states of itself: a struct with the facts below and no others' defaults. The passes ask for these facts and
-/// name no operator; `complete_operator` refuses a struct that leaves one out.
+/// The facts that an operator states: an operator is a struct that defines each fact below, without defaults. The
+/// passes query these facts and name no operator. `complete_operator` rejects a struct that lacks a fact.
 namespace gspmd::detail {
 
-/// From which round on completion moves shardings through an operator (GSPMD 3.5; 0 is first).
+/// The first round of completion that propagates shardings through an operator (GSPMD 3.5). Round 0 is the first.
 struct completion_rounds {
   std::int8_t forward = 0;
   std::int8_t backward = 0;
 };
 inline constexpr int completion_round_count = 4;
 
-/// How messages speak of an operand that every device would hold whole because the operator cannot work on its split.
+/// The words of an error message about an operand that must be gathered, because the operator does not support its
+/// split.
 struct replication_words {
   std::string_view who;   // empty: the operator's name
-  std::string_view does;  // what it does to the operand; empty: that it cannot work on that split
+  std::string_view does;  // the action of the operator on the operand; empty: the operator does not support that split
   std::string_view remedy;
 };
 inline constexpr replication_words ordinary_replication{
@@ -38,25 +39,25 @@ inline constexpr replication_words ordinary_replication{
 
 using dim_places = inline_vec<std::int8_t, max_rank>;
 
-/// How an operator takes one dim more in front of its tensors, which vmap gives them: the attributes of it that name dims, and which tensors
-/// may go without that dim. Its rule says of the new dim what it says of one that all tensors share.
+/// The effect of vmap on an operator. vmap adds one leading dim to the tensors of the operator. The fact states which
+/// attributes number dims, and which tensors may lack the new dim. In the rule, the new dim is a batch dim.
 struct leading_dim {
   enum class way : std::uint8_t {
-    numbers,   // attribute `first` and every `step`-th one from there on, `count` of them, are dims of all tensors
-    in_front,  // all attributes are dims of the result, and the new one stands before them
-    letters,   // they begin with the letters of operands and result; an operand may go without
-    indexed,   // they are an `indexing`: operand `first` has the indices, and `step` the slices (-1: the result has)
-    row,       // operand 0 has rows along its dim 0, and the last operand is the number of one
-    states,    // they are a `state_change`
-    first,     // none; operand 0 has the dim, the others are as they are
-    refused,   // it is written for the dims that its tensors have
+    numbers,   // `count` attributes number dims of all tensors: the first at `first`, then each `step`-th one
+    in_front,  // all attributes number dims of the result, and the new dim is added before these dims
+    letters,   // the attributes begin with the letters of operands and result; an operand may lack the dim
+    indexed,  // the attributes are an `indexing`: operand `first` has the indices, operand `step` has the slices (-1: the result)
+    row,      // operand 0 has rows along its dim 0, and the last operand is the number of a row
+    states,   // the attributes are a `state_change`
+    first,    // no attribute numbers a dim; operand 0 gets the dim, the other operands are unchanged
+    refused,  // not supported: the operator is written for a fixed set of dims
   };
   way is = way::numbers;
   std::int8_t first = 0, step = 1, count = 0;
-  std::int8_t most = max_rank;  // dims that its tensors have at most
+  std::int8_t most = max_rank;  // the largest number of dims of a tensor
 };
 
-/// A collective among the steps of an operator, and the bytes that a device sends in it.
+/// A collective among the steps of an operator, and the bytes that one device sends in it.
 struct own_collective {
   collective_kind what = collective_kind::all_gather;
   axis_mask axes = 0;
@@ -65,36 +66,37 @@ struct own_collective {
 using own_collectives = vec<own_collective> (*)(const graph&, const mesh_shape&, const node&, const sharding&);
 
 // clang-format off
-/// The facts, one line each:
+/// The facts, one entry each:
 ///
-///   name                        what messages call it
+///   name                        the name in messages
 ///   made, runs                  see origin and realisation
 ///   completes                   see completion_rounds
-///   uniform                     all tensors have the same dims, one factor each, whatever the rule says of sizes
-///   rule(g, n, rule)            how the dims of operands and results correspond: a map for each operand, then one for each result; and
-///                               `rule.reduced_by`, which has no default, if a factor leaves a result partial
-///   meets(n, monoid)            how it takes operands that are partial with it, and which operands choose only (ir/meet.hpp)
-///   exchanges(n)                the dims of its result along which its own steps send what they found from part to part
-///   sends(g, mesh, n, s)        the collectives among its own steps where its first operand lies as `s`; null: there are none
-///   reads(n)                    how many operands it reads; the others are looked at by completion only
-///   keeps_slices                a slice of its result takes the same slice of its operands, and nothing else
-///   is_made_again(n)            a reader may have it made again, in another sharding, where moving its operand sends less
-///   may_go_round_ring(n)        an operand may visit it shard by shard instead of being gathered
-///   movements(n)                of how many movements between shards it consists; 0: of none
-///   map(g, n, k)                which elements of operand k its movement k brings where; of an operator of none, a map that reshapes
-///                               if one movement may take its place
-///   composes                    it is a movement of one operand and nothing else, as mapped_op has it: several of them may be one
-///   tiles(n)                    how many operands, the first ones, it reads as tiles: shards with what lies around them; 0: none
-///   tile(g, n, k)               the map to the tiles of operand k, every dim of which has a tile
-///   flops(g, mesh, p, op)       the arithmetic of the device that has most of it
-///   in_loop(g, n)               what a loop computes for each element: of what runs as a loop, and of sources
-///   lies_along(g, n)            of what is read through strides: by dim of its operand, the dim of its result, -1 if it is stretched
-///   name_dim(t, g, n, k, dim)   adds to a message what the user calls a dim of operand k
+///   uniform                     all tensors have the same dims, with one factor for each dim, even if extents differ
+///   rule(g, n, rule)            the correspondence of the dims of operands and results: one map for each operand, then one for each
+///                               result. If a factor leaves a result partial, it also sets `rule.reduced_by`, which has no default
+///   meets(n, monoid)            which operands may be partial with this monoid, and which are selectors (ir/meet.hpp)
+///   exchanges(n)                the dims of the result along which the operator's own steps exchange results between parts
+///   sends(g, mesh, n, s)        the collectives among the operator's own steps if its first operand has the sharding `s`; null: none
+///   reads(n)                    the number of operands that are read; only completion uses the remaining operands
+///   keeps_slices                a slice of the result requires the same slice of the operands, and nothing else
+///   is_made_again(n)            a user may recompute the value in another sharding, if moving the operand sends fewer bytes
+///   may_go_round_ring(n)        an operand may rotate around the ring shard by shard instead of being gathered
+///   movements(n)                the number of movements between shards that the operator consists of; 0: none
+///   map(g, n, k)                the map of movement k: which elements of operand k it moves to which elements of the result. An
+///                               operator without movements returns a map that reshapes if one movement may replace the operator
+///   composes                    the operator is one movement of one operand, as in mapped_op; consecutive ones can become one movement
+///   tiles(n)                    the number of leading operands that are read as tiles, which are shards with their halos; 0: none
+///   tile(g, n, k)               the map to the tiles of operand k; each dim of the map has a tile
+///   flops(g, mesh, p, op)       the arithmetic of the device that computes most
+///   in_loop(g, n)               the computation for each element in a loop; for sources and for operators that run as loops
+///   lies_along(g, n)            for an operand that is read through strides: by dim of the operand, the dim of the result; -1 if it
+///                               is stretched
+///   name_dim(t, g, n, k, dim)   appends the user's name of a dim of operand k to a message
 ///   replication                 see replication_words
 ///   leading                     see leading_dim
-///   gradient(b, n)              gives its operands their gradients; that it has none is written too
-///   lower(l, op)                adds its steps, where it runs as steps
-///   describe(t, plan, step)     adds to a line of `explain` what the name does not say; `step` is null where it has none
+///   gradient(b, n)              sends the operands their gradients; also defined for operators without a gradient
+///   lower(l, op)                adds the steps, if the operator runs as steps
+///   describe(t, plan, step)     appends to a line of `explain` the details that the name lacks; `step` is null if there is no step
 template <class O>
 concept complete_operator = requires(const graph& g, const node& n, const mesh_shape& mesh, const local_program& p, const instruction& op,
                                      const plan_view& plan, const plan_step* step, op_rule& rule, text& t, std::string& s,
@@ -129,10 +131,10 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 };
 // clang-format on
 
-// Facts that many operators have in common have a name, which the operators give as their base. Nothing has a default: an operator that
-// gives no such base states the facts itself.
+// Common facts have names, and operators use them as bases. No fact has a default: an operator without such a base
+// states the facts itself.
 
-/// Owns enumerated opcodes, `owns(op)`, whose names are theirs.
+/// For operators that own enumerated opcodes through `owns(op)`. Messages use the names of the opcodes.
 struct named_by_opcode {
   static constexpr const char* name = "";
 };
@@ -140,7 +142,7 @@ struct without_exchange {
   static constexpr dim_mask exchanges(const node&) { return 0; }
   static constexpr own_collectives sends = nullptr;
 };
-/// Reads all its operands, each where it lies, and leaves axes, plans of its readers and messages as they are.
+/// Reads all operands in place. Does not change axes, the plans of its users, or messages.
 struct plain_operator : without_exchange {
   static constexpr replication_words replication = ordinary_replication;
   static constexpr int reads(const node& n) { return n.operands.count; }
@@ -156,7 +158,7 @@ struct same_dims {
 struct reduced_first {
   static constexpr operator_class meets(const node&, monoid) { return {}; }
 };
-/// Moves elements or repeats them, whatever they are terms of.
+/// Moves or repeats elements, so all operands may be partial with any monoid.
 struct linear_in_all {
   static constexpr operator_class meets(const node&, monoid) { return {partial_class::all}; }
 };
@@ -183,15 +185,15 @@ struct names_no_dims {
   static constexpr leading_dim leading{};
 };
 
-/// Names a value, or begins or ends a body, and has no step of its own.
+/// Names a value, or begins or ends a body. Has no step of its own.
 struct without_steps : reduced_first, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 };
 
-/// Checks the facts of an operator that are constants. Those that depend on a node are compared on the first node of each operator in a
-/// program (passes/refuse/try_operators.hpp).
+/// Checks the facts that are constants. The facts that depend on a node are checked on the first node of each operator
+/// in a program (passes/refuse/try_operators.hpp).
 template <class O, bool IsComplete = complete_operator<O>>
 struct checked_operator {
   static_assert(complete_operator<O>,
@@ -217,8 +219,8 @@ struct checked_operator<O, true> {
   static constexpr bool holds = true;
 };
 
-/// The facts of an operator as the passes ask for them, as a constant: the facts that are constants, and functions to ask for the others. A
-/// pass asks for every operator, and each call counts against the limits of an evaluation.
+/// The facts of an operator as one constant, as the passes read them: the constant facts, and pointers to the
+/// functions. Passes read the facts of each operator, and each call counts against the limits of constant evaluation.
 struct operator_facts : operator_name {
   const operator_words* words = nullptr;
   origin made = origin::shards;
@@ -232,8 +234,8 @@ struct operator_facts : operator_name {
   void (*rule)(const graph&, const node&, op_rule&) = nullptr;
   operator_class (*meets)(const node&, monoid) = nullptr;
   dim_mask (*exchanges)(const node&) = nullptr;
-  bool has_collectives =
-      false;  // asked in the place of whether `sends` is null, which is no constant to GCC's -fsanitize=undefined
+  /// Replaces a test of `sends` for null, which is no constant expression with GCC's -fsanitize=undefined.
+  bool has_collectives = false;
   own_collectives sends = nullptr;
   int (*reads)(const node&) = nullptr;
   bool (*is_made_again)(const node&) = nullptr;
@@ -284,13 +286,13 @@ struct operator_facts : operator_name {
   }
 };
 
-/// The facts of an operator with a struct of its own, and what a node of it is.
+/// The facts of an operator with its own struct, and the code that its nodes have.
 template <class O>
 inline constexpr operator_facts facts_for{std::type_identity<O>{}, words_for<O>};
 template <class O>
 inline constexpr operator_code code_of{facts_for<O>};
 
-/// The operand of a node, as a node.
+/// Returns operand `k` of a node, as a node.
 constexpr const node& operand_of(const graph& g, const node& n, int k) {
   return g.nodes[static_cast<std::size_t>(n.operands[k])];
 }

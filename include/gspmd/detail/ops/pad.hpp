@@ -7,12 +7,15 @@
 
 namespace gspmd::detail {
 
-/// Adds a padding: `low` elements before, `high` behind and `interior` between those of the operand, by dim; negative numbers
-/// of the first two take away.
+/// Adds a padding. For each dim, `low` elements are added before those of the operand, `high` after them, and
+/// `interior` between neighbours. A negative `low` or `high` removes elements.
 constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<const std::int64_t> high,
                       span<const std::int64_t> interior, written_number value, location at);
 
-/// A split of a padded dim stays: elements whose part of the result is another one than of the operand are sent there.
+/// The operand with elements added around and between its elements, or removed at the ends.
+///
+/// **Shapes.** [n] -> [low + (n - 1) (interior + 1) + 1 + high]. **Splits.** As in mapped_op: a split of a padded dim
+/// is kept, and elements that belong to another part of the result are sent there.
 struct pad_op : mapped_op<pad_op> {
   static constexpr const char* name = "pad";
   static constexpr operator_code inverse();
@@ -65,4 +68,4 @@ constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<
 
 }  // namespace gspmd::detail
 
-#include "gspmd/detail/ops/slice.hpp"  // whose end says which operator is whose inverse
+#include "gspmd/detail/ops/slice.hpp"  // defines `inverse` of pad and slice

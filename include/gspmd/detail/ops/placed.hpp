@@ -6,11 +6,14 @@
 
 namespace gspmd::detail {
 
-/// Adds the operand with the indices of `dim` taken one by one: index i of the result is index from[i] of the operand, zeros where that is
-/// below 0. No index is taken twice; there are at most max_placed.
+/// Adds a permutation of the indices of `dim`: index i of the result is index from[i] of the operand, or zeros if
+/// from[i] is below 0. Each index occurs at most once. There are at most max_placed indices.
 constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, int dim, location at);
 
-/// An exchange of whole parts between devices by a list: a permutation of the parts of a dim, of which some may be missing.
+/// Exchanges whole parts of a dim between devices, by a list: a permutation of the parts, some of which may be missing.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** Every dim may be split. Along the permuted dim, devices send whole
+/// parts.
 struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, linear_in_all {
   static constexpr const char* name = "permute";
   static constexpr leading_dim leading{.count = 1};
@@ -25,7 +28,7 @@ struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, 
     for (int i = 1; i < n.attributes.count; ++i) map.placed.push_back(static_cast<std::int8_t>(attribute_dim(n, i)));
     return map;
   }
-  /// The way back of each index.
+  /// Moves each index back.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const index_map there = map(b.program(), n, 0);

@@ -6,7 +6,7 @@
 
 namespace gspmd::detail {
 
-/// Whether a value is one number above 0 everywhere, and a finite one.
+/// Returns true if all elements of a value are one number, positive and finite.
 constexpr bool is_positive_number(const graph& g, int i) {
   const node* n = &g.nodes[static_cast<std::size_t>(i)];
   if (n->op != opcode::constant && n->operands.count == 1 && n->op == code_of<broadcast_op>)

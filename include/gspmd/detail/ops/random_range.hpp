@@ -9,10 +9,10 @@
 
 #include "gspmd/detail/ops/sources.hpp"
 
-/// The ranges that random numbers are drawn from, and their error texts.
+/// The ranges of random numbers, and their error texts.
 namespace gspmd::detail {
 
-/// The smallest and the largest number of type T that satisfy low <= x < high.
+/// The smallest and the largest number of type T with low <= x < high.
 template <class T>
 struct float_range {
   double first = 0, last = 0;
@@ -33,7 +33,8 @@ struct float_range {
     if (!(r.first <= r.last)) r.problem = problem_of(low, high, ", without its end, and has no ", "; low is less than high");
     return r;
   }
-  /// Returns the distance of neighbouring numbers of type T at the end of the range that is farther from 0, on the side of 0.
+  /// Returns the distance of neighbouring numbers of type T at the end of the range with the larger absolute value,
+  /// towards 0.
   [[nodiscard]] constexpr double step() const {
     const double low = first < 0 ? -first : first, high = last < 0 ? -last : last, most = low < high ? high : low;
     double power = 1;
@@ -42,7 +43,7 @@ struct float_range {
     for (int k = 1; k < std::numeric_limits<T>::digits; ++k) power /= 2;
     return power;
   }
-  /// Returns how many numbers first + k * step() are at most `last`.
+  /// Returns the number of values first + k * step() that are at most `last`.
   [[nodiscard]] constexpr double cells() const {
     const double by = step();
     auto most = static_cast<double>(static_cast<std::int64_t>((last - first) / by));
@@ -67,7 +68,7 @@ struct float_range {
   }
 };
 
-/// The smallest and the largest integer of type T that satisfy low <= x < high. `high` may be one more than the largest T.
+/// The smallest and the largest integer of type T with low <= x < high. `high` may be one more than the largest T.
 template <class T>
 struct integer_range {
   T first = 0, last = 0;

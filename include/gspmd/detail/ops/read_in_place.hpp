@@ -6,21 +6,22 @@
 
 namespace gspmd::detail {
 
-/// Removes movements that only rename the indices of a constant, an iota or a broadcast. Loops then read the elements in place, and no memory
-/// holds the operand of the movement. A reduction of a reshape reads the reshape's operand if it keeps only whole dims.
+/// Removes movements that only renumber the indices of a constant, an iota or a broadcast. Loops then read the elements
+/// in place, and the operand of the movement is not materialised. A reduction of a reshape reads the reshape's operand
+/// if it keeps only whole dims.
 ///
 ///   transpose(iota({4, 6}, 0), {1, 0})               iota({6, 4}, 1)
 ///   reshape(broadcast(x, {4, 6}, {0}), {4, 2, 3})    broadcast(x, {4, 2, 3}, {0})
 ///   slice(constant(2, {6}), {1}, {4})                constant(2, {3})
 ///   sum(reshape(x, {4, 6}), 1)                       sum(x, {1, 2}) for x of shape {4, 2, 3}
 ///
-/// An annotated operand stays, because the user has chosen its sharding. Programs that write their communication stay as they are, because
-/// each of their operators has a type.
+/// An annotated operand stays, because the user has chosen its sharding. Programs that write their communication are
+/// not changed, because each of their operators has a type.
 class in_place_reader {
  public:
   constexpr explicit in_place_reader(graph& g) : g_(g) {}
 
-  /// Visits the nodes, operands first, so that a chain of movements becomes one node. Returns true if it changes any.
+  /// Visits the nodes, operands first, so that a chain of movements becomes one node. Returns true if any node changes.
   constexpr bool run() {
     bool any = false;
     for (auto& n : g_.nodes) {
@@ -42,8 +43,8 @@ class in_place_reader {
   /// The dim of the result with the same indices, by dim of the operand; -1 if the dim is joined or divided.
   using places = inline_vec<std::int8_t, max_rank>;
 
-  /// Finds the places of the dims of `from` in the result of the movement `n`. Returns false if `n` is another operator, or has elements that
-  /// `from` lacks.
+  /// Finds the places of the dims of `from` in the result of the movement `n`. Returns false if `n` is another
+  /// operator, or has elements that `from` lacks.
   constexpr bool find_places(const node& n, const node& from) {
     if (elements(n.shape) == 0) return false;
     places_.clear();
@@ -87,7 +88,7 @@ class in_place_reader {
     }
   }
 
-  /// Makes `n` an operator like `from`, if that can have the elements of `n`.
+  /// Turns `n` into an operator like `from`, if such an operator can have the elements of `n`.
   constexpr bool rename(node& n, const node& from) const {
     const node* const operand = from.operands.empty() ? nullptr : &g_.nodes[from.operands[0]];
     const node& like = operand != nullptr && operand->op == opcode::constant && !operand->annotated ? *operand : from;
@@ -129,7 +130,7 @@ class in_place_reader {
 
   graph& g_;
   places places_;
-  dim_mask moved_ = 0;  // dims along which the elements are at other indices
+  dim_mask moved_ = 0;  // the dims along which elements have other indices
 };
 
 }  // namespace gspmd::detail

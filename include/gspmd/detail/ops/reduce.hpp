@@ -16,7 +16,7 @@ constexpr bool is_defined(monoid kind, dtype type) {
   return kind == monoid::maximum || kind == monoid::minimum || type != dtype::pred;
 }
 
-/// Adds a reduction over the dims in `dims`; the others keep their order.
+/// Adds a reduction over the dims in `dims`. The other dims keep their order.
 constexpr int add_reduce(graph& g, int operand, dim_mask dims, monoid kind, location at);
 
 constexpr dim_mask reduced_dims(const node& n) {
@@ -30,6 +30,10 @@ constexpr std::int64_t flops_of_sum(const local_program& p, const instruction& o
   return operand.count == p.value(op.result).local.count ? 0 : saturating_elements(operand);
 }
 
+/// A reduction over dims by a monoid: add, multiply, maximum, minimum, and, or.
+///
+/// **Shapes.** [a, b] -> [a]. **Splits.** Every dim may be split. A split of a reduced dim leaves the result partial
+/// with the monoid.
 struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "reduce";
   static constexpr leading_dim leading{.count = max_rank};
@@ -39,7 +43,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
 
-  /// `ab->a`: a dim that stays is parallel, a reduced one a reduction of the operator's kind.
+  /// Rule `ab->a`: a kept dim is parallel, and a reduced dim a reduction by the operator's monoid.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
     const dim_mask reduced = reduced_dims(n);
@@ -61,7 +65,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
-  /// 1 for every element of the operand; none if nothing is reduced.
+  /// 1 for each element of the operand, or 0 if no dim is reduced.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return flops_of_sum(p, op);
   }
@@ -73,7 +77,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
       b.send(0, spread(dy));
     } else if (n.reduced_by == monoid::multiply) {
       b.send(0, spread(dy * y) / x);
-    } else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum) {  // shared evenly by all that are equal to it
+    } else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum) {  // equal elements share the gradient evenly
       const auto is_equal = y.of(opcode::compare_eq, x, spread(y));
       const auto hit = b.as_term(add_elementwise(b.program(), opcode::convert, {is_equal.id()}, n.at, n.type));
       const auto hits = b.as_term(add_reduce(b.program(), hit.id(), reduced_dims(n), monoid::add, n.at));
@@ -87,7 +91,7 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;
-    const auto* const spec = description_by<kernels::reduce>(plan, *step);  // none: see sum_of_product.hpp
+    const auto* const spec = description_by<kernels::reduce>(plan, *step);  // null: see sum_of_product.hpp
     t += '(' + std::string(name_of(spec == nullptr ? monoid::add : spec->reduced_by)) + ')';
   }
 };

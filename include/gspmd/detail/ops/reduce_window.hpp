@@ -13,17 +13,17 @@
 
 namespace gspmd::detail {
 
-/// Adds the reduction of windows along these dims, each named once; more of them than an operator has room for take several, of which the
-/// first goes along the last dims: so of equal maxima the first one in row-major order has the gradient, as in one operator. None is
-/// reversed, since the order in a window does not count.
+/// Adds the reduction of windows along these dims, each of which occurs once. If an operator has too few entries for
+/// the dims, several operators are added, the last dims first. So, among equal maxima, the first one in row-major order
+/// gets the gradient, as with one operator. No window is reversed, because the order within a window does not matter.
 constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& windows, monoid kind, location at);
 
-/// The numbers of a window as a user writes them, one for each dim.
+/// The numbers of a window as users write them, one for each dim.
 struct window_lists {
   span<const std::int64_t> size, stride, low, high, base_dilation, window_dilation;
 };
 
-/// The windows that these lists describe; records the mistake if they describe none.
+/// Returns the windows that the lists describe. Records the mistake if the lists are not valid.
 constexpr vec<windowed_dim> windows_over(graph& g, std::string_view op, const extents& shape, const window_lists& lists,
                                          location at) {
   constexpr auto most = std::int64_t{1} << 31;
@@ -72,13 +72,17 @@ constexpr vec<windowed_dim> windows_over(graph& g, std::string_view op, const ex
   return windows;
 }
 
-/// Checks what a user writes, and adds it.
+/// Checks the user's arguments, and adds the reduction.
 constexpr int add_reduce_window(graph& g, int operand, const window_lists& lists, monoid kind, location at);
 
+/// A reduction of each window of the operand by a monoid.
+///
+/// **Shapes.** [n] -> one element for each position of the window. **Splits.** As in windowed_operator: every dim may
+/// be split, and devices exchange halos along windowed dims.
 struct reduce_window_op : windowed_operator {
   static constexpr const char* name = "reduce_window";
 
-  /// The identities of all devices are an identity.
+  /// The combination of the devices' identities is the identity.
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {n.reduced_by == kind ? partial_class::all : partial_class::none};
   }
@@ -89,15 +93,15 @@ struct reduce_window_op : windowed_operator {
     for (const auto& along : windows_of(n)) map.dims.push_back(dim_map::tile_of(along.dim, along.window, along.outputs));
     return map;
   }
-  /// 1 for every element of every window.
+  /// 1 for each element of each window.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     auto total = saturating_elements(p.value(op.result).local);
     for (const auto& along : windows_of(g.nodes[static_cast<std::size_t>(op.node)]))
       total = saturating_multiply(total, along.window.size);
     return total;
   }
-  /// A sum goes back by sums: the outputs whose windows hold an element are a window of the gradient. A maximum goes back to the first
-  /// element that is the largest of its window.
+  /// The gradient of a sum is a sum of windows: the outputs whose windows contain an element are a window of dy. The
+  /// gradient of a maximum goes to the first element of its window that is equal to it.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -112,7 +116,7 @@ struct reduce_window_op : windowed_operator {
     else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum)
       b.send(0, add_select_and_scatter(g, b.in(0).id(), b.dy().id(), windows_of(n), n.reduced_by, n.at));
   }
-  /// No output is computed that is not there: the tile holds nothing for it.
+  /// The kernel computes only existing outputs: the tile has no elements for other outputs.
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
@@ -170,7 +174,7 @@ constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& 
   if (left.empty()) return add_reshape(g, operand, n.shape, at);
   for (auto end = left.size(); end > 0 && operand >= 0;) {
     const auto begin = end > max_mapped_dims ? end - max_mapped_dims : 0;
-    node padded = n;  // what the windows are laid over
+    node padded = n;  // the operand with padding, over which the windows move
     n.attributes.clear();
     for (auto i = begin; i < end; ++i) {
       n.shape[left[i].dim] = left[i].outputs;

@@ -4,10 +4,10 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
-/// Loops and conditionals (GSPMD 3.2: `while` and `if` of XLA).
+/// Loops and conditionals (GSPMD 3.2; `while` and `if` in XLA).
 namespace gspmd::detail {
 
-/// Nodes are added to another region while it lives.
+/// Adds the nodes during its lifetime to another region.
 class region_scope {
  public:
   constexpr region_scope(graph& g, int region) : graph_(g), before_(g.open_region) { g.open_region = region; }
@@ -19,7 +19,7 @@ class region_scope {
   int before_;
 };
 
-/// Opens the body of a loop; the node's value is the counter, 0 to trips - 1, and every device has it whole.
+/// Opens the body of a loop. The value of the node is the counter, from 0 to trips - 1, whole on each device.
 constexpr int open_loop(graph& g, std::int64_t trips, location at) {
   if (trips < 0) return g.fail(at, "loop", mistake::region, text("runs ") << trips << " times; give 0 or more");
   node n = source(opcode::loop, dtype::s64, {}, at);
@@ -27,8 +27,9 @@ constexpr int open_loop(graph& g, std::int64_t trips, location at) {
   return g.open(n);
 }
 
-/// Opens the body of a loop that runs as long as a condition holds, which is one conditional: what it carries goes round it unchanged where
-/// the condition does not hold, and that was the last trip. How many trips there are is not known: it counts as one.
+/// Opens the body of a loop that runs while a condition is true. The body is one conditional. If the condition is
+/// false, the carried values pass unchanged, and the loop ends after this iteration. The number of iterations is
+/// unknown and counts as 1.
 constexpr int open_while(graph& g, location at) {
   node n = source(opcode::loop, dtype::s64, {}, at);
   n.integer = 1;
@@ -36,17 +37,18 @@ constexpr int open_while(graph& g, location at) {
   return g.open(n);
 }
 
-/// The identity in a region: a carried value as its iteration finds it, or what a branch gives.
+/// Returns the identity in a region: a carried value at the start of its iteration, or the result of a branch.
 constexpr node copy_of(const graph& g, opcode op, int x, location at) {
   node n = source(op, g.nodes[static_cast<std::size_t>(x)].type, g.nodes[static_cast<std::size_t>(x)].shape, at);
   n.operands.push_back(x);
   return n;
 }
 
-/// Adds a value carried from iteration to iteration, to the loop that is open.
+/// Adds a carried value to the open loop.
 constexpr int add_carry(graph& g, int init, location at) { return init < 0 ? -1 : g.add(copy_of(g, opcode::carry, init, at)); }
 
-/// The carried value after the last iteration. `next`, of the body, is what the following iteration finds.
+/// Adds the carried value after the last iteration. `next` is a value of the body: the carried value of the following
+/// iteration.
 constexpr int add_loop_result(graph& g, int carry, int next, location at) {
   if (carry < 0 || next < 0) return -1;
   const int loop = g.nodes[static_cast<std::size_t>(carry)].region;
@@ -56,7 +58,7 @@ constexpr int add_loop_result(graph& g, int carry, int next, location at) {
   return g.add(n);
 }
 
-/// Opens what is computed where `pred`, a bool of rank 0, holds.
+/// Opens the branch that is computed if `pred`, a bool of rank 0, is true.
 constexpr int open_branch(graph& g, int pred, location at) {
   if (pred < 0) return -1;
   const node& p = g.nodes[static_cast<std::size_t>(pred)];
@@ -66,7 +68,7 @@ constexpr int open_branch(graph& g, int pred, location at) {
                                             << "; it must be one bool, of rank 0: compare, then reduce with and_ or or_");
   return g.open(copy_of(g, opcode::branch, pred, at));
 }
-/// Closes it and opens what is computed otherwise.
+/// Closes the branch, and opens the branch that is computed otherwise.
 constexpr int open_otherwise(graph& g, int branch, location at) {
   g.open_region = g.nodes[static_cast<std::size_t>(branch)].region;
   return g.open(copy_of(g, opcode::otherwise, branch, at));
@@ -80,8 +82,9 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
   return g.add(n);
 }
 
-/// The operators that begin a body or carry a value through it: a carried value and what follows it are sharded alike, so that completion
-/// goes round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad/grad.hpp).
+/// The operators that begin a body or carry a value through it. A carried value and its next value have the same
+/// sharding, so completion iterates over the loop until a fixed point. The region passes and the gradient
+/// (passes/grad/grad.hpp) do the rest.
 struct region_op : named_by_opcode, plain_operator, same_dims, without_steps, names_no_dims {
   static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
   static constexpr origin made = origin::region;
@@ -90,6 +93,10 @@ struct region_op : named_by_opcode, plain_operator, same_dims, without_steps, na
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
 
+/// The result of a conditional.
+///
+/// **Shapes.** Both values have the shape of the result. **Splits.** Every dim may be split, equally in both values and
+/// the result.
 struct cond_result_op : named_by_opcode, plain_operator, without_steps, names_no_dims {
   static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
   static constexpr origin made = origin::region;
@@ -97,7 +104,7 @@ struct cond_result_op : named_by_opcode, plain_operator, without_steps, names_no
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
 
-  /// The choice is no tensor with dims; the two values and the result correspond dim by dim.
+  /// The predicate has no dims. Both values and the result correspond dim by dim.
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     tensor_map map;
     for (int d = 0; d < n.shape.count; ++d) {

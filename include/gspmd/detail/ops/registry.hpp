@@ -9,10 +9,10 @@
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
 
-/// The tables by which passes find the facts of an operator.
+/// The tables in which passes find the facts of an operator.
 namespace gspmd::detail {
 
-/// A table by enumerated opcode of the facts of its operator, which owns several opcodes.
+/// A table from enumerated opcodes to the facts of their operators. An operator may own several opcodes.
 template <class Entry>
 class table_by_opcode {
  public:
@@ -46,7 +46,7 @@ constexpr const operator_words& words_of(const planned_code& op) {
   return op.code == opcode::listed ? static_cast<const operator_words&>(*op.listed)
                                    : words_by_opcode.of[static_cast<int>(op.code)];
 }
-/// A node's operator, as plans know it.
+/// Returns the code of a node's operator, in the form that plans store.
 constexpr planned_code in_words(const operator_code& op) {
   return op.code == opcode::listed ? planned_code(*facts_of(op).words) : planned_code(op.code);
 }
@@ -68,27 +68,29 @@ constexpr void rule_of(const graph& g, const node& n, op_rule& rule) {
   facts_of(n.op).rule(g, n, rule);
 }
 
-/// Whether one movement may take the place of an operator: from any sharding of its operand to any of its result.
+/// Returns true if one movement can replace an operator: from any sharding of its operand to any sharding of its
+/// result.
 constexpr bool may_be_moved(const graph& g, const node& n) {
   return n.operands.count == 1 && facts_of(n.op).movements(n) == 0 && facts_of(n.op).map(g, n, 0).reshapes;
 }
-/// Whether it may between these. Every axis that splits the operand splits the result: else the operand is gathered, which is no
-/// business of the operator.
+/// Returns true if one movement can replace an operator between these shardings. All axes that split the operand must
+/// split the result: otherwise the operand must be gathered first, which is no movement of the operator.
 constexpr bool may_be_moved(const graph& g, const mesh_shape& mesh, const node& n, const sharding& operand,
                             const sharding& result) {
   return may_be_moved(g, n) && (operand.split_axes() & ~result.split_axes()) == 0 &&
          reshape_exchange(mesh, operand_of(g, n, 0).shape, operand, n.shape, result).is_possible();
 }
-/// Returns the number of movements that an operator consists of; `is_moved`: it was chosen to be one.
+/// Returns the number of movements that an operator consists of. `is_moved`: a movement replaces the operator.
 constexpr int movements_of(const node& n, bool is_moved) { return is_moved ? 1 : facts_of(n.op).movements(n); }
 
-/// Returns the traffic of a movement of an operator between operands and a result that are sharded so.
+/// Returns the traffic of a movement of an operator between an operand and a result with these shardings.
 constexpr map_traffic traffic_of(const graph& g, const mesh_shape& mesh, const node& n, int movement, const sharding& operand,
                                  const sharding& result) {
   return traffic_of(mesh, operand_of(g, n, movement).shape, operand, n.shape, result, facts_of(n.op).map(g, n, movement));
 }
 
-/// The map to the tiles that an operator reads of operand k, of shape `from` and sharding `s`; without dims: it reads the shards.
+/// Returns the map to the tiles that an operator reads of operand k, for its shape `from` and sharding `s`. Returns a
+/// map without dims if the operator reads the shards.
 constexpr index_map needed_tile(const graph& g, const mesh_shape& mesh, const node& n, int k, const extents& from,
                                 const sharding& s) {
   const auto& facts = facts_of(n.op);

@@ -8,8 +8,8 @@
 
 namespace gspmd::detail {
 
-/// The shape with the extent that is -1 in place of it: what the others leave of the operand's elements. Where none fits, or
-/// more than one would, the shape as it is, for add_reshape to refuse.
+/// Returns the shape with the extent -1 replaced by the number of elements that the other extents leave. If no extent
+/// fits, or several extents are -1, returns the shape unchanged, and add_reshape rejects it.
 ///   [64,32]: {8,-1} -> {8,256}      {-1} -> {2048}      {7,-1}, {-1,-1}: as they are
 constexpr extents inferred_shape(const extents& operand, extents shape) {
   int open = -1;
@@ -23,11 +23,14 @@ constexpr extents inferred_shape(const extents& operand, extents shape) {
   return shape;
 }
 
-/// Adds a reshape: the same elements in row-major order under another shape.
+/// Adds a reshape: the same elements in row-major order with another shape.
 constexpr int add_reshape(graph& g, int operand, const extents& shape, location at);
 
-/// Shards are reshaped where they lie: a dim is a product of factors, and a split of it falls on them major to minor. Where splits of
-/// both shapes do not fall on common factors, or not evenly, a movement brings what lies across the boundaries of shards (GSPMD 4.3).
+/// The same elements in row-major order with another shape.
+///
+/// **Shapes.** [a b] -> [a, b]. **Splits.** Shards are reshaped in place: a dim is a product of factors, and a split of
+/// the dim splits its factors, major to minor. If the splits of both shapes do not split common factors evenly, a
+/// movement exchanges elements across the boundaries of shards (GSPMD 4.3).
 struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, names_no_dims {
   static constexpr const char* name = "reshape";
   static constexpr origin made = origin::shards;
@@ -38,11 +41,11 @@ struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_
   static constexpr bool composes = false;
   static constexpr replication_words replication = ordinary_replication;
 
-  /// `(ab)->ab`: walks both shapes and closes a block wherever the products of the extents meet.
+  /// Rule `(ab)->ab`. The loop walks both shapes, and closes a block where the products of the extents are equal.
   ///   [6] -> [2,3]: (ab)->ab      [2,6] -> [4,3]: a(bc)->(ab)c      [2,3] -> [3,2]: no common factor, gathered
-  /// In a block where one side has a single dim (extents of 1 do not count), the other side's dims are its factors. Otherwise
-  /// both sides share, major to minor, the greatest common divisors of what is left of their dims; after the first dims that
-  /// leave a rest on both sides nothing lines up any more.
+  /// If one side of a block has a single dim (extents of 1 do not count), the dims of the other side are its factors.
+  /// Otherwise both sides share factors, major to minor: the greatest common divisors of the remaining extents. After
+  /// the first dims with a remainder on both sides, no further factors are common.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
     const extents& out = n.shape;
@@ -65,7 +68,8 @@ struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_
       }
     };
     while (i < in.count || j < out.count) {
-      if (i < in.count && j < out.count && in[i] == 1 && out[j] == 1) {  // one dim, whose one index a device has, or none
+      // one dim: a device has its only index or no index
+      if (i < in.count && j < out.count && in[i] == 1 && out[j] == 1) {
         const int f = rule.add_factor(1);
         operand.begin_dim();
         operand.add_factor(f);
@@ -79,7 +83,7 @@ struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_
       const int out_begin = j;
       std::int64_t in_size = 1;
       std::int64_t out_size = 1;
-      do {  // an extent of 0 makes every product meet only at the end
+      do {  // with an extent of 0, the products are equal only at the end
         if (i < in.count && (in_size <= out_size || j == out.count)) in_size *= in[i++];
         else out_size *= out[j++];
       } while ((in_size != out_size || in_size == 0) && (i < in.count || j < out.count));
@@ -98,7 +102,7 @@ struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_
         whole_dims(in, in_begin, i, operand, factor_kind::whole);
         whole_dims(out, out_begin, j, result, factor_kind::whole);
       } else {
-        std::int64_t in_left = 1;  // of the dim before `a`
+        std::int64_t in_left = 1;  // the remainder of the dim before `a`
         std::int64_t out_left = 1;
         bool is_aligned = true;
         for (int a = in_begin, b = out_begin;;) {
@@ -107,7 +111,8 @@ struct reshape_op : without_exchange, reads_shards, without_arithmetic, outside_
           if (in_left == 1 && out_left == 1) break;
           if (is_aligned) {
             const auto shared = std::gcd(in_left, out_left);
-            // one factor for each dim that is left always has room; where both dims leave a rest, this would be one more
+            // There is always room for one factor for each remaining dim. A remainder on both sides needs one more
+            // factor.
             const int needed = in.count - a + out.count - b + 3;
             if (shared > 1 && (shared == in_left || shared == out_left || rule.factors.count + needed <= rule.factors.capacity)) {
               const int f = rule.add_factor(shared);

@@ -5,9 +5,13 @@
 
 namespace gspmd::detail {
 
-/// Adds the identity with an annotation on its result: the paper's XlaSharding operator (GSPMD 3.1, 3.6).
+/// Adds the identity with an annotation on its result: the XlaSharding operator of GSPMD (3.1, 3.6).
 constexpr int add_reshard(graph& g, int operand, const annotation& layout, location at);
 
+/// The identity with an annotation. The plan sends the messages for the new sharding.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** Those of the annotation; dims that the annotation leaves open may be
+/// split further.
 struct reshard_op : plain_operator, same_dims, without_steps, names_no_dims {
   static constexpr const char* name = "reshard";
   static constexpr origin made = origin::renamed;
@@ -34,9 +38,12 @@ constexpr int add_reshard(graph& g, int operand, const annotation& layout, locat
   return g.add(n);
 }
 
-/// Adds the identity on `operand`, sharded as `other` is: completion passes splits between the two.
+/// Adds the identity on `operand` with the sharding of `other`. Completion propagates splits between both.
 constexpr int add_shard_alike(graph& g, int operand, int other, location at);
 
+/// The identity on operand 0, with the sharding of operand 1. It does not read operand 1.
+///
+/// **Shapes.** Both operands and the result have the same shape. **Splits.** Every dim may be split.
 struct shard_alike_op : same_dims, without_exchange, without_steps, names_no_dims {
   static constexpr const char* name = "shard_alike";
   static constexpr origin made = origin::renamed;

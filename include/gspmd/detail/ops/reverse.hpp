@@ -6,10 +6,13 @@
 
 namespace gspmd::detail {
 
-/// Adds the operand with some dims turned round: element i of such a dim is element n - 1 - i.
+/// Adds the operand with some dims reversed: element i of a reversed dim is element n - 1 - i.
 constexpr int add_reverse(graph& g, int operand, span<const int> turned, location at);
 
-/// A split of a reversed dim stays: the first part and the last one trade places.
+/// The operand with some dims reversed.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** As in mapped_op. A split of a reversed dim is kept: part k and its
+/// mirror image, counted from the end, exchange their elements.
 struct reverse_op : mapped_op<reverse_op> {
   static constexpr const char* name = "reverse";
   static constexpr operator_code inverse() { return code_of<reverse_op>; }

@@ -5,10 +5,14 @@
 
 namespace gspmd::detail {
 
-/// Adds the operand with its elements moved `by` places on along `dim`; what goes over the end comes in at the begin.
+/// Adds the operand with its elements moved by `by` indices along `dim`. Elements that pass the end continue at index
+/// 0.
 constexpr int add_roll(graph& g, int operand, std::int64_t by, int dim, location at);
 
-/// A split of the rolled dim stays: what lies across the boundaries of shards is exchanged, round the end too.
+/// The operand with its elements moved cyclically along one dim.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** As in mapped_op. A split of the rolled dim is kept: devices exchange
+/// the elements that cross the boundaries of shards, also from the last part to the first.
 struct roll_op : mapped_op<roll_op> {
   static constexpr const char* name = "roll";
   static constexpr operator_code inverse() { return code_of<roll_op>; }

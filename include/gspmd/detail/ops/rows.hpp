@@ -4,8 +4,8 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
-/// Reading and writing one row of a tensor, at an index that is computed: gather and scatter of one row. Rows that are split stay
-/// where they are.
+/// Reads and writes one row of a tensor at a computed index: gather and scatter of a single row. Split rows are not
+/// moved.
 namespace gspmd::detail {
 
 constexpr bool is_index(const graph& g, int i) {
@@ -13,10 +13,11 @@ constexpr bool is_index(const graph& g, int i) {
   return n.type == dtype::s64 && n.shape.count == 0;
 }
 
-/// Adds row `index` (s64, rank 0) of `x`: dim 0 is gone. An index outside is moved to the nearest row, as in StableHLO.
+/// Adds row `index` (s64, rank 0) of `x`, without dim 0. An index outside of the tensor is clamped to the nearest row,
+/// as in StableHLO.
 constexpr int add_dynamic_index(graph& g, int x, int index, location at);
 
-/// Adds `x` with `row` in the place of its row `index`, or added to it (`Update` is set_row_op or add_row_op).
+/// Adds `x` with its row `index` replaced by `row` (`Update` is set_row_op), or with `row` added to it (add_row_op).
 template <class Update>
 constexpr int add_dynamic_update(graph& g, int x, int row, int index, location at) {
   if (x < 0 || row < 0 || index < 0 || !g.may_read({x, row, index}, at, "dynamic_update")) return -1;
@@ -36,7 +37,11 @@ constexpr int add_dynamic_update(graph& g, int x, int row, int index, location a
   return g.add(n);
 }
 
-/// The facts that the operators that read and write a row share.
+/// The common facts of the operators that read and write a row.
+///
+/// **Shapes.** Reading: x [n, a, b], index [] -> [a, b]. Writing: x [n, a, b], row [a, b], index [] -> [n, a, b].
+/// **Splits.** Every dim may be split. If n is split, the result of reading is partial. When a row is written, only the
+/// device with the row changes its shard.
 struct row_operator : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr leading_dim leading{.is = leading_dim::way::row};
   static constexpr origin made = origin::shards;
@@ -44,14 +49,14 @@ struct row_operator : plain_operator, without_movements, reads_shards, without_a
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  /// The last operand is the index.
+  /// The last operand is the index, a selector.
   static constexpr operator_class meets(const node& n, monoid) {
     return {partial_class::all, std::uint32_t{1} << (n.operands.count - 1)};
   }
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
  protected:
-  /// The rule: `[n]ab,->ab` of the operator that reads, `nab,ab,->nab` of the one that writes.
+  /// The rule: `[n]ab,->ab` for reading, `nab,ab,->nab` for writing.
   static constexpr void row_rule(const graph& g, const node& n, op_rule& rule, bool writes) {
     const extents& whole = operand_of(g, n, 0).shape;
     tensor_map all;
@@ -70,12 +75,13 @@ struct row_operator : plain_operator, without_movements, reads_shards, without_a
     rule.maps.push_back(writes ? all : row);
     rule.reduced_by = n.type == dtype::pred ? monoid::or_ : monoid::add;
   }
-  /// Only the device knows which rows it holds of operand 0, where they are split.
+  /// Adds a bound, because only the device can compute its rows of a split operand 0.
   static constexpr void note_rows(lowering& l, const instruction& op, plan_step& s) {
     if (l.value(op.operands[0]).layout.axes_of(0) != 0) l.add_bound(s, 0, op.operands[0], 0);
   }
 };
 
+/// The tensor with one row replaced.
 struct set_row_op : row_operator {
   static constexpr const char* name = "set_row";
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, true); }
@@ -93,6 +99,7 @@ struct set_row_op : row_operator {
   }
 };
 
+/// The tensor with a row added to one of its rows.
 struct add_row_op : row_operator {
   static constexpr const char* name = "add_row";
   static constexpr operator_class meets(const node& n, monoid kind) {
@@ -112,10 +119,11 @@ struct add_row_op : row_operator {
   }
 };
 
+/// One row of a tensor.
 struct row_op : row_operator {
   static constexpr const char* name = "row";
   static constexpr void rule(const graph& g, const node& n, op_rule& r) { row_rule(g, n, r, false); }
-  /// Into one row, in place where the gradient of the whole is carried round a loop.
+  /// Adds dy to one row, in place if a loop carries the gradient of the whole tensor.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const int from = n.operands[0];

@@ -6,13 +6,13 @@
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
 
-/// Operators along a dim that stays split: devices exchange a few values of each line, and nobody gathers it.
+/// Operators along a dim that stays split: devices exchange a few values of each line, and do not gather the dim.
 namespace gspmd::detail {
 
-/// Adds the reductions of all elements of a line up to each index, or from it on.
+/// Adds the reductions of the elements of a line up to each index, or from each index on.
 constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_exclusive, bool is_reversed, location at);
 
-/// Returns the all_gather that brings `count` elements of each line and part along a split dim to all parts.
+/// Returns the all_gather that sends `count` elements of each line and part along a split dim to all parts.
 constexpr own_collective gathered_parts(const mesh_shape& mesh, const extents& shape, const sharding& s, int dim,
                                         std::int64_t count, std::int64_t elem_bytes) {
   extents local = local_extents(mesh, shape, s);
@@ -29,6 +29,10 @@ struct scan_way {
   static constexpr scan_way of(const node& n) { return {attribute_dim(n, 0), n.attributes[1] != 0, n.attributes[2] != 0}; }
 };
 
+/// The running reductions of a line by a monoid, as a running sum.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** Every dim may be split. If the scanned dim is split, the devices gather
+/// one total of each line and part.
 struct scan_op : plain_operator, same_dims, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "scan_along";
   static constexpr leading_dim leading{.count = 1};
@@ -59,7 +63,8 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
       b.program().fail(n.at, name_of(n.op), mistake::no_derivative,
                        "by maximum or minimum has no gradient; that of a sum or product has one");
   }
-  /// The total of each part, brought to all of them, then the scan of each part from what those before it give.
+  /// Gathers the total of each part on all devices. Then scans each part, beginning with the combination of the earlier
+  /// totals.
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
@@ -74,7 +79,7 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
     l.reduce(op, x, own, dim_bit(dim), n.reduced_by);
     scan_step(l, op, s, x, l.gather_parts(op, own, dim));
   }
-  /// `totals`: of the parts of x; -1: there is one.
+  /// `totals` has the totals of the parts of x; -1: there is only one part.
   static constexpr void scan_step(lowering& l, const instruction& op, scan_spec spec, int x, int totals) {
     if (is_complex(l.value(x).type)) spec.shape.push_back(2);
     vec<int> operands(1, x);
@@ -107,9 +112,13 @@ constexpr int add_scan(graph& g, int operand, int dim, monoid kind, bool is_excl
   return g.add(n);
 }
 
-/// Adds the k largest elements along the last dim, in order, and as a further result their indices (s32).
+/// Adds the k largest elements along the last dim, in order. The further result has their indices (s32).
 constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at);
 
+/// The k largest elements along the last dim, and their indices.
+///
+/// **Shapes.** [a, b] -> [a, k] and s32 [a, k]. **Splits.** Every dim of the operand may be split. If the last dim is
+/// split, the devices gather the k largest elements of each part, and all have the results.
 struct top_k_op : plain_operator,
                   reduced_first,
                   without_movements,
@@ -124,7 +133,7 @@ struct top_k_op : plain_operator,
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
 
-  /// `ab->ak,ak`: every device has the elements that were found, however `b` is split.
+  /// Rule `ab->ak,ak`: each device has the k elements, for every split of `b`.
   static constexpr void rule(const graph& g, const node& n, op_rule& rule) {
     const extents& in = operand_of(g, n, 0).shape;
     tensor_map operand, result;
@@ -146,15 +155,15 @@ struct top_k_op : plain_operator,
     return {gathered_parts(mesh, shape, s, dim, k, bytes_of(computed_as(n.type))),
             gathered_parts(mesh, shape, s, dim, k, bytes_of(dtype::s32))};
   }
-  /// 1 for every element: the comparison with the last one of the k.
+  /// 1 for each element: the comparison with the smallest of the k elements.
   static constexpr std::int64_t flops(const graph&, const mesh_shape&, const local_program& p, const instruction& op) {
     return saturating_elements(p.value(op.operands[0]).local);
   }
-  /// To the elements that were found.
+  /// Sends dy to the selected elements.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const node x = b.at(n.operands[0]);
-    // Of a tensor without elements there is nothing to send, and a scatter takes no slices of one element from it.
+    // A tensor without elements has no gradient, and a scatter cannot take slices of one element from it.
     if (!is_floating(x.type) || elements(x.shape) == 0) return;
     std::int64_t batch[max_rank]{};
     const std::int64_t last[] = {x.shape.count - 1};
@@ -165,7 +174,7 @@ struct top_k_op : plain_operator,
     dims.vector_dim = x.shape.count;
     b.send(0, add_scatter(b.program(), b.visited() + 1, b.by(b.visited()), x.shape, dims, monoid::add, out_of_range::fill, n.at));
   }
-  /// The k largest of each part, brought to all of them, and the k largest of these.
+  /// Gathers the k largest elements of each part on all devices, then selects the k largest of all.
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const int x = l.widened(op, op.operands[0]), dim = l.value(x).global.count - 1;
@@ -187,7 +196,7 @@ struct top_k_op : plain_operator,
     }
     l.narrowed(op, best, op.result);
   }
-  /// `numbers`: where the elements of x are; -1: they are its own.
+  /// `numbers` has the indices of the elements of x; -1: the elements are numbered by their position.
   static constexpr void top_k_step(lowering& l, const instruction& op, const top_k_spec& spec, int x, int numbers, int best,
                                    int at) {
     vec<int> operands(1, x);

@@ -7,7 +7,8 @@
 
 namespace gspmd::detail {
 
-/// The slices that a scatter of `updates` writes: by dim of the table, their extent. Records the mistake if they do not fit.
+/// Finds the slices that a scatter of `updates` writes: their extents by dim of the table. Records the mistake if they
+/// do not fit.
 constexpr bool read_updates(index_checker& check, const index_dims& dims, const extents& table, const node& indices,
                             const node& updates, out_of_range beyond, indexing& ix) {
   extents slice;
@@ -39,20 +40,22 @@ constexpr bool read_updates(index_checker& check, const index_dims& dims, const 
   return true;
 }
 
-/// Adds a tensor of `shape` of the monoid's identity, with every slice of `updates` combined into where `indices` say.
+/// Adds a tensor of `shape` with the monoid's identity, and each slice of `updates` combined into it at its indices.
 constexpr int add_scatter(graph& g, int indices, int updates, const extents& shape, const index_dims& dims, monoid kind,
                           out_of_range beyond, location at);
-/// Adds `table` with every slice of `updates` written to where `indices` say; of several at one place the last one stays.
+/// Adds `table` with each slice of `updates` written at its indices. If several slices have one position, the last one
+/// is kept.
 constexpr int add_scatter_set(graph& g, int table, int indices, int updates, const index_dims& dims, out_of_range beyond,
                               location at);
 
-/// Adds a scatter with the numbers of another gather or scatter, `like`, from the same table to slices of the same kind.
+/// Adds a scatter with the dimension numbers of another gather or scatter, `like`, on the same table and slices of the
+/// same kind.
 constexpr int add_scatter_like(graph& g, const node& like, int indices, int updates, const extents& shape, monoid kind,
                                location at);
 constexpr int add_gather_like(graph& g, const node& like, int table, int indices, const extents& shape, location at);
 constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at);
 
-/// The operator that combines two elements.
+/// Returns the operator that combines two elements.
 constexpr opcode opcode_of(monoid kind) {
   switch (kind) {
     case monoid::add: return opcode::add;
@@ -65,7 +68,10 @@ constexpr opcode opcode_of(monoid kind) {
   return opcode::or_;
 }
 
-/// `bs,bsd->[v]d`: a device that holds a part of the table writes what falls there; a split of the updates leaves the result partial.
+/// Combines slices into a tensor at positions given by indices. Rule `bs,bsd->[v]d`.
+///
+/// **Shapes.** indices [b, s], updates [b, s, d] -> [v, d]. **Splits.** If v is split, each device writes the slices in
+/// its part. A split of the dims of the updates leaves the result partial with the monoid.
 struct scatter_op : indexing_operator {
   static constexpr const char* name = "scatter";
   static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 0, .step = 1};
@@ -81,7 +87,7 @@ struct scatter_op : indexing_operator {
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {kind == n.reduced_by ? partial_class::all : partial_class::none, 1};
   }
-  /// As that of a reduction: a maximum is shared evenly by all updates that are equal to it.
+  /// As for a reduction: all updates that are equal to the maximum share its gradient evenly.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const node updates = b.at(n.operands[1]);
@@ -107,7 +113,8 @@ struct scatter_op : indexing_operator {
     indexed_access a =
         access_of(l, indexing::of(n, l.value(op.operands[1]).global.count), op.result, op.operands[1], op.operands[0]);
     a.combined_by = n.reduced_by;
-    if (is_complex(l.value(op.result).type)) {  // the parts, which every slice has both of
+    // both parts, which each slice has
+    if (is_complex(l.value(op.result).type)) {
       a.dims.push_back({2, 2, -1, static_cast<std::int8_t>(a.slices.count), true});
       a.lookup.push_back(-1);
       a.table.push_back(2);
@@ -159,7 +166,11 @@ constexpr int add_scatter(graph& g, int indices, int updates, const extents& sha
   return g.add_sized(n);
 }
 
-/// `[v]d,bs,bsd->[v]d`: the order of the updates counts, so every device has all of those that may fall into its part.
+/// Writes slices to a table at positions given by indices. Rule `[v]d,bs,bsd->[v]d`.
+///
+/// **Shapes.** table [v, d], indices [b, s], updates [b, s, d] -> [v, d]. **Splits.** If v is split, each device writes
+/// the slices in its part. The order of the updates matters, so the indices and the dims b and s of the updates are
+/// whole.
 struct scatter_set_op : indexing_operator {
   static constexpr const char* name = "scatter_set";
   static constexpr leading_dim leading{.is = leading_dim::way::indexed, .first = 1, .step = 2};
@@ -173,7 +184,8 @@ struct scatter_set_op : indexing_operator {
     rule.maps.push_back(maps.slices);
     rule.maps.push_back(maps.table);
   }
-  /// Adds the gradients. Of several updates of one element the last one counts: it is the one whose number is the largest.
+  /// Sends the gradients. If several updates write one element, only the last update has a gradient: the one with the
+  /// largest number.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     if (!is_floating(n.type)) return;
@@ -182,7 +194,8 @@ struct scatter_set_op : indexing_operator {
     const int dy = b.dy().id();
     const int nothing = add_constant(g, n.type, updates.shape, 0, 0, n.at);
     b.send(0, add_scatter_set_like(g, n, dy, n.operands[1], nothing, n.at));
-    int number = add_constant(g, dtype::s64, updates.shape, 0, 0, n.at);  // of an update, in row-major order of the indices
+    // the number of an update, in row-major order of the indices
+    int number = add_constant(g, dtype::s64, updates.shape, 0, 0, n.at);
     const indexing ix = indexing::of(n, updates.shape.count);
     bool several = false;
     for (int d = 0; d < updates.shape.count; ++d) {
@@ -245,4 +258,4 @@ constexpr int add_scatter_set(graph& g, int table, int indices, int updates, con
 
 }  // namespace gspmd::detail
 
-#include "gspmd/detail/ops/gather.hpp"  // each is the gradient of the other
+#include "gspmd/detail/ops/gather.hpp"  // each operator is the gradient of the other

@@ -7,17 +7,22 @@
 
 namespace gspmd::detail {
 
-/// Adds the gradient of a maximum or minimum over windows of `operand`: what `gradient` holds for each window goes to the first of
-/// its elements that is the largest, or smallest. Windows are as reduce_window keeps them: not reversed.
+/// Adds the gradient of a maximum or minimum over windows of `operand`. The element of `gradient` for a window is added
+/// to the first element of the window that is the maximum, or minimum. The windows must not be reversed, as in
+/// reduce_window.
 constexpr int add_select_and_scatter(graph& g, int operand, int gradient,
                                      const inline_vec<windowed_dim, max_mapped_dims>& windows, monoid kind, location at);
 
-/// Each device finds the gradient of its own elements, from all windows that hold some of them: it reads these windows of the operand,
-/// and what they bring.
+/// The gradient of a maximum or minimum over windows.
+///
+/// **Shapes.** operand [n], one gradient for each window -> [n]. **Splits.** Every dim may be split. Each device
+/// computes the gradient of its own elements. It reads all windows that contain these elements, as tiles of the operand
+/// and of the gradient.
 struct select_and_scatter_op : windowed_operator {
   static constexpr const char* name = "select_and_scatter";
 
-  /// Along a dim, windows begin at most `room` before the first element of a part, and there is as much behind the last one.
+  /// Along a dim, windows begin at most `room` before the first element of a part, and end at most `room` after its
+  /// last element.
   static constexpr std::int64_t room_of(const window_dim& w) { return w.span() - 1; }
   static constexpr window_dim reads_of_operand(const window_dim& w) {
     return {2 * room_of(w) + 1, w.base, 1, -room_of(w), w.base};
@@ -26,7 +31,7 @@ struct select_and_scatter_op : windowed_operator {
     return {room_of(w) + 1, w.base, 1, -room_of(w) - w.first(), w.stride};
   }
 
-  /// Linear in what the windows bring; the zeros of all devices are a zero.
+  /// Linear in the gradients of the windows: the zeros of all devices add up to zero.
   static constexpr operator_class meets(const node&, monoid kind) {
     return {kind == monoid::add ? partial_class::all : partial_class::none, 1};
   }
@@ -47,7 +52,7 @@ struct select_and_scatter_op : windowed_operator {
     }
     return map;
   }
-  /// 1 for every element of every window.
+  /// 1 for each element of each window.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     auto total = saturating_elements(p.value(op.operands[1]).local);
     for (const auto& along : windows_of(g.nodes[static_cast<std::size_t>(op.node)]))
@@ -60,8 +65,9 @@ struct select_and_scatter_op : windowed_operator {
         "is the gradient of a maximum or minimum over windows, and has no gradient of its own; take that of a smooth "
         "function of the windows");
   }
-  /// Whether no window reaches into another part: no tile of the operand is made then, and none of the gradient with zeros between windows,
-  /// which took two thirds of the time. Not along the last dim, whose windows are vectors over all places where one could begin.
+  /// Returns true if no window reaches into another part. Then no tile of the operand and no tile of the gradient with
+  /// zeros between windows is filled, which took two thirds of the time. Not for the last dim, whose windows are
+  /// vectors over all indices where a window can start.
   static constexpr bool reads_own_windows(const lowering& l, const instruction& op) {
     const auto windows = windows_of(l.node_of(op));
     bool all = !windows.empty();

@@ -9,16 +9,17 @@
 
 namespace gspmd::detail {
 
-/// Adds a shift: element i of the result along `dim` is element i + offset of the operand. Where that has none it is what `beyond`
-/// says, and `number` where that says nothing.
+/// Adds a shift. Element i of the result along `dim` is element i + offset of the operand. Outside of the operand, the
+/// element follows from `beyond`; it is `number` if `beyond` is none.
 constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at,
                         continuation beyond = continuation::none, written_number number = 0);
 
-/// The attributes of a shift. The offset is the node's number, and a floating number beyond the ends its `real`.
+/// The attributes of a shift. The offset is the node's `integer`. A floating number beyond the ends is the node's
+/// `real`.
 struct shift_way {
   int dim = 0;
   continuation beyond = continuation::none;
-  std::int64_t integer = 0;  // beyond the ends
+  std::int64_t integer = 0;  // the number beyond the ends, of other types
 
   constexpr void keep(node& n) const { add_attributes(n, dim, beyond, integer); }
   static constexpr shift_way of(const node& n) {
@@ -26,7 +27,10 @@ struct shift_way {
   }
 };
 
-/// A split of the shifted dim stays: what lies across the boundaries of shards is exchanged (GSPMD 4.3).
+/// The operand with its elements moved along one dim, with a boundary condition at the ends.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** Every dim may be split. A split of the shifted dim is kept: devices
+/// exchange the elements that cross the boundaries of shards (GSPMD 4.3).
 struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "shift";
   static constexpr leading_dim leading{.count = 1};
@@ -34,8 +38,8 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
   static constexpr realisation runs = realisation::steps;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
-  /// The number beyond the ends is added to the sums of all devices, so all of them together may add it only once: a partial
-  /// operand stays partial only where it is zero, or where the monoid is a maximum or the like.
+  /// The number beyond the ends would be added once on each device, but must be added once in the sum. So a partial
+  /// operand stays partial only if the number is zero, or if the monoid is neither add nor multiply.
   static constexpr operator_class meets(const node& n, monoid kind) {
     const bool is_zero = shift_way::of(n).beyond != continuation::none || (n.real == 0 && shift_way::of(n).integer == 0);
     return {is_zero || (kind != monoid::add && kind != monoid::multiply) ? partial_class::all : partial_class::affine};
@@ -50,7 +54,8 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
     map.fill = bits_of(n.type, n.real, way.integer);
     return map;
   }
-  /// The transposed shift: every element gets what came of it inside, and an outermost one what came of it outside too.
+  /// The transposed shift. Each element receives the gradient of its copy inside. An element near an end also receives
+  /// the gradients of its copies beyond the end.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const auto [dim, beyond, integer] = shift_way::of(n);
@@ -96,12 +101,13 @@ constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, loc
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape) << "; dims count from 0");
   if (!number.fills(x.type)) return g.fail(at, "shift", mistake::number, number_problem(number, x.type));
   const auto size = x.shape[dim];
-  if (beyond != continuation::none && size <= 1) {  // the same element everywhere
+  if (beyond != continuation::none && size <= 1) {  // all indices beyond read the same element
     beyond = continuation::none;
     offset = 0;
   }
   if (beyond == continuation::none || beyond == continuation::edge) {
-    offset = offset < -size ? -size : offset > size ? size : offset;  // all of it is the same from there on
+    // larger offsets have the same result
+    offset = offset < -size ? -size : offset > size ? size : offset;
   } else {
     const auto period = beyond == continuation::reflect ? 2 * size - 2 : beyond == continuation::symmetric ? 2 * size : size;
     offset -= floor_div(offset, period) * period;

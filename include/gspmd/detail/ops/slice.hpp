@@ -7,11 +7,14 @@
 
 namespace gspmd::detail {
 
-/// Adds a slice: by dim, the elements from `start` to before `limit`, every `stride`-th one.
+/// Adds a slice. For each dim, it has the elements from `start` to before `limit`, with the step `stride`.
 constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, span<const std::int64_t> limit,
                         span<const std::int64_t> stride, location at);
 
-/// A split of a sliced dim stays: the parts of the result are parts of what is left, and elements are sent there.
+/// The elements of each dim from a start to an end, with a step.
+///
+/// **Shapes.** [n] -> [(limit - start) / stride, rounded up]. **Splits.** As in mapped_op. A split of a sliced dim is
+/// kept: the result is split evenly, and elements that belong to another part are sent there.
 struct slice_op : mapped_op<slice_op> {
   static constexpr const char* name = "slice";
   static constexpr operator_code inverse();
@@ -47,7 +50,7 @@ constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, s
                                        << ", which has the elements 0 to before " << from[d]
                                        << "; start is no less than 0, and limit no less than start and no more than the extent");
     shape[d] = (limit[i] - start[i]) / stride[i] + ((limit[i] - start[i]) % stride[i] == 0 ? 0 : 1);
-    if (shape[d] == from[d]) continue;  // all of it
+    if (shape[d] == from[d]) continue;  // the whole dim
     dims.push_back(dim_map::affine(d, stride[i], start[i], 1));
   }
   return add_mapped(g, code_of<slice_op>, operand, shape, dims, 0, at);

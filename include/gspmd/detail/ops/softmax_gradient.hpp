@@ -7,15 +7,17 @@
 
 namespace gspmd::detail {
 
-/// Returns the node that rounds the float result of node i to bf16 or f16, as composites do (ops/composite.hpp); -1 if i is not rounded.
+/// Returns the node that rounds the float result of node i to bf16 or f16, as composites do (ops/composite.hpp).
+/// Returns -1 if i is not rounded.
 constexpr int rounded_result(const gradient_builder& b, int i) {
   if (i + 1 >= static_cast<int>(b.program().nodes.size())) return -1;
   const node& next = b.at(i + 1);
   return next.op == opcode::convert && next.operands[0] == i && is_floating(next.type) && is_narrow(next.type) ? i + 1 : -1;
 }
 
-/// Adds the gradient of a softmax or of its logarithm; returns false if the visited operator is neither. If x is bf16 or f16, the gradient is
-/// computed as float, from values that a program stores in 16 bits anyway: float copies of scores would take twice the memory.
+/// Adds the gradient of a softmax or log_softmax. Returns false if the visited operator is neither. If x is bf16 or
+/// f16, the gradient is computed as float, from values that a program stores in 16 bits in any case: float copies of
+/// the scores would take twice the memory.
 ///
 ///   softmax        p (dy - sum(p dy)), where p is the rounded result
 ///   log_softmax    dy - exp(y) sum(dy), instead of exp(z) sum(dy) / sum(exp(z))

@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Finds softmax among the operators it is made of, whoever wrote them: its gradient is p * (g - sum(p * g)), and what is subtracted
-/// from all elements before the exponential, the maximum, has none.
+/// Finds a softmax in a program, also if it is written as single operators. Its gradient is p * (g - sum(p * g)). The
+/// maximum that is subtracted before the exponential has no gradient.
 ///
 ///   exp(z) / spread(sum(exp(z)))         softmax
 ///   z - spread(log(sum(exp(z))))         log_softmax
@@ -16,7 +16,7 @@ namespace gspmd::detail {
 struct softmax_match {
   int exponential = -1;  // nodes
   int sum = -1;
-  int source = -1;  // what the gradient goes to
+  int source = -1;  // the node that receives the gradient
 
   [[nodiscard]] constexpr bool found() const { return source >= 0; }
 };
@@ -42,10 +42,10 @@ class softmax_matcher {
 
  private:
   [[nodiscard]] constexpr const struct node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
-  /// Operands of a body's operators get their gradients inside of it; what these read outside of the body does not.
+  /// Returns true if node `i` is in the region of the softmax. Gradients of operators of a body stay inside the body.
   [[nodiscard]] constexpr bool is_here(int i) const { return at(i).region == region_; }
 
-  /// The sum that lies in every element along its dims, or whose logarithm does.
+  /// Returns the sum that is broadcast along its dims, or whose logarithm is broadcast, or -1.
   [[nodiscard]] constexpr int spread_sum(int i, bool is_log) const {
     const extents& shape = at(i).shape;
     dim_mask kept = dim_bit(shape.count) - 1;

@@ -10,17 +10,18 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Tensors in the order of their elements along a dim, which may stay split.
+/// Sorts tensors along a dim, which may stay split.
 namespace gspmd::detail {
 
-/// How many tensors are put in order together: one of the results is where they were.
+/// The largest number of tensors that are sorted together: one result has their indices.
 inline constexpr int max_sorted = max_results - 1;
 
-/// Adds the lines along a dim of all operands in the order of the first `order.keys` of them. Of several operands no two elements of a line
-/// have the same keys: the last key is an index.
+/// Adds a sort of the lines of all operands along a dim, by the first `order.keys` operands. With several operands, the
+/// keys of two elements of a line always differ: the last key is an index.
 constexpr int add_sort(graph& g, span<const int> operands, int dim, const sort_order& order, location at);
 
-/// Adds tensors in the order of the first of them, `keys` in number, and of their indices, which become the result behind the keys.
+/// Adds a stable sort of tensors by the first `keys` tensors, then by their indices. The indices become the result
+/// after the keys.
 constexpr int add_stable_sort(graph& g, span<const int> tensors, int keys, int dim, bool is_descending, location at) {
   const node x = g.nodes[static_cast<std::size_t>(tensors[0])];
   const bool is_large = x.shape[dim] >= facts_of(dtype::s32).most;
@@ -31,10 +32,10 @@ constexpr int add_stable_sort(graph& g, span<const int> tensors, int keys, int d
                   {static_cast<std::int8_t>(keys + 1), static_cast<std::uint8_t>(is_descending ? (1 << keys) - 1 : 0)}, at);
 }
 
-/// How parts of a dim are sorted together; see sort_op::lower.
+/// A columnsort of a split dim; see sort_op::lower.
 struct sort_by_columns {
-  std::int64_t length = 0;  // of each part, with what makes up for padding
-  std::int64_t elems = 0;   // that a device sends of every line
+  std::int64_t length = 0;  // of each part, with additional elements instead of padding
+  std::int64_t elems = 0;   // the number of elements of each line that a device sends
 
   constexpr sort_by_columns(std::int64_t shard, std::int64_t parts) {
     const std::int64_t least = 2 * (parts - 1) * (parts - 1), multiple = parts % 2 == 0 ? parts : 2 * parts;
@@ -44,7 +45,7 @@ struct sort_by_columns {
   }
 };
 
-/// How the lines of a device, split into parts along the sorted dim, are sorted together; see sort_op::lower.
+/// The algorithm that sorts a device's lines, which are split into parts along the sorted dim; see sort_op::lower.
 struct sort_on_parts {
   enum class way { alone, exchange, deal, cols };
   std::int64_t parts = 1, line_count = 1, length = 0;  // length: of a part
@@ -55,7 +56,7 @@ struct sort_on_parts {
       if (d != dim) line_count *= local[d];
   }
   [[nodiscard]] constexpr sort_by_columns cols() const { return {length, parts}; }
-  /// Lines that a device gets where they are dealt out.
+  /// Returns the number of lines that a device receives if lines are distributed.
   [[nodiscard]] constexpr std::int64_t dealt() const { return (line_count + parts - 1) / parts; }
   [[nodiscard]] constexpr way how() const {
     if (parts == 1 || line_count == 0 || length == 0) return way::alone;
@@ -76,6 +77,10 @@ struct sort_way {
   }
 };
 
+/// Sorts the lines of all operands along one dim by the keys.
+///
+/// **Shapes.** Each operand -> the shape of the operand. **Splits.** Every dim may be split. If the sorted dim is
+/// split, it stays split, and the devices exchange elements as described at `lower`.
 struct sort_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "sort";
   static constexpr leading_dim leading{.count = 1};
@@ -112,7 +117,8 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       }
     return all;
   }
-  /// Returns how many elements of a line a device sends at most where parts of the columns' length become those of the result.
+  /// Returns the largest number of elements of a line that a device sends to convert parts of the columns' length to
+  /// parts of the result.
   static constexpr std::int64_t placed_again(const mesh_shape& mesh, const sharding& s, int dim, const sort_on_parts& how,
                                              std::int64_t global) {
     sharding line;
@@ -122,15 +128,15 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     cut.dims.push_back(dim_map{0});
     return traffic_of(mesh, extents(1, how.parts * how.cols().length), extents(1, global), line, cut).elems();
   }
-  /// The flops of a sort by comparisons: log2 of the length of a line for each element.
+  /// The flops of a comparison sort: log2 of the length of a line for each element.
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {
     const node& n = g.nodes[static_cast<std::size_t>(op.node)];
     std::int64_t log2 = 1;
     for (auto rest = n.shape[sort_way::of(n).dim]; rest > 2; rest = (rest + 1) / 2) ++log2;
     return saturating_multiply(log2, saturating_elements(p.value(op.result).local));
   }
-  /// Back to where the elements were: the gradient by a result in the order of the indices, which is a sort again, so that no device
-  /// ever has a whole line.
+  /// Sends gradients back to the original positions, by a sort of the gradients of the results by the indices. The
+  /// split of the dim does not change.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
@@ -146,13 +152,16 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
   }
 
-  /// Along a whole dim, every line on its own. Along a split one every device sorts its part of each line, and then:
+  /// Along a whole dim, each line is sorted separately. Along a split dim, each device sorts its part of each line, and
+  /// then:
   ///
-  ///   2 parts        they exchange their parts; one keeps the smaller half of both, the other one the larger half
-  ///   many lines     each device gets some of the lines, sorts them, and the parts go back: two all_to_alls
-  ///   few lines      Leighton's columnsort ("Tight bounds on the complexity of parallel sorting", 1985), the parts being the columns: transpose,
-  ///                  sort, transpose back, sort, and merge what lies at both sides of each boundary; for every line two all_to_alls of a part
-  ///                  and one exchange of half a part with each neighbour. A part has at least 2(P-1)^2 elements, and P divides them
+  ///   2 parts        the devices exchange their parts; one keeps the smaller half of both, the other the larger half
+  ///   many lines     each device receives some of the lines and sorts them, and the parts are sent back: two all_to_alls
+  ///   few lines      columnsort with the parts as columns: transpose, sort, transpose back, sort, and merge the elements on both sides
+  ///                  of each boundary. For each line, it sends two all_to_alls of a part, and exchanges half a part with each
+  ///                  neighbour. The length of a part is at least 2(P-1)^2, and a multiple of P
+  ///
+  /// **Source.** Leighton, "Tight bounds on the complexity of parallel sorting", 1985.
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {
     const node& n = l.node_of(op);
@@ -174,7 +183,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     auto& s = add_step<kernels::sort>(l, op, spec, operands, results);
     if (dim >= 0) l.add_bound(s, 0, operands[0], dim);
   }
-  /// `others`: of each operand what the neighbours sent.
+  /// `others` has, for each operand, the elements that the neighbours sent.
   static constexpr void sort_ends_step(lowering& l, const instruction& op, const sort_ends_spec& spec, const vec<int>& operands,
                                        const vec<int>& others, const vec<int>& results, int dim) {
     vec<int> all = operands;
@@ -192,7 +201,8 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
   }
 
  private:
-  /// A device's lines, between the steps: [others, lines, ...], where the devices that hold other lines differ in the first dim.
+  /// The lines of a device between the steps: [others, lines, ...]. Devices with other lines have other indices in the
+  /// first dim.
   template <class Lowering>
   struct on_parts {
     Lowering& l;
@@ -210,7 +220,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
 
    private:
-    static constexpr int of_parts = 2;  // the dim of rows that has the parts
+    static constexpr int of_parts = 2;  // the dim of rows that is split into the parts
 
     constexpr void exchange(const vec<int>& operands, const vec<int>& results) {
       const vec<int> sorted = rows(operands, {parts * first.length}, of_parts);
@@ -268,7 +278,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       unpack(placed, results);
     }
 
-    /// Values for rows of all operands: [others, lines] and `tail`, of which dim `split` has the parts.
+    /// Adds values for the rows of all operands: [others, lines] and `tail`. Dim `split` is split into the parts.
     constexpr vec<int> rows(const vec<int>& operands, std::initializer_list<std::int64_t> tail, int split) {
       local_value v = x;
       v.global = extents(2, 1);
@@ -317,7 +327,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       sort_ends_step(l, op, ends, sorted, others, merged, of_parts);
       unpack(merged, results);
     }
-    /// The rows [outer * inner, length] as [outer, length, inner].
+    /// Stores the rows [outer * inner, length] as [outer, length, inner].
     constexpr void unpack(const vec<int>& from, const vec<int>& results) {
       permutation_spec spec;
       for (const auto extent : {first.outer, first.inner, first.length}) spec.in.push_back(extent);

@@ -15,7 +15,8 @@ struct parameter_op : named_by_opcode, plain_operator, same_dims, without_steps,
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
 
-/// Tensors that every device computes from its place on the mesh: constants, and indices.
+/// Constants and iotas: tensors that each device computes from its position on the mesh, without communication. Every
+/// dim may be split.
 struct source_op : named_by_opcode,
                    plain_operator,
                    same_dims,

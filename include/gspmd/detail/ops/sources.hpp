@@ -21,7 +21,7 @@ constexpr node source(operator_code op, dtype type, const extents& shape, locati
   return n;
 }
 
-/// Adds an input of the program. One that is refused has extents of 1, so that whoever goes on has a node.
+/// Adds an input of the program. A rejected input gets extents of 1, so that the callers have a node to continue with.
 constexpr int add_parameter(graph& g, dtype type, const extents& shape, location at) {
   node n = source(opcode::parameter, type, shape, at);
   if (!g.is_countable(n, "input"))
@@ -31,13 +31,13 @@ constexpr int add_parameter(graph& g, dtype type, const extents& shape, location
   return id;
 }
 
-/// A number that a user writes, before it is known which type its tensor has. Integers and bools take a number that they hold
-/// exactly, and no other; floats round it, as C++ does.
+/// A number that a user writes, before the type of its tensor is known. Integer and bool types accept only numbers that
+/// they represent exactly. Floating types round the number, as C++ does.
 struct written_number {
   double real = 0;
   std::int64_t integer = 0;
-  bool is_integer = false;  // `integer` is the number itself
-  bool is_natural = false;  // `integer` as a std::uint64_t is the number, which is beyond an int64
+  bool is_integer = false;  // the number is `integer`
+  bool is_natural = false;  // the number is `integer` as a std::uint64_t, above the largest int64
 
   template <class Number>
     requires std::is_arithmetic_v<Number>
@@ -45,7 +45,7 @@ struct written_number {
     if constexpr (std::is_floating_point_v<Number>) {
       is_integer = n >= static_cast<Number>(-0x1p63) && n < static_cast<Number>(0x1p63) &&
                    static_cast<Number>(static_cast<std::int64_t>(n)) == n;
-      is_natural = n >= static_cast<Number>(0x1p63) && n < static_cast<Number>(0x1p64);  // no float of this size has a fraction
+      is_natural = n >= static_cast<Number>(0x1p63) && n < static_cast<Number>(0x1p64);  // floats of this size have no fraction
       if (is_natural) integer = static_cast<std::int64_t>(static_cast<std::uint64_t>(n));
     } else {
       constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
@@ -59,7 +59,7 @@ struct written_number {
   [[nodiscard]] constexpr bool is_one_of(dtype type) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     if (is_own(type)) return is_integer && integer == 0;
-    double beyond = infinity;  // from there on infinity is nearer
+    double beyond = infinity;  // from this number on, infinity is nearer
     if (type == dtype::f32 || type == dtype::c64) beyond = 0x1.ffffffp127;
     if (type == dtype::bf16) beyond = 0x1.ffp127;
     if (type == dtype::f16) beyond = 65520;
@@ -68,7 +68,8 @@ struct written_number {
     return (is_integer && integer >= facts_of(type).least && integer <= facts_of(type).most) ||
            (is_natural && type == dtype::u64);
   }
-  /// Whether it may stand where a movement has no element: its bits travel in 64, those of c128 as those of a c64.
+  /// Returns true if a movement can use the number as fill value. Fill values are stored in 64 bits, so one for c128
+  /// must be exact in c64.
   [[nodiscard]] constexpr bool fills(dtype type) const {
     return is_one_of(type) && (type != dtype::c128 || !(real == real) || static_cast<double>(static_cast<float>(real)) == real);
   }
@@ -103,7 +104,7 @@ struct written_number {
   return t << (rest > 0 ? "..." : "");
 }
 
-/// The error text for a number that the tensor's element type cannot hold.
+/// Returns the error text for a number that the tensor's element type cannot represent.
 [[gnu::cold]] constexpr text number_problem(const written_number& n, dtype type) {
   if (n.is_one_of(type))
     return text("the number") << number_text(n) << " is no float, as it must be to fill " << name_of(type)
@@ -121,10 +122,10 @@ struct written_number {
                             << "; write convert<" << cpp_name_of(wider) << ">(x) for the tensor, or a number that it holds";
 }
 
-/// Whether every element is known to be 0.
+/// Returns true if all elements are known to be 0.
 constexpr bool is_zero(const node& n) { return n.op == opcode::constant && n.real == 0 && n.integer == 0; }
 
-/// Adds a tensor whose every element is the same number.
+/// Adds a tensor with one number in all elements.
 constexpr int add_constant(graph& g, dtype type, const extents& shape, double real, std::int64_t integer, location at) {
   node n = source(opcode::constant, type, shape, at);
   n.real = real;
@@ -132,13 +133,13 @@ constexpr int add_constant(graph& g, dtype type, const extents& shape, double re
   return g.add_sized(n);
 }
 
-/// The same for a number that a user wrote as an operand of `op`.
+/// Adds a tensor of a number that a user wrote as an operand of `op`. Fails if the type cannot represent the number.
 constexpr int add_number(graph& g, const written_number& n, dtype type, const extents& shape, std::string_view op, location at) {
   if (!n.is_one_of(type)) return g.fail(at, op, mistake::number, number_problem(n, type));
   return add_constant(g, type, shape, n.real, n.integer, at);
 }
 
-/// Adds a tensor whose elements are their global index along `dim` (GSPMD Table 9).
+/// Adds a tensor whose elements are their global index along `dim` (GSPMD, Table 9).
 constexpr int add_iota(graph& g, dtype type, const extents& shape, int dim, location at) {
   if (dim < 0 || dim >= shape.count)
     return g.fail(at, "iota", mistake::dim,

@@ -8,16 +8,16 @@
 
 namespace gspmd::detail {
 
-/// A sum of products is a contraction of shards, `ab,ab->a`: what is multiplied need not go through memory. Adds it for a reduction
-/// over `dims` of a product that waits, if both factors lie in memory and the contraction runs along them: all dims are summed, or
-/// the last ones, or the first ones. False if that does not hold, or if a factor is summed over the same dims itself, sum(x) beside
-/// sum(x * x), which one loop does: nothing is added.
+/// Tries to add a reduction over `dims` of a waiting product as a contraction of shards, `ab,ab->a`, so that the
+/// product is not materialised. Both factors must be in memory, and the summed dims must be all dims, the last dims, or
+/// the first dims. Otherwise returns false and adds nothing. Also returns false if a factor is itself summed over the
+/// same dims, as sum(x) with sum(x * x): one loop computes both sums.
 template <class Lowering>
 constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask dims) {
   const node& n = l.node_of(op);
   const int product = op.operands[0];
   const instruction* const maker = l.waiting(product);
-  if (dims == 0) return false;  // nothing is summed: the product itself is asked for
+  if (dims == 0) return false;  // nothing is summed, so the product itself is needed
   if (maker == nullptr || n.reduced_by != monoid::add || !is_floating(n.type) || is_narrow(n.type) || is_complex(n.type) ||
       l.node_of(*maker).op != opcode::multiply)
     return false;
@@ -27,7 +27,7 @@ constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask d
 
   const local_value& v = l.value(product);
   std::int64_t terms = 1, kept = 1;
-  int changes = 0;  // between dims that are summed and dims that are not
+  int changes = 0;  // between summed dims and kept dims
   for (int d = 0; d < v.local.count; ++d) {
     const bool is_summed = (dims & dim_bit(d)) != 0;
     (is_summed ? terms : kept) *= v.local[d];

@@ -7,10 +7,10 @@
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// The operators that programs of the explicit and the manual mode write beside those of all programs.
+/// The additional operators of programs in the explicit and the manual mode.
 namespace gspmd::detail {
 
-/// From one state to another one, along axes in which the value is in one state.
+/// A change of a value's state along axes. Before the change, the value has one state along all these axes.
 struct state_change {
   transition_kind by = transition_kind::convert;
   axis_mask axes = 0;
@@ -26,10 +26,10 @@ struct state_change {
             {static_cast<state>(a[2]), static_cast<std::int8_t>(a[3]), static_cast<monoid>(a[4])},
             {static_cast<state>(a[5]), static_cast<std::int8_t>(a[6]), static_cast<monoid>(a[7])}};
   }
-  /// Whether a node is a transition: of the renamed ones, these alone have attributes. Without an operand it is the place of a device on
-  /// the axes, which varies.
+  /// Returns true if a node is a transition. Among renamed operators, only transitions have at least 8 attributes. A
+  /// transition without an operand is the position of a device on the axes, which is varying.
   static constexpr bool is_one(const node& n) { return n.attributes.count >= 8; }
-  /// Whether a node is one along axes of the manual region in which it stands.
+  /// Returns true if a node is a transition along axes of its manual region.
   static constexpr bool is_local(const node& n) { return is_one(n) && n.local_axes != 0 && (of(n).axes & ~n.local_axes) == 0; }
   [[nodiscard]] constexpr int row() const {
     return row_of(by, from.is == state::constant ? (to.is == state::replica ? state::invariant : state::replica) : from.is,
@@ -37,8 +37,9 @@ struct state_change {
   }
 };
 
-/// Which device gets what of a permutation along axes: device k sends to k + `by`, round the end or not, or to the k-th from the end; or
-/// device i gets what device from[i] holds, and zeros where that is -1.
+/// The source of each device's data in a permutation along axes. Device k sends to device k + `by`, cyclically (round)
+/// or not (ended), or to the k-th device from the end (reverse). With `listed`, device i receives the data of device
+/// from[i], or zeros if from[i] is -1.
 struct device_shift {
   enum class kind : std::uint8_t { none, round, ended, reverse, listed };
   kind is = kind::none;
@@ -64,8 +65,9 @@ struct device_shift {
   }
 };
 
-/// The local shape after a change along n devices: S(d) joins or cuts dim d, V stacks or cuts a dim 0 of its own. False where that dim
-/// is not there or has not as many parts.
+/// Changes the local shape for a change along n devices. S(d) joins or splits dim d; V stacks or splits its own dim 0.
+/// Returns false if the dim does not exist or cannot be split into n parts.
+///   [4,6], 2 devices: all_gather from S(0) [8,6], all_gather from V [2,4,6], reduce_scatter to S(1) [4,3]
 constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents& shape) {
   const bool joins = c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all;
   const bool cuts = c.by == transition_kind::reduce_scatter || c.by == transition_kind::all_to_all ||
@@ -92,20 +94,26 @@ constexpr bool change_local_shape(const state_change& c, std::int64_t n, extents
   return true;
 }
 
-/// Adds a transition. In the local view, with shapes of shards, it changes the shape.
+/// Adds a transition. In the local view, shapes are those of shards, so a transition changes the shape.
 constexpr int add_transition(graph& g, int operand, const state_change& change, bool is_local, location at,
                              const device_shift& shift = {});
 
 constexpr int add_cotangent(graph& g, int dy, int x, location at);
 
-/// The kinds of gradients that name the value which they are gradients of: one is on its way back through a transition, the begin of a backward
-/// pass, or found, and given to the user in a manual region: there its parts lie as those of that value.
+/// The kinds of gradient nodes that name the value that they are gradients of. on_way: sent back through a transition.
+/// seed: the 1 at the start of a backward pass. found: a gradient that a manual region returns to the user, sharded as
+/// the value.
 enum class cotangent : std::uint8_t { on_way, seed, found, none };
 constexpr cotangent cotangent_of(const node& n) {
   if (n.operands.count != 2 || n.attributes.count > 1 || !n.in_gradient) return cotangent::none;
   return n.attributes.empty() ? cotangent::on_way : static_cast<cotangent>(n.attributes[0]);
 }
 
+/// A change of the state along axes: an operator without arithmetic, whose communication is a row of the table of
+/// transitions.
+///
+/// **Shapes.** Global shapes do not change. In the local view, see change_local_shape. **Splits.** The change states
+/// the split before and after it; the other splits stay.
 struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr const char* name = "transition";
   static constexpr leading_dim leading{.is = leading_dim::way::states};
@@ -118,12 +126,13 @@ struct transition_op : without_exchange, same_dims, without_steps {
   static constexpr bool may_go_round_ring(const node&) { return false; }
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
-    if (n.operands.count == 0 || cotangent_of(n) == cotangent::seed) return;  // a place and a 1 have none
+    // the position of a device, and a 1, have no gradient
+    if (n.operands.count == 0 || cotangent_of(n) == cotangent::seed) return;
     if (cotangent_of(n) == cotangent::found) b.send(0, b.dy().id());
     else if (state_change::is_local(n)) send_locally(b, n);
     else b.send(0, add_cotangent(b.program(), b.dy().id(), n.operands[0], n.at));
   }
-  /// In the local view the gradient goes back by the dual of the row, with the dims that it names.
+  /// In the local view, the gradient takes the dual of the transition's row, with the same dims.
   template <class Builder>
   static constexpr void send_locally(Builder& b, const node& n) {
     const state_change c = state_change::of(n);
@@ -139,14 +148,15 @@ struct transition_op : without_exchange, same_dims, without_steps {
     int dy = b.dy().id();
     const int inverse = transitions[row].inverse;
     if (inverse >= 0) back.by = transitions[inverse].by;
-    if (inverse < 0) {  // I -> V or P, nothing: what arrives are terms, and their sum is the gradient
+    // I -> V or P, no communication: the incoming gradients are partial values, and their sum is the gradient
+    if (inverse < 0) {
       if (back.from.is != state::partial)
         dy = add_transition(g, dy, {transition_kind::reinterpret, c.axes, back.from, partial_by(monoid::add)}, true, n.at);
       back = {transition_kind::all_reduce, c.axes, partial_by(monoid::add), dual(c.from)};
     }
     const int sent = add_transition(g, dy, back, true, n.at, device_shift::of(n).inverse());
-    // A value that was read as terms may have varied, so its gradient is typed as varying too; otherwise terms of it would count as equal
-    // data.
+    // A value that was read as partial may have varied, so its gradient is typed as varying too. Otherwise partial
+    // values of the gradient would count as equal data.
     if (sent >= 0 && c.from.is == state::partial) g.nodes[static_cast<std::size_t>(sent)].operands.push_back(n.operands[0]);
     b.send(0, sent);
   }
@@ -164,12 +174,14 @@ constexpr int add_transition(graph& g, int operand, const state_change& change, 
   return g.add_sized(n);
 }
 
-/// The state that a reshard asks for: on the axes that it names, and on those that shard the value now; the others stay as they are.
+/// The state that a reshard requests, on the axes that it names and on those that shard the value now. The other axes
+/// stay unchanged.
 struct requested_state {
   sharding layout;
   axis_mask invariant = 0;
-  bool has_splits = false;  // else axes that shard the value go on to do so
-  bool is_out = false;      // of an operator: it decides what becomes of a partial sum, and cuts; nothing else is sent for it
+  bool has_splits = false;  // if false, axes that shard the value continue to do so
+  // the state of an operator's result: a partial sum may be reduced and a value sliced, but nothing else is sent
+  bool is_out = false;
 
   constexpr void keep(node& n) const {
     n.annotation = layout;
@@ -189,7 +201,8 @@ constexpr int add_requested_state(graph& g, int operand, const requested_state& 
   requested.keep(n);
   return g.add(n);
 }
-/// Adds `dy` in the dual state of `x`, whose gradient it is: the backward pass of every transition to `dy`'s state.
+/// Adds `dy` in the dual state of `x`, if `dy` is the gradient of `x`: the backward pass of each transition to the
+/// state of `dy`.
 constexpr int add_cotangent(graph& g, int dy, int x, location at) {
   if (dy < 0 || x < 0) return -1;
   node n =
@@ -199,7 +212,8 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at) {
   return g.add(n);
 }
 
-/// The same of another kind: the 1 with which a backward pass begins at a loss `x`, or a gradient by `x` that has been found.
+/// Adds a gradient node of another kind: the 1 at the start of a backward pass from a loss `x`, or a found gradient of
+/// `x`.
 constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) {
   const int id = add_cotangent(g, dy, x, at);
   if (id < 0) return id;
@@ -208,13 +222,14 @@ constexpr int add_cotangent(graph& g, int dy, int x, location at, cotangent is) 
   return id;
 }
 
-/// A step of a transition or of a reshard that a program writes. When the types are known, its steps replace the attributes of the node.
+/// A step of a transition or reshard that a program writes. After the types are found, the steps replace the attributes
+/// of the node.
 struct written_step {
   device_action what = device_action::nothing;
   axis_mask axes = 0;
-  bool is_found = false;    // by the planner: the layout of the node says what these axes and others do
-  bool is_forced = false;   // an operator that reads it cannot work on the split that the value has
-  bool is_reshard = false;  // the whole path of a reshard to the layout of the node, which the planner searches
+  bool is_found = false;    // the planner found the step: the node's layout is the layout after the step
+  bool is_forced = false;   // a user of the value does not support the split of the value
+  bool is_reshard = false;  // the whole path of a reshard to the node's layout, which the planner searches
 
   static constexpr written_step of_reshard(axis_mask changed) { return {device_action::nothing, changed, false, false, true}; }
   constexpr void keep(node& n) const {
@@ -232,10 +247,14 @@ struct written_step {
   static constexpr std::int64_t found_bit = std::int64_t{1} << 40;
 };
 
-/// Adds a value that a function makes of which only the class is known: nothing is asked of how its dims correspond.
+/// Adds the result of a function with a known class only. Nothing is known about the correspondence of its dims.
 constexpr int add_opaque(graph& g, dtype type, const extents& shape, span<const int> operands, const operator_class& c,
                          location at);
 
+/// The result of a function with a known class, in programs that state their types (dynamic/strict_program.hpp). It has
+/// no steps.
+///
+/// **Shapes.** Any. **Splits.** A selection may be split along every dim. Otherwise all dims are whole.
 struct opaque_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "opaque";
   static constexpr leading_dim leading{.is = leading_dim::way::refused};

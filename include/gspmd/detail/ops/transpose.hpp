@@ -8,6 +8,10 @@ namespace gspmd::detail {
 /// Adds a transpose: dim `d` of the result is dim `permutation[d]` of the operand.
 constexpr int add_transpose(graph& g, int operand, const inline_vec<std::int8_t, max_rank>& permutation, location at);
 
+/// The operand with its dims in another order.
+///
+/// **Shapes.** [a, b] -> [b, a]. **Splits.** Every dim may be split, and keeps its split under its new number. Nothing
+/// is sent.
 struct transpose_op : plain_operator, without_movements, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr const char* name = "transpose";
   static constexpr leading_dim leading{.is = leading_dim::way::in_front};

@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// Blocks of the three diagonals, b, x, and scratch.
+/// The function of a device's blocks: the three diagonals, b, x, and scratch.
 template <int Rank, bool IsComplex>
 inline constexpr local_function tridiagonal_function = [] {
   local_function f = matrix_function<Rank>(6, 4, nullptr);
@@ -18,10 +18,14 @@ inline constexpr local_function tridiagonal_function = [] {
   return f;
 }();
 
-/// Adds the solution of systems that fit: three diagonals and b.
+/// Adds the solution of systems. The caller has checked the shapes of the three diagonals and b.
 constexpr int add_tridiagonal_solve(graph& g, const int (&operands)[4], location at);
 
-/// Systems of tridiagonal matrices along the last dim, by elimination without pivoting (Golub and Van Loan, 4.3).
+/// Solves systems with tridiagonal matrices along the last dim, by elimination without pivoting (Golub and Van Loan,
+/// 4.3).
+///
+/// **Shapes.** Three diagonals and b, each [..., n] -> x [..., n]. **Splits.** The last dim is gathered. The other dims
+/// may be split.
 struct tridiagonal_op : matrix_operator {
   static constexpr const char* name = "tridiagonal_solve";
   static constexpr replication_words replication{"", "takes whole systems: it would gather",

@@ -4,21 +4,22 @@
 #include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 
-/// An einsum of two operands of which the first one is read through windows: convolution, and its gradients (GSPMD 4.3 and A.2).
+/// An einsum with two operands, the first of them read through windows: convolution and its gradients (GSPMD 4.3 and
+/// A.2).
 ///
 ///   forward         X[b,J,i] W[w,i,f] -> Y[b,o,f]     J = stride * o + dilation * w + offset
 ///   gradient by W   X[b,J,i] dY[b,o,f] -> dW[w,i,f]   the same windows
 ///   gradient by X   dY[b,J,f] W[w,i,f] -> dX[b,j,i]   window_dim::transposed()
 namespace gspmd::detail {
 
-/// A dim of the first operand that two letters share: mesh axes may split `outer`, whose indices are outputs of the window, and
-/// `inner`, which counts within it, is whole. Outside of the operand are zeros.
+/// A dim of the first operand that two letters share. Mesh axes may split `outer`, whose indices are the outputs of the
+/// window. `inner` counts the elements of the window, and is whole. Indices outside of the operand read zeros.
 struct letter_window {
   std::int8_t outer = 0, inner = 0;
   window_dim along;  // its size is the extent of `inner`, or 1 if that is 0
 };
 
-/// The letters of operands and result; of operand 0 a windowed dim has code_of_window.
+/// The letters of operands and result. A windowed dim of operand 0 has code_of_window.
 struct windowed_einsum {
   inline_vec<std::int8_t, max_rank> letters[3];
   inline_vec<letter_window, max_windows> windows;
@@ -50,7 +51,7 @@ constexpr windowed_einsum windowed_einsum_of(const graph& g, const node& n) {
   return e;
 }
 
-/// Adds up operand `k` along the letters that it alone has.
+/// Sums operand `k` over the letters that only it has.
 constexpr int add_without_lone_letters(graph& g, windowed_einsum& e, int k, int operand, location at) {
   inline_vec<std::int8_t, max_rank> kept;
   dim_mask lone = 0;
@@ -65,10 +66,11 @@ constexpr int add_without_lone_letters(graph& g, windowed_einsum& e, int k, int 
   return add_reduce(g, operand, lone, monoid::add, at);
 }
 
-/// Adds the operator; the caller has checked shapes and types. A letter of a window stands in the other operand or in the result.
+/// Adds the operator. The caller has checked shapes and types. Each letter of a window is in the other operand or in
+/// the result.
 constexpr int add_windowed_einsum(graph& g, windowed_einsum e, int lhs, int rhs, const extents& shape, location at);
 
-/// The extents of letters; of those that stand in a window of operand 0 alone, nobody knows any.
+/// The extents of letters. A letter that is only in a window of operand 0 has no known extent.
 class letter_extents {
  public:
   template <class Shape>
@@ -90,7 +92,8 @@ constexpr letter_extents global_extents(const graph& g, const node& n, const win
   return all;
 }
 
-/// The gradient by operand 0, `dx`-shaped: the window of a letter that stands in `moved`, dY or the other operand, is solved for it.
+/// The gradient of operand 0. A window with a letter in `moved`, which is dY or the other operand, is solved for that
+/// letter.
 struct window_gradient {
   windowed_einsum e;
   bool is_possible = true;
@@ -122,7 +125,8 @@ constexpr window_gradient gradient_by_windows(const windowed_einsum& e, const le
     const auto of_fresh = operand[place_of(e.letters[0], code_of_window(k))];
     if (is_outer) {
       back.windows.push_back({fresh, w.inner, w.along.transposed()});
-    } else {  // base * j = stride * o + dilation * w + offset, solved for w; the letter that counts upwards is the outer one
+    } else {
+      // base * j = stride * o + dilation * w + offset, solved for w. The outer letter is the letter that counts upwards.
       const auto& v = w.along;
       if (v.dilation > 0) back.windows.push_back({fresh, w.outer, {extent[w.outer], v.base, -v.stride, -v.offset, v.dilation}});
       else back.windows.push_back({w.outer, fresh, {of_fresh, v.stride, -v.base, v.offset, -v.dilation}});

@@ -19,13 +19,13 @@
 
 namespace gspmd::detail {
 
-/// When something begins and how long it takes, as events of a viewer say it: in microseconds.
+/// Returns the begin and the duration of an event in a viewer's format, in microseconds.
 [[gnu::cold]] inline std::string span_text(double begin, double seconds) {
   char text[80];
   std::snprintf(text, sizeof text, "\"ts\": %.6f, \"dur\": %.6f", begin * 1e6, seconds * 1e6);
   return text;
 }
-/// Names of files may have what JSON has not.
+/// Escapes text for JSON and drops control characters, which file names may contain.
 [[gnu::cold]] inline std::string escaped_json(const std::string& text) {
   std::string t;
   for (const char c : text) {
@@ -35,14 +35,15 @@ namespace gspmd::detail {
   return t;
 }
 
-/// The cost of the steps of a plan on a network, in the forms that report.hpp documents. Reads the tables of the plan only.
+/// The cost of the steps of a plan on a network, in the forms that report.hpp documents. It reads only the tables of
+/// the plan.
 class cost_report {
  public:
-  /// `scope`: of that part of the program only; see scope_names.
+  /// `scope` restricts the report to a part of the program; see scope_names.
   cost_report(const plan_view& plan, const mesh_info& mesh, const network& net, std::string_view scope = {})
       : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), scopes_(plan, scope) {}
 
-  /// The collectives of one row: of one kind over the same axes.
+  /// The collectives of a row: the same kind over the same axes.
   struct sum {
     std::int64_t count = 0;
     std::int64_t bytes = 0;
@@ -59,7 +60,7 @@ class cost_report {
     }
     return found;
   }
-  /// Rows of what `summary` and `compare` end with.
+  /// Returns the last rows of `summary` and `compare`.
   [[nodiscard, gnu::cold]] std::vector<std::pair<std::string, std::string>> totals() const {
     sum all;
     for (const auto& [name, one] : by_kind_and_axes()) {
@@ -67,7 +68,7 @@ class cost_report {
       all.bytes += one.bytes;
       all.seconds += one.seconds;
     }
-    std::int64_t flops = scopes_.shows_all() ? total_flops(plan_) : 0;  // of a conditional, of one body
+    std::int64_t flops = scopes_.shows_all() ? total_flops(plan_) : 0;  // of a conditional, only the more expensive body counts
     double computing = 0;
     if (scopes_.shows_all())
       computing = detail::seconds_of(total_of_nodes(plan_, [&](const planned_node& n) { return rates_.time_of(n.work); }));
@@ -85,19 +86,19 @@ class cost_report {
     return rows;
   }
 
-  /// The collectives of one row: equal ones, the layers of a network. Equal are those of one kind over the same axes for the same operator,
-  /// of values of one shape, with as many bytes, that stand at the same place: the line; where there are no lines, the number among such in
-  /// a call of its scope; and without scopes the name but for the numbers in it.
+  /// The collectives of a row: equal collectives, as in the layers of a network. Equal collectives have the same kind,
+  /// axes, operator, shape, bytes and line. If there is no line, the collective's number among such collectives in one
+  /// call of its scope takes its place. If there is no scope either, the name of the value without digits does.
   struct dear_row {
     double seconds = 0;
     std::int64_t count = 0;
     std::vector<std::string> cells;
     const plan_step* first = nullptr;
   };
-  /// The dearest first.
+  /// Returns all rows, the most expensive row first.
   [[nodiscard, gnu::cold]] std::vector<dear_row> dear_rows() const {
     std::map<std::vector<std::string>, dear_row> rows;
-    std::map<std::pair<int, std::vector<std::string>>, int> count_in;  // a scope, by shape and what is done to it
+    std::map<std::pair<int, std::vector<std::string>>, int> count_in;  // by scope and key
     for (const auto& s : plan_.steps) {
       if (!is_sent(s)) continue;
       const auto& at = node_of(s).at;
@@ -121,7 +122,7 @@ class cost_report {
     });
     return list;
   }
-  /// `remarks(step)` stand under each, indented.
+  /// Returns the table of the `most` most expensive rows. `remarks(step)` are printed under each row, indented.
   template <class Remarks>
   [[nodiscard, gnu::cold]] std::string dearest(std::size_t most, Remarks remarks) const {
     const auto list = dear_rows();
@@ -144,7 +145,8 @@ class cost_report {
     return dearest(most, [](const plan_step&) { return std::vector<std::string>(); });
   }
 
-  /// At most 40 lines: of operators, collectives and scopes, with what is in them, those that cost most, and how many more there are.
+  /// Returns at most 40 lines: the operators, collectives and scopes with their totals. Each list has the most
+  /// expensive entries and the number of further entries.
   [[nodiscard, gnu::cold]] std::string summary() const {
     struct kind {
       std::string name;
@@ -204,8 +206,8 @@ class cost_report {
     return table.str();
   }
 
-  /// The outcome of planning for an operator: how its value lies, and what is sent for it. Two plans are compared by the operator's name,
-  /// its line and its number among the operators of that name and line.
+  /// The result of planning for an operator: the sharding of its value, and the bytes that are sent for it. Operators
+  /// of two plans are matched by name, line, and number among the operators with this name and line.
   struct operator_row {
     std::string name, line;
     int which = 0;
@@ -229,11 +231,11 @@ class cost_report {
     return rows;
   }
 
-  /// Something that takes time: the computing of a step, or what it sends along one axis. They follow each other.
+  /// The computation of a step, or its communication along one axis. Events are ordered by the steps of the plan.
   struct event {
     const plan_step* step = nullptr;
-    int axis = -1;         // -1: computing
-    bool goes_on = false;  // along another axis than the event before
+    int axis = -1;         // -1: the step computes
+    bool goes_on = false;  // continues the event before along another axis
     double begin = 0, seconds = 0;
     std::int64_t flops = 0;
   };
@@ -243,7 +245,7 @@ class cost_report {
       double seconds = 0;
     };
     std::vector<work> done(plan_.steps.size());
-    work read_along;  // of operators that are part of the step of a later one
+    work read_along;  // of operators that are computed by the step of a later operator
     for (std::size_t i = 0; i < plan_.nodes.size(); ++i) {
       const auto& n = plan_.nodes[i];
       if (n.value < 0) continue;
@@ -255,7 +257,7 @@ class cost_report {
       read_along = {};
     }
     std::vector<event> all;
-    double now = 0, sent = 0;  // what is sent goes one after the other, beside work where it is started
+    double now = 0, sent = 0;  // messages are sent one after the other, concurrently with computation if they are started
     std::vector<double> there(plan_.steps.size(), 0);
     const auto add = [&](double& clock, event e) {
       e.begin = clock;
@@ -270,12 +272,12 @@ class cost_report {
       sent = std::max(sent, now);
       const auto times = step_times(rates_, plan_, mesh_.shape, s);
       bool goes_on = false;
-      for (int a = 0; a < times.count; ++a) {  // axis by axis, as they are priced
+      for (int a = 0; a < times.count; ++a) {  // axis by axis, like their cost
         if (times[a] == 0) continue;
         add(sent, {&s, a, goes_on, 0, seconds_of(times[a]) * static_cast<double>(s.times), 0});
         goes_on = true;
       }
-      (s.target >= 0 ? there[static_cast<std::size_t>(s.target)] : now) = sent;  // started, and finished there
+      (s.target >= 0 ? there[static_cast<std::size_t>(s.target)] : now) = sent;  // started here, finished at `target`
     }
     return all;
   }
@@ -305,15 +307,15 @@ class cost_report {
     return t + "]}\n";
   }
 
-  /// A stretch of time in which everything stands in one scope.
+  /// A span of time in which all events belong to the same scope.
   struct call {
     std::string path;
     double begin = 0, end = 0;
   };
-  /// Those of outer scopes before those inside, each as long as nothing else comes between.
+  /// Returns the calls, outer scopes before inner scopes. A call ends at the first event outside of its scope.
   [[nodiscard, gnu::cold]] std::vector<call> calls(const std::vector<event>& all) const {
     std::vector<call> found;
-    std::vector<std::pair<int, std::size_t>> open;  // scopes, outermost first, and where they stand in `found`
+    std::vector<std::pair<int, std::size_t>> open;  // scopes, outermost first, and their positions in `found`
     for (const auto& e : all) {
       const auto around = scopes_.around(scopes_.scope_of(*e.step));
       std::size_t same = 0;
@@ -328,7 +330,8 @@ class cost_report {
     return found;
   }
 
-  /// The same as a picture. What is narrower than half a pixel is drawn together with what follows it on its track.
+  /// Returns the timeline as a picture. Events narrower than half a pixel are merged with the next event on their
+  /// track.
   [[nodiscard, gnu::cold]] std::string timeline_svg() const {
     constexpr int left = 90, width = 1000, track_height = 26, top = 24;
     const auto all = events();
@@ -394,8 +397,8 @@ class cost_report {
     if (at.is_input()) return std::string(graph::input_text(at).view());
     return std::string(graph::base_name(at.file)) + (at.line > 0 ? ':' + std::to_string(at.line) : std::string());
   }
-  /// Returns what operators at the same place of different layers have in common: the line, or the name of a value but for the numbers in
-  /// it, as layers count the names of their values.
+  /// Returns a key that is equal for the same operator in several layers: the line, or the name of a value without
+  /// digits, since layers number the names of their values.
   [[nodiscard, gnu::cold]] static std::string place_of(const location& at) {
     std::string place = line_of(at);
     if (has_no_line(at)) std::erase_if(place, [](char c) { return c >= '0' && c <= '9'; });
@@ -405,7 +408,7 @@ class cost_report {
   [[nodiscard]] double seconds(const planned_node& n) const { return detail::seconds_of(rates_.time_of(n.work)); }
 
  private:
-  /// Of operators of documents.
+  /// Returns true for operators of documents, which have no source line.
   [[nodiscard]] static bool has_no_line(const location& at) { return at.line <= 0 && !at.is_input(); }
   [[nodiscard]] bool is_sent(const plan_step& s) const { return communicates(s) && scopes_.is_shown(s); }
   [[nodiscard]] const std::string& path_of(const plan_step& s) const { return scopes_.path(scopes_.scope_of(s)); }
@@ -419,7 +422,7 @@ class cost_report {
   scope_names scopes_;
 };
 
-/// Two plans side by side: collectives by kind, totals, and the operators that are split otherwise or send something else.
+/// Compares two plans: collectives by kind, totals, and operators whose sharding or communication differs.
 [[gnu::cold]] inline std::string compare_costs(const cost_report& a, const cost_report& b) {
   const auto first = a.by_kind_and_axes(), second = b.by_kind_and_axes();
   auto names = first;

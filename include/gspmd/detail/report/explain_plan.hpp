@@ -16,11 +16,11 @@
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
-/// A plan as text for people: one row per operator, the communication it causes under it, then the bill. Reads the tables of
-/// a plan only, so that static programs and those made at run time are explained alike.
+/// A plan as text: one row per operator with its communication below it, then the totals. It reads only the tables of a
+/// plan, so static programs and programs planned at run time have the same format.
 namespace gspmd::detail {
 
-/// Rows whose columns are as wide as their widest cell; a row of one cell is a remark and spans all columns.
+/// Rows of cells. A column is as wide as its widest cell. A row with a single cell is a remark and spans all columns.
 class text_table {
  public:
   [[gnu::cold]] void add(std::vector<std::string> row) {
@@ -31,7 +31,7 @@ class text_table {
     }
     rows_.push_back(std::move(row));
   }
-  /// Numbers stand at the right of their column.
+  /// Aligns a column of numbers to the right.
   void align_right(std::size_t column) { right_ |= std::size_t{1} << column; }
 
   [[nodiscard, gnu::cold]] std::string str() const {
@@ -55,13 +55,13 @@ class text_table {
   std::size_t right_ = 0;
 };
 
-/// The part of a program that `explain` shows: all of it, unless members say less.
+/// The part of a program that `explain` shows. The default is the whole program.
 struct explained_part {
-  std::string_view file = {};  // the last part of its path; none: any
-  int first_line = 0;          // operators that are written on these lines, and in loops and conditionals that begin there
+  std::string_view file = {};  // the last part of the path; empty: any
+  int first_line = 0;          // operators on these lines, and in loops and conditionals that begin on these lines
   int last_line = std::numeric_limits<int>::max();
   std::string_view scope = {};    // operators of a scope, by the end of its path (see `named`)
-  bool collectives_only = false;  // and of those only operators for which something is sent
+  bool collectives_only = false;  // only operators that cause communication
 
   [[nodiscard]] bool is_any() const { return has_lines() || !scope.empty(); }
   [[nodiscard]] bool has_lines() const { return !file.empty() || first_line > 0 || last_line < std::numeric_limits<int>::max(); }
@@ -85,7 +85,7 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string text() const { return heading() + rows() + bill(); }
 
  private:
-  /// Whether a node stands in the part, whatever it sends.
+  /// Returns true if a node is inside the part, whether or not it communicates.
   [[nodiscard, gnu::cold]] bool is_inside(int i) const {
     if (!scopes_.is_shown(i)) return false;
     if (!part_.has_lines()) return true;
@@ -105,13 +105,13 @@ class plan_explainer {
     if (n == unknown_trips) return "while its condition holds; costs are those of one trip";
     return std::to_string(n) + (n == 1 ? " time" : " times");
   }
-  /// The bodies of loops and conditionals stand further right.
+  /// Returns the indentation of a row: two spaces for each loop or conditional around it.
   [[nodiscard, gnu::cold]] std::string indent(int region) const {
     std::string t;
     for (; region >= 0; region = plan_.nodes[static_cast<std::size_t>(region)].region) t += "  ";
     return t;
   }
-  /// A value, called by the last node before `user` whose result it is.
+  /// Returns the name of a value: the number of the last node before `user` that has it as a result.
   [[nodiscard, gnu::cold]] std::string called(int value, int user) const {
     int node = plan_.value(value).node;
     for (int i = node + 1; i < user; ++i)
@@ -146,8 +146,9 @@ class plan_explainer {
       t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
     return t;
   }
-  /// Returns the step of the operator whose result is `v`. If a loop reduces to `v`, the step stands for that reduction. A result of bf16 or
-  /// f16 is rounded by a loop of its own: then the operator's step is the one before, which makes the wide value that the loop reads.
+  /// Returns the step of the operator whose result is `v`. If a loop computes `v` by a reduction, the returned step
+  /// describes that reduction. If the result is bf16 or f16, a separate loop rounds it. Then the operator's step is an
+  /// earlier step, whose result is the wide value that this loop reads.
   [[nodiscard, gnu::cold]] plan_step own_step(const planned_value& v) const {
     plan_step s = plan_.steps[static_cast<std::size_t>(v.step)];
     const auto* const group = description_by<kernels::fused>(plan_, s);
@@ -165,7 +166,8 @@ class plan_explainer {
         return own_step(wide);
     return s;
   }
-  /// The number of the loop that computes a value; `-` for what is read where it is used, without work of its own.
+  /// Returns the number of the loop that computes a value, or `-` if the value has no work of its own and is read in
+  /// place.
   [[nodiscard, gnu::cold]] std::string loop_text(const planned_node& n, const planned_value& v) const {
     if (words_of(n.op).made == origin::given) return {};
     if (v.step < 0 || words_of(n.op).made == origin::renamed) return "-";
@@ -175,14 +177,14 @@ class plan_explainer {
     const int loop = loop_[static_cast<std::size_t>(v.step)];
     return loop > 0 ? std::to_string(loop) : std::string();
   }
-  /// A movement has taken the place of the operator whose result it is.
+  /// Returns true if a movement has replaced the operator whose result is `v`.
   [[nodiscard]] bool is_moved(const plan_step& s, const planned_value& v) const {
     return is_mapped(s) && map_of(plan_, s).reshapes && &plan_.result(s) == &v;
   }
   [[nodiscard, gnu::cold]] std::string sharding_of(const planned_value& v) const {
     return str(sharding_text(mesh_, v.layout, v.global.count));
   }
-  /// The row at which output `k` is named: the last node whose result it is.
+  /// Returns the row that names output `k`: the last node that has it as a result.
   [[nodiscard]] int node_of_output(std::size_t k) const {
     const int v = plan_.outputs[k];
     for (std::size_t i = plan_.nodes.size(); i-- > 0;)
@@ -265,13 +267,14 @@ class plan_explainer {
       table.add({t});
       if (!s.forced) continue;
       const auto& of = plan_.nodes[static_cast<std::size_t>(i)].op;
-      const bool is_for_reader = words_of(of).made == origin::renamed;  // of a program whose explicit axes are typed
+      const bool is_for_reader = words_of(of).made == origin::renamed;  // for an operator that renames its operand, in a
+                                                                        // program with explicit axes
       table.add({"       forced: " + std::string(is_for_reader ? "what reads it" : name_of(of)) +
                  " cannot work on this split of " + name + ", so the value is gathered"});
     }
   }
 
-  /// Returns the words about the loop that is computed while a movement is under way.
+  /// Returns the text about the loop that is computed concurrently with a movement.
   [[nodiscard, gnu::cold]] std::string overlap_text(const plan_step& s) const {
     if (s.target < 0) return {};
     for (int i = s.target; i-- > 0;)
@@ -280,7 +283,7 @@ class plan_explainer {
     return {};
   }
 
-  /// How the shards of an operand go round.
+  /// Returns the text about an operand whose shards rotate around the ring.
   [[nodiscard, gnu::cold]] std::string window_text(const plan_step& s) const {
     const auto& w = planned_ring_of(plan_, s);
     const auto n = ring_of(plan_, s).size(mesh_.shape);
@@ -293,8 +296,7 @@ class plan_explainer {
     return t;
   }
 
-  /// `#3, #7 and #9`: what one message reduces.
-  /// `#1, #2 and #5`, each once.
+  /// Returns the operands of a step, each once, for example `#1, #2 and #5`.
   [[nodiscard, gnu::cold]] std::string operands_text(const plan_step& s) const {
     std::vector<std::string> names;
     for (int k = 0; k < s.operands.count; ++k) {
@@ -354,7 +356,7 @@ class plan_explainer {
   const mesh_info& mesh_;
   explained_part part_;
   scope_names scopes_;
-  std::vector<bool> sends_;  // by node: something is sent for its sake
+  std::vector<bool> sends_;  // by node: it causes communication
   std::vector<int> loop_;    // by step: the number of the loop, from 1; 0: no loop
 };
 

@@ -11,12 +11,12 @@
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
 
-/// A plan as one HTML page without scripts and without anything that is loaded: it opens wherever there is a browser, and lies beside
+/// A plan as one HTML page without scripts and without external files. It opens in any browser and can be stored with
 /// the results of a run.
 namespace gspmd::detail {
 
-/// The program folded by its scopes. Neighbours of one name whose contents are alike, the layers of a network, stand there once with their
-/// number.
+/// The program as a tree of its scopes. Consecutive scopes with equal names and contents, such as the layers of a
+/// network, are shown once with their number.
 class html_program {
  public:
   html_program(const plan_view& plan, const mesh_info& mesh, const cost_report& costs)
@@ -29,12 +29,12 @@ class html_program {
   [[nodiscard, gnu::cold]] std::string text() const { return joined(open_.front(), open_.front().seconds); }
 
  private:
-  /// A row of one operator or collective, or all of a scope.
+  /// A row of an operator or collective, or a whole scope.
   struct piece {
-    std::string name;  // of a scope; of a row ""
+    std::string name;  // of a scope; "" for a row
     std::string text;
     std::string tooltip;  // of a row
-    std::string alike;    // equal where the contents are, whatever their names count
+    std::string alike;    // equal if the contents are equal, apart from the numbers in their names
     double seconds = 0;
     std::int64_t bytes = 0;
     std::size_t times = 1;
@@ -84,7 +84,7 @@ class html_program {
     now.seconds += seconds;
     now.bytes += bytes;
   }
-  /// Ends and begins scopes until `scope` is the innermost.
+  /// Closes and opens scopes until `scope` is the innermost one.
   [[gnu::cold]] void enter(int scope) {
     const auto around = costs_.scopes().around(scope);
     std::size_t same = 0;
@@ -110,7 +110,7 @@ class html_program {
     }
     now.pieces.push_back(std::move(p));
   }
-  /// `whole`: the seconds that a full bar stands for.
+  /// `whole`: the seconds of a full bar.
   [[nodiscard, gnu::cold]] static std::string joined(const scope_pieces& all, double whole) {
     std::string t;
     for (const auto& p : all.pieces) {
@@ -134,11 +134,11 @@ class html_program {
   const plan_view& plan_;
   const mesh_info& mesh_;
   const cost_report& costs_;
-  std::vector<std::vector<int>> steps_of_;  // by node: those that communicate for it
-  std::vector<scope_pieces> open_{1};       // the program, and the scopes that are open, outermost first
+  std::vector<std::vector<int>> steps_of_;  // by node: the steps that communicate for it
+  std::vector<scope_pieces> open_{1};       // the program, then the open scopes, outermost first
 };
 
-/// `dearest`: lines about the dearest collectives; empty: those of the report.
+/// `dearest`: the text about the most expensive collectives; if empty, the text of the report.
 [[gnu::cold]] inline std::string html_page(const plan_view& plan, const mesh_info& mesh, const network& net,
                                            std::string_view scope, const std::string& dearest) {
   const cost_report costs(plan, mesh, net, scope);

@@ -10,25 +10,26 @@
 
 #include "gspmd/detail/report/cost_report.hpp"
 
-/// Programs of any length as a list that fits a screen: what is computed between two collectives is one row, and rows that come again
-/// and again (the layers of a network) are written once.
+/// A program of any length as a list that fits a screen. The computation between two collectives is one row. Repeated
+/// rows, such as the layers of a network, are written once.
 namespace gspmd::detail {
 
 struct outline_row {
   std::string what;    // operators, or a collective with its axes
-  std::string detail;  // flops, or bytes and for what
+  std::string detail;  // flops, or bytes and the operator they are sent for
   double seconds = 0;
-  int kind = -1;      // of a collective; -1: computing
-  std::string scope;  // by its names only, as layers are alike
+  int kind = -1;      // of a collective; -1: computation
+  std::string scope;  // name without numbers, so that layers are equal
   friend bool operator==(const outline_row&, const outline_row&) = default;
 };
 
-/// Rows [begin, end), so often in a row.
+/// Rows [begin, end), repeated `times` times.
 struct outline_block {
   std::size_t begin = 0, end = 0, times = 1;
 };
 
-/// Where runs of rows repeat themselves: of those that begin at a row, the one that saves most.
+/// Finds repeated runs of rows. If several runs begin at a row, chooses the run that saves the most rows. Example: rows
+/// a b a b c give {0, 2, 2 times}, {4, 5, once}.
 [[gnu::cold]] inline std::vector<outline_block> blocks_of(const std::vector<outline_row>& rows) {
   constexpr std::size_t longest = 256;
   std::vector<outline_block> blocks;
@@ -113,7 +114,8 @@ class outline {
     return table.str();
   }
 
-  /// A box for each row, as dark as the part of the time that it takes with its repetitions; frames around what repeats.
+  /// Draws a box for each row, with a bar for its share of the time, including its repetitions. Repeated rows have a
+  /// frame.
   [[nodiscard, gnu::cold]] std::string svg() const {
     constexpr int row_height = 26, width = 1000, left = 90;
     std::string t;

@@ -19,7 +19,7 @@
 
 namespace gspmd::detail {
 
-/// The program of one device as a graph of the plan's steps and the values between them: for Graphviz, and as JSON.
+/// A device's program as a graph of the plan's steps and of the values between them, for Graphviz and as JSON.
 class plan_graph {
  public:
   plan_graph(const plan_view& plan, const mesh_info& mesh) : plan_(plan), mesh_(mesh), operators_(plan.steps.size()) {
@@ -97,13 +97,13 @@ class plan_graph {
   }
 
  private:
-  /// The nodes of the graph that is drawn, by the values and by the memory that they write. Values without a step of their own, such as a
-  /// reshape, a loop-carried value or the rows of a block, are found by their memory.
+  /// The nodes of the drawn graph, by the values and the memory that they write. Some values have no step, for example
+  /// reshapes, loop-carried values and rows of a block. They are found by their memory.
   class drawn_sources {
    public:
     explicit drawn_sources(const plan_view& plan) : plan_(plan), by_value_(plan.values.size()) {}
 
-    /// An empty `node` stands for a step that the graph does not draw.
+    /// Records that `node` writes value `v`. An empty `node` is a step that the graph does not draw.
     void add(int v, const std::string& node) {
       ++count_;
       for (; v >= 0; v = plan_.value(v).whole) {
@@ -111,7 +111,8 @@ class plan_graph {
         for (const auto& place : places_of(v)) by_place_[place] = {count_, node};
       }
     }
-    /// Returns the node that writes `v` last. Returns an empty text if `v` has no node, such as the counter of a loop.
+    /// Returns the last node that writes `v`. Returns an empty text if `v` has no node, for example for the counter of
+    /// a loop.
     [[nodiscard]] std::string of(int v) const {
       std::pair<int, std::string> last;
       for (; v >= 0; v = plan_.value(v).whole) {

@@ -14,28 +14,30 @@
 
 namespace gspmd::detail {
 
-/// Returns the place of the number at the end of a name: `layer[3]` and `layer3` -> 5, `layer` -> 5.
+/// Returns the position of the number at the end of a name: `layer[3]` and `layer3` -> 5, `layer` -> 5.
 [[gnu::cold]] inline std::size_t number_in(std::string_view name) {
   constexpr std::string_view digits = "0123456789";
   const bool is_index = name.ends_with(']');
   const auto end = is_index ? name.substr(0, name.size() - 1) : name;
-  const auto begin = end.find_last_not_of(digits) + 1;  // 0 if there is nothing else
+  const auto begin = end.find_last_not_of(digits) + 1;  // 0 if the whole name is digits
   if (!is_index) return begin;
   return begin > 0 && name[begin - 1] == '[' && begin < end.size() ? begin - 1 : name.size();
 }
 
-/// The scopes of a program, the parts that its user named, by the paths of their names: `layer[3]/attention`, and for what all calls have
-/// in common `layer/attention`. A number stands where several calls of one name stand in the same scope. Names that the user counted are
-/// calls of one, too:
+/// The scopes of a program, which are the parts that its user named. A scope has a path such as `layer[3]/attention`.
+/// All calls share the name `layer/attention`. A path has a number if several calls of the same name are in the same
+/// scope. Names that the user numbered also count as calls of the same name:
 ///
-///     layer[0], layer[1]  -> layer        layer0, layer1  -> layer*        0, 1  -> *        conv2, if there is no other  -> conv2
+///    layer[0], layer[1]  -> layer        layer0, layer1  -> layer*        0, 1  -> *        conv2, if it is the only one  -> conv2
 class scope_names {
  public:
-  /// `shown`: the end of a path, see `is_shown`; empty: all of the program. Throws gspmd::error: no path ends so.
+  /// `shown` is the end of a path, see `is_shown`; if empty, the whole program is shown. Throws gspmd::error if no path
+  /// has this end.
   [[gnu::cold]] explicit scope_names(const plan_view& plan, std::string_view shown = {}) : plan_(plan) {
     std::map<std::pair<int, std::string_view>, int> calls;
     std::vector<int> which;
-    // Scopes whose paths are equal but for the numbers have one stem; `counted`: the names in it that end in digits.
+    // Scopes whose paths differ only in numbers have the same stem. `counted` has the names of a stem that end in
+    // digits.
     std::vector<std::string> stems;
     std::map<std::string, std::set<std::string_view>> counted;
     for (const auto& s : plan.scopes) {
@@ -60,7 +62,7 @@ class scope_names {
 
   [[nodiscard]] bool empty() const { return plan_.scopes.empty(); }
   [[nodiscard]] bool shows_all() const { return shown_.empty(); }
-  /// Returns the path of a scope; of what stands in no scope: "".
+  /// Returns the path of a scope, or "" for -1, which means no scope.
   [[nodiscard]] const std::string& path(int scope) const {
     return scope < 0 ? nothing_ : paths_[static_cast<std::size_t>(scope)];
   }
@@ -68,13 +70,13 @@ class scope_names {
     return scope < 0 ? nothing_ : names_[static_cast<std::size_t>(scope)];
   }
   [[nodiscard]] int scope_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)].scope; }
-  /// A scope and those around it, the outermost first.
+  /// Returns a scope and the scopes around it, the outermost first.
   [[nodiscard, gnu::cold]] std::vector<int> around(int scope) const {
     std::vector<int> found;
     for (; scope >= 0; scope = plan_.scopes[static_cast<std::size_t>(scope)].outer) found.insert(found.begin(), scope);
     return found;
   }
-  /// Whether an operator, or a loop or conditional around it, stands in what is shown.
+  /// Returns true if an operator, or a loop or conditional around it, is in the part that is shown.
   [[nodiscard]] bool is_shown(int node) const {
     if (shown_.empty()) return true;
     for (; node >= 0; node = plan_.nodes[static_cast<std::size_t>(node)].region)
@@ -102,7 +104,7 @@ class scope_names {
                 (there.empty() ? "none has a name, give one with named<\"...\">(function, arguments...)"
                                : "there are: " + there + (count > 20 ? " and more" : "")));
   }
-  /// Name by name from the end; one without a number stands for all calls, as does `*` in the place of digits.
+  /// Compares name by name from the end. A name without a number matches all calls, and `*` matches any digits.
   [[nodiscard]] static bool ends_with(std::string_view path, std::string_view end) {
     while (true) {
       const auto own = path.substr(path.rfind('/') + 1), wanted = end.substr(end.rfind('/') + 1);
@@ -118,7 +120,7 @@ class scope_names {
 
   const plan_view& plan_;
   std::vector<std::string> paths_, names_;  // by scope
-  std::vector<bool> shown_;                 // by scope; empty: everything is
+  std::vector<bool> shown_;                 // by scope; empty: everything is shown
   std::string nothing_;
 };
 

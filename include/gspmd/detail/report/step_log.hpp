@@ -11,42 +11,44 @@
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/report/network.hpp"
 
-/// The steps of runs as the device that ran them writes them down.
+/// The steps of runs, as logged by the device that ran them.
 namespace gspmd::detail {
 
-/// The words for a step of a plan: equal for steps that a table of times puts into one row.
+/// The text for a step of a plan. Steps with equal labels share a row in a table of times.
 struct step_label {
   std::string name, over, op, line;  // `over`: the axes of a collective; empty: the step computes
-  std::int64_t bytes = 0;            // that one device sends
-  double estimated = 0;              // seconds on the network of the plan, of a collective
+  std::int64_t bytes = 0;            // sent by one device
+  double estimated = 0;              // seconds of a collective on the plan's network
   friend bool operator==(const step_label&, const step_label&) = default;
 };
 
-/// A step that ran: nanoseconds of the steady clock.
+/// A step that ran, with its times in nanoseconds of the steady clock.
 struct timed_step {
   std::int32_t label;
   std::int32_t device;
   std::int64_t begin, end;
 };
 
-/// Functions of a user's profiler: `begin` gets the name of a step before it runs, `end` is called after it, by the thread of the device.
+/// Functions of a user's profiler. The thread of the device calls `begin` with the name of a step before the step, and
+/// `end` after it.
 struct step_marker {
   std::function<void(const char* name)> begin;
   std::function<void()> end;
 };
 
-/// The steps that one object of a communicator ran, by its own thread; others read it when that has ended its run.
+/// The steps that one device of a communicator ran. Only the device's own thread writes the log. Other threads read it
+/// after the run has ended.
 struct step_log {
   int device = 0;
-  std::size_t most = 0;  // steps that are kept
+  std::size_t most = 0;  // maximum number of steps in the log
   std::int64_t left_out = 0;
   std::vector<step_label> labels;
   std::vector<timed_step> times;
   step_marker marker;
 
-  /// The number of the label of the first step of `plan`; those of its other steps follow.
+  /// Returns the number of the label of the first step of `plan`. The labels of its other steps follow.
   int labels_of(const plan_view& plan, const mesh_info& mesh) {
-    // A plan may lie where another one lay.
+    // An address does not identify a plan, because a later plan may have the same address.
     const auto mark = mark_of(plan, mesh);
     for (const auto& k : known_)
       if (k.mark == mark) return k.first;
@@ -54,7 +56,7 @@ struct step_log {
     for (const auto& s : plan.steps) labels.push_back(label_of(plan, mesh, s));
     return known_.back().first;
   }
-  /// The steps and their words go.
+  /// Deletes all steps and labels.
   void forget() {
     times.clear();
     labels.clear();

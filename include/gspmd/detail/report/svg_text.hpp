@@ -6,10 +6,10 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 
-/// Pieces of SVG files.
+/// Parts of SVG files.
 namespace gspmd::detail {
 
-/// One for each kind of collective, in all pictures.
+/// Returns the colour of a kind of collective, the same in all pictures.
 [[gnu::cold]] inline const char* colour_of(int kind) {
   switch (static_cast<collective_kind>(kind)) {
     case collective_kind::all_reduce: return "#f4a6a6";
@@ -19,7 +19,8 @@ namespace gspmd::detail {
     default: return "#d9c2f0";
   }
 }
-/// Control characters go, which XML has not; line feeds too, unless `lines` stay.
+/// Escapes text for XML. Drops control characters, which XML does not allow. Also drops line feeds, unless
+/// `keeps_lines`.
 [[gnu::cold]] inline std::string escaped_xml(std::string_view text, bool keeps_lines = false) {
   std::string t;
   for (const char c : text) {

@@ -18,7 +18,7 @@
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/detail/report/step_log.hpp"
 
-/// The steps of runs that were written down, as a table, as events for a viewer, and as bytes that one process sends another.
+/// The logged steps of runs: as a table, as events for a viewer, and as text that one process sends to another.
 namespace gspmd::detail {
 
 template <class Logs>
@@ -28,7 +28,7 @@ template <class Logs>
     std::set<int> devices;
     std::vector<std::int64_t> times;
     std::int64_t sum = 0;
-    int order = 0;  // by their words
+    int order = 0;  // in the order of their labels
   };
   std::map<std::tuple<std::string, std::string, std::string, std::string, std::int64_t, double>, row> rows;
   for (const auto& log : logs)
@@ -108,7 +108,7 @@ template <class Logs>
   return all + "\n]}\n";
 }
 
-/// A log as text, a line for each label and each step.
+/// Returns a log as text: one line for each label and each step.
 [[gnu::cold]] inline std::string packed_log(const step_log& log, std::int64_t clock) {
   std::string all;
   for (const auto& l : log.labels) {
@@ -122,9 +122,9 @@ template <class Logs>
            std::to_string(t.end - clock) + '\n';
   return all + "O\t" + std::to_string(log.left_out) + '\n';
 }
-/// Adds what packed_log wrote to `log`, with times since `clock`.
+/// Adds a log in the format of packed_log to `log`. Its times are relative to `clock`.
 [[gnu::cold]] inline void unpack_log(std::string_view packed, std::int64_t clock, step_log& log) {
-  auto first = static_cast<std::int32_t>(log.labels.size());  // of the log that is read: one after the other is there
+  auto first = static_cast<std::int32_t>(log.labels.size());  // of the log that is read; `packed` can contain several logs
   const auto number = [](std::string_view text) {
     std::int64_t n = 0;
     std::from_chars(text.data(), text.data() + text.size(), n);
@@ -153,13 +153,13 @@ template <class Logs>
   }
 }
 
-/// Device 0 gets the logs of all processes, those of the others become empty.
+/// Moves the logs of all processes to the process of device 0. The logs of all other processes become empty.
 template <class Comm, class Logs>
 [[gnu::cold]] void gather_logs(Comm& comm, Logs& logs) {
   const auto count = static_cast<std::size_t>(comm.device_count());
   const bool is_first = comm.device(0) == 0;
   comm.barrier();
-  comm.barrier();  // the first one has woken all
+  comm.barrier();  // the first barrier wakes all processes, the second one aligns the times at which they read their clocks
   const auto clock =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
   std::string own;
@@ -190,7 +190,7 @@ template <class Comm, class Logs>
   }
   if (!is_first || all.empty()) return;
   auto& log = logs.emplace_back();
-  log.device = -1;  // nobody's own, which have room for so many steps of theirs
+  log.device = -1;  // not the log of a local device, because such a log has room for `most` steps only
   unpack_log(all, clock, log);
 }
 

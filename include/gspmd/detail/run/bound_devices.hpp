@@ -23,7 +23,8 @@ template <class = once>
 }
 GSPMD_COMPILED_ONCE(error no_memory_for<once>(const plan_view&, int, const no_memory&));
 
-/// Calls `take`, which allocates memory of a device for a plan.
+/// Returns take(), which allocates memory of a device for a plan. Adds the peak of the plan to the error if memory is
+/// missing.
 template <class Take>
 auto taken_for(const plan_view& plan, int device, Take take) {
   try {
@@ -33,10 +34,10 @@ auto taken_for(const plan_view& plan, int device, Take take) {
   }
 }
 
-/// The devices that a communicator holds, with an arena each, for one plan. Made at the first call and again when the
-/// communicator is another one; calls in between allocate nothing.
+/// The devices that a communicator holds, with an arena for each device, for one plan. The arenas are made at the
+/// first call, and again if the communicator changes. Other calls allocate nothing.
 ///
-/// A communicator that has memory its peers can read in place (mpi, inside a node) gives the arena.
+/// A communicator with memory that its peers can read in place (mpi, inside a node) provides the arena.
 class bound_devices {
  public:
   bound_devices() = default;
@@ -44,10 +45,11 @@ class bound_devices {
   bound_devices& operator=(bound_devices&&) = default;
   [[gnu::noinline]] ~bound_devices() {}
 
-  /// Held by who runs the program on these devices.
+  /// Marks the devices as in use until the result is destroyed. Throws gspmd::error if they are in use already.
   [[nodiscard]] exclusive_use::held take() { return use_.take(); }
 
-  /// For a call on these shards, once they are checked: `inputs[d * plan.inputs.size() + k]` is input k of device d.
+  /// Binds the devices to these shards, after checking their memory: `inputs[d * plan.inputs.size() + k]` is input k
+  /// of device d.
   template <class Comm>
   [[gnu::noinline]] void bind(Comm& comm, const plan_view& plan, const void* const* inputs, void* const* outputs) {
     bind(comm, plan);
@@ -81,7 +83,7 @@ class bound_devices {
   }
 
   std::vector<device_memory> devices;
-  std::vector<const void*> from;  // room for a pointer per device
+  std::vector<const void*> from;  // memory for a pointer for each device
   std::vector<void*> to;
 
  private:
@@ -90,7 +92,8 @@ class bound_devices {
     if constexpr (requires { comm.serial(); }) return comm.serial();
     else return 0;
   }
-  /// The communicator that holds these devices may be another one each time, of more or fewer devices.
+  /// Returns true if the devices are bound to this communicator. Each call may use another communicator, with more or
+  /// fewer devices.
   template <class Comm>
   bool is_bound_to(const Comm& comm) const {
     const int count = comm.local_count();

@@ -15,7 +15,7 @@
 
 namespace gspmd::detail {
 
-/// The shard of leaf `leaf` on the device with this number, somewhere in the address space.
+/// The addresses of the shard of leaf `leaf` on the device with this number.
 struct shard_place {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
@@ -48,7 +48,7 @@ inline shard_place place_of(const plan_view& plan, int value, const void* shard,
               "be shared)");
 }
 
-/// Throws gspmd::error where it may not be used so. `written` is room for the places of the outputs.
+/// Throws gspmd::error if the memory may not be used. `written` is scratch memory for the addresses of the outputs.
 template <class = once>
 void require_usable_memory(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs,
                            std::vector<shard_place>& written) {
@@ -79,10 +79,11 @@ void require_usable_memory(const plan_view& plan, std::size_t devices, const voi
 GSPMD_COMPILED_ONCE(void require_usable_memory<once>(const plan_view&, std::size_t, const void* const*, void* const*,
                                                      std::vector<shard_place>&));
 
-/// The memory that a step is given, and whether it may be used so: all of it is there, no output overlaps another one on the
-/// devices of this process, and an output overlaps an input only where it may take that input's place.
+/// Checks the memory of a call of a step. No pointer may be null, and no output may overlap another output on the
+/// devices of this process. An output may overlap an input only if it may replace this input.
 ///
-/// Callers give the same memory again and again, or swap two buffers: what was found good the last two times is not looked at.
+/// Callers pass the same memory repeatedly, or swap two buffers. So memory that passed one of the last two checks is
+/// not checked again.
 class checked_memory {
  public:
   checked_memory() = default;
@@ -90,13 +91,13 @@ class checked_memory {
   checked_memory& operator=(checked_memory&&) = default;
   [[gnu::noinline]] ~checked_memory() {}
 
-  /// Checks the memory of `devices` devices: `inputs[d * plan.inputs.size() + k]` is input k of device d, outputs likewise. Throws
-  /// gspmd::error.
+  /// Checks the memory of `devices` devices: `inputs[d * plan.inputs.size() + k]` is input k of device d. Outputs
+  /// have the same order. Throws gspmd::error.
   template <class = once>
   void check(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs);
 
  private:
-  std::vector<const void*> last_, before_;  // found good: the shards of the inputs, then of the outputs
+  std::vector<const void*> last_, before_;  // that passed the check: the shards of the inputs, then of the outputs
   std::vector<shard_place> written_;
 };
 
@@ -110,7 +111,7 @@ void checked_memory::check(const plan_view& plan, std::size_t devices, const voi
   if (is_known(last_)) return;
   last_.swap(before_);
   if (is_known(last_)) return;
-  last_.clear();  // is good only when it was looked at to the end
+  last_.clear();  // filled only after the whole check has passed
   require_usable_memory(plan, devices, inputs, outputs, written_);
   last_.assign(inputs, inputs + in);
   last_.insert(last_.end(), outputs, outputs + out);

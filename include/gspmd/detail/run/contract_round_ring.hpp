@@ -15,11 +15,12 @@
 #include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/error.hpp"
 
-/// An einsum while the shards of one operand go round a ring (GShard Fig. 4c): every device multiplies what it holds, hands it
-/// on, and so sees all shards without ever holding them all.
+/// An einsum that rotates the shards of an operand around a ring (GShard Fig. 4c). Each device multiplies the shard
+/// that it holds and passes the shard on. So each device uses all shards, but never holds all shards.
 namespace gspmd::detail {
 
-/// The part [begin, begin + size) of a dim of a dense array, and the same in a window that has room for `room`.
+/// Returns the copy of the part [begin, begin + size) of a dim to a window. The array is dense. The extent of the
+/// window in this dim is `room`.
 inline placed_box place_window(const extents& whole, int dim, std::int64_t begin, std::int64_t size, std::int64_t room) {
   placed_box placed;
   std::int64_t in = 1, out = 1;
@@ -31,7 +32,7 @@ inline placed_box place_window(const extents& whole, int dim, std::int64_t begin
   }
   return placed;
 }
-/// The other way round.
+/// Returns the copy in the other direction.
 inline placed_box reversed(placed_box placed) {
   for (int d = 0; d < placed.box.rank; ++d) {
     const auto stride = placed.box.in_stride[d];
@@ -44,13 +45,14 @@ inline placed_box reversed(placed_box placed) {
   return placed;
 }
 
-/// The share of one device in one turn of the ring: the shard that it holds now, which was `away` places ahead of it.
+/// The work of a device in one round of the ring. The device holds the shard of the device that is `away` places
+/// ahead in the ring.
 class window_turn {
  public:
   window_turn(const prepared_contraction& prepared, const plan_view& plan, const plan_step& s, const device_memory& device)
       : prepared_(prepared), device_(device), plan_(plan), s_(s), w_(planned_ring_of(plan, s)), bytes_(bytes_of(s.type)) {}
 
-  /// Where the shard lies that was `away` places ahead.
+  /// Returns the buffer with the shard of the device that is `away` places ahead.
   [[nodiscard]] std::byte* shard(std::int64_t away, const ring_rounds& rounds) const {
     const auto& own = plan_.operand(s_, w_.operand);
     if (away == 0) return static_cast<std::byte*>(const_cast<void*>(device_.read(own.where)));
@@ -93,7 +95,7 @@ class window_turn {
 
  private:
   [[nodiscard]] std::byte* scratch(std::int64_t at) const { return device_.arena + s_.scratch + at * bytes_; }
-  /// The part of the other operand that belongs to the shard.
+  /// Returns the part of the other operand that belongs to the shard.
   const std::byte* part(const extents& whole, int dim, std::int64_t begin, std::int64_t size, std::int64_t room,
                         const std::byte* from) const {
     const auto placed = place_window(whole, dim, begin, size, room);
@@ -118,7 +120,7 @@ prepared_contraction kernels::contract_round_ring::prepare(const plan_view& p, c
   return prepare_contraction(table_of<contraction_plan>(p)[static_cast<std::size_t>(planned_ring_of(p, s).contraction)], s.type);
 }
 
-/// All turns, on the devices that `comm` holds.
+/// Runs all rounds on the devices that `comm` holds.
 template <class Comm>
 void kernels::contract_round_ring::run(const prepared_contraction& prepared, const plan_view& plan, const plan_step& s,
                                        Comm& comm, const devices_here& here) {

@@ -12,10 +12,12 @@
 
 namespace gspmd::detail {
 
-/// Single elements of any type, for messages. A template, so that programs that compare none instantiate nothing of it.
+/// Texts of single elements of any type, for error messages. It is a template, so programs that compare no elements
+/// instantiate nothing.
 template <class = once>
 struct element_texts {
-  /// Whether two elements are one number: zeros of both signs are, and any two that are none.
+  /// Returns true if two elements are the same number. Zeros of both signs are the same number, and so are any two
+  /// NaNs.
   static bool is_one_number(dtype type, const void* a, const void* b) {
     bool is_one = std::memcmp(a, b, static_cast<std::size_t>(bytes_of(type))) == 0;
     if (is_one || is_own(type)) return is_one;

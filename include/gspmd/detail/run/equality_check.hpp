@@ -16,18 +16,18 @@
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/error.hpp"
 
-/// The runs of a program for a checked mesh: after each step its results are compared along the axes along which all devices hold the same
-/// of them, as layouts and types say. Devices exchange a checksum of 8 bytes each, and, where those differ, the elements in blocks until
-/// the first difference is found.
+/// Runs of a program for a checked mesh. After each step, its results are compared along the axes along which all
+/// devices hold the same data, according to layouts and types. Devices exchange a checksum of 8 bytes each. If
+/// checksums differ, they exchange the elements in blocks until the first difference is found.
 namespace gspmd::detail {
 
-/// A template, so that programs that do not check instantiate none of it.
+/// It is a template, so programs that do not check instantiate nothing.
 template <class = once>
 class equality_check {
  public:
   static constexpr bool look = true;
 
-  /// `named`: the mesh of the plan. `move`: how the communicator moves words (kernels::move).
+  /// `named` is the mesh of the plan. `move` moves words with the communicator (kernels::move).
   equality_check(const plan_view& plan, const mesh_info& named, const devices_here& members, ready_step::joint_function move)
       : plan_(plan), named_(named), devices_(members), move_(move), together_(plan.mesh->wide_axes()) {}
 
@@ -43,8 +43,9 @@ class equality_check {
     for (int k = 0; k < s.results.count; ++k) look_at(plan_.result(s, k));
   }
 
-  /// The steps of a body that begins at step `i`: devices along axes along which its conditions may differ do not run them together.
-  /// Returns the axes of before, for `leave`.
+  /// Begins the loop or conditional at step `i`. If its conditions may differ along an axis, the devices along this
+  /// axis do not run its steps together. Then results are not compared along this axis. Returns the previous axes,
+  /// for `leave`.
   axis_mask enter(int i) {
     const axis_mask before = together_;
     const plan_step& s = plan_.steps[static_cast<std::size_t>(i)];
@@ -57,16 +58,16 @@ class equality_check {
   void leave(axis_mask before) { together_ = before; }
 
  private:
-  static constexpr std::int64_t block = 4096;  // words that a device shows at once
+  static constexpr std::int64_t block = 4096;  // number of words that a device sends in one exchange
 
-  /// A number that tells what devices hold apart.
+  /// Returns a number that differs, with high probability, if the data of devices differ.
   static std::int64_t checksum(span<const std::int64_t> words) {
     std::uint64_t sum = words.size();
     for (const auto w : words) sum = (sum ^ static_cast<std::uint64_t>(w)) * 0x9e3779b97f4a7c15U, sum ^= sum >> 29;
     return static_cast<std::int64_t>(sum);
   }
 
-  /// The elements of a shard that hold data, one after the other, and zeros to the end of the last word.
+  /// Returns the valid elements of a shard, one after the other, followed by zeros up to the end of the last word.
   static std::vector<std::int64_t> packed_words(const plan_view& plan, const planned_value& v, const device_memory& device) {
     const int rank = v.local.count;
     extents valid;
@@ -91,7 +92,8 @@ class equality_check {
   [[nodiscard]] axis_mask may_differ(const planned_value& v) const {
     return plan_.nodes[static_cast<std::size_t>(v.node)].may_differ | ~v.layout.equal_axes(*plan_.mesh);
   }
-  /// Looks at what an operator gives. What it works with on its way lies as its steps like.
+  /// Compares a value if it is the result of an operator. The intermediate values of an operator are not compared,
+  /// because its steps choose their layout.
   void look_at(const planned_value& v) {
     const axis_mask axes = together_ & ~may_differ(v);
     const bool is_own = plan_.nodes[static_cast<std::size_t>(v.node)].value == static_cast<int>(&v - plan_.values.data());
@@ -108,7 +110,8 @@ class equality_check {
     if (!is_one) find_difference(v, axes, words);
   }
 
-  /// Returns `count` words from `first` on of each device of a group, one device after the other, zeros where one has no more.
+  /// Returns `count` words, from word `first` on, of each device of a group, one device after the other. Missing
+  /// words are zeros.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> gathered(axis_mask axes,
                                                                 const std::vector<std::vector<std::int64_t>>& words,
                                                                 std::int64_t first, std::int64_t count) const {
@@ -155,11 +158,11 @@ class equality_check {
     return all;
   }
 
-  /// Throws where an element is another number on a device than on the first one of its group.
+  /// Throws if an element is another number on a device than on the first device of its group.
   [[gnu::cold, gnu::noinline]] void find_difference(const planned_value& v, axis_mask axes,
                                                     const std::vector<std::vector<std::int64_t>>& words) const {
     const auto size = bytes_of(v.type), n = plan_.mesh->size_of(axes);
-    const auto most = elements(v.local) * size;  // as many blocks on all devices
+    const auto most = elements(v.local) * size;  // the same number of blocks on all devices
     for (std::int64_t first = 0; first * 8 < most; first += block) {
       const auto all = gathered(axes, words, first, block);
       for (std::size_t d = 0; d < all.size(); ++d) {
@@ -171,8 +174,9 @@ class equality_check {
       }
     }
   }
-  /// `held`: what the first device of the group has of the element; what the others have lies a block further each. `member` has another
-  /// number than the first one: the two that are named differ along one axis only, and are on the way from that one to this.
+  /// Throws the error. `held` has the element of the first device of the group; the element of each next device is
+  /// one block further. `member` and the first device have different numbers. The error names two devices that differ
+  /// along one axis only, on the path from the first device to `member`.
   [[noreturn, gnu::cold]] void refuse(const planned_value& v, axis_mask axes, const coordinates& at, std::int64_t member,
                                       std::int64_t element, const std::byte* held) const {
     const auto& mesh = *plan_.mesh;

@@ -6,10 +6,13 @@
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 
-/// Reductions and scans by monoids of the user's as steps of a plan.
+/// Reductions and scans by the user's monoids as steps of a plan.
 namespace gspmd::detail {
 
-/// Goes through the rows of a shard that lie across the dim of a fold: what is valid of the dims behind it, as far as it has no gap.
+/// Iterates over the rows of a shard across the dim of a fold. A row consists of the valid elements of the innermost
+/// dims after this dim, as long as they have no gap.
+///
+///   [2, 3, 4, 5] without padding, dim 1: rows of 20 elements, at (0, 0) and (1, 0)
 class fold_rows {
  public:
   fold_rows(const plan_view& p, const planned_value& x, int dim, const device_memory& device) : shape_(x.local), dim_(dim) {
@@ -17,14 +20,15 @@ class fold_rows {
       valid_[d] = dim_range(*p.mesh, x.global, x.layout, d, device.at).size();
       is_empty_ = is_empty_ || (d != dim && valid_[d] <= 0);
     }
-    last_ = shape_.count;  // the dims from here on are one row
+    last_ = shape_.count;  // the dims from this one on are one row
     while (last_ > dim + 1 && (last_ == shape_.count || valid_[last_] == shape_[last_])) count_ *= valid_[--last_];
     for (int d = dim + 1; d < shape_.count; ++d) inner_ *= shape_[d];
   }
   [[nodiscard]] std::int64_t along() const { return valid_[dim_]; }
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::int64_t inner() const { return inner_; }
-  /// Calls `visit(outer, at)`: which line of the dims before, and where in it, of `inner()` elements, a row begins.
+  /// Calls `visit(outer, at)` for each row. `outer` is the index in the dims before the fold's dim. `at` is the
+  /// offset of the row in the `inner()` elements of the later dims.
   template <class Visit>
   void each(Visit visit) const {
     if (is_empty_) return;

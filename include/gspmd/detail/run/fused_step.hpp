@@ -13,16 +13,18 @@
 /// A fused step of a session.
 namespace gspmd::detail {
 
-/// The loops of a step: more than one where devices differ in what exists, each made when the first such device is met.
+/// The loops of a step. There are several if the existing elements differ between devices. Each loop is made for the
+/// first device that needs it.
 struct fused_loops {
   step_memory* memory;
   mutable std::vector<const void*> inputs;
   mutable std::vector<void*> outputs;
   mutable std::vector<std::int64_t> offsets;
   mutable std::vector<fused_code> made;
-  std::vector<const reduction_kernel*> kernels;  // of its reductions
+  std::vector<const reduction_kernel*> kernels;  // of the step's reductions
 
-  /// Where there are reductions, what they read is dense over the elements that exist; else results have the room of the step.
+  /// Returns the code of a loop. If the step has reductions, they read a dense array of the elements that exist.
+  /// Otherwise results have the extents of the step's loop.
   const fused_code& code_of(const plan_view& plan, const plan_step& s, const extents& loop, const loop_box& box) const {
     for (const auto& code : made)
       if (code.whole == loop && code.begin == box.begin && code.group.loop == box.size()) return code;
@@ -68,7 +70,7 @@ struct fused_loops {
       return;
     }
     for_each_box<Part>(plan, s, loop, device, [&](const loop_box& box) {
-      const auto& code = code_of(plan, s, loop, box);  // before memory is asked for: more may be needed
+      const auto& code = code_of(plan, s, loop, box);  // before memory->get(), because new code may need more memory
       run_fused(code, inputs.data(), outputs.data(), offsets.data(), memory->get(), device.given);
     });
     if (group.cut != 0 && !is_inner_part(plan, s) && device.part == 0) clear_results(plan, s, device);

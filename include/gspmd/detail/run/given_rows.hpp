@@ -11,7 +11,8 @@ namespace gspmd::detail {
 
 inline constexpr scalar_op placed_later{};
 
-/// Finds the rows of a loop's loads and stores that lie by the caller's strides, where a piece of it begins: see fused_rows_runner.
+/// Sets the addresses of a loop's loads and stores with user-provided strides. It is called at the begin of each
+/// piece of the loop (see fused_rows_runner).
 inline void place_given_rows(const given_rows& given, void* of_loop) {
   auto& loop = *static_cast<fused_rows_runner*>(of_loop);
   const auto first_of = [&loop](const extents& strides) {

@@ -22,10 +22,10 @@ struct prepared_gather {
 struct prepared_scatter {
   const indexed_access* access;
   slice_code code;
-  void (*clear)(void* table, std::int64_t n);  // writes the identity; null: the table is written over
+  void (*clear)(void* table, std::int64_t n);  // writes the identity; null: the result begins as a copy of the table
 };
 
-/// Elements as wide as T, and nothing else of them counts.
+/// The unsigned type of the width of T. Gathers and replacing scatters depend only on the width of their elements.
 template <class T>
 using index_bits =
     std::conditional_t<sizeof(T) == 1, std::uint8_t,
@@ -44,7 +44,7 @@ void write_identity(void* table, std::int64_t n) {
 template <class T, monoid Kind>
 constexpr prepared_scatter scatter_of(const indexed_access& access) {
   constexpr monoid natural = natural_kind<T>(Kind);
-  if constexpr (!monoid_is_defined<T>(natural)) return {&access, {}, nullptr};  // refused long before
+  if constexpr (!monoid_is_defined<T>(natural)) return {&access, {}, nullptr};  // such a program is refused earlier
   else return {&access, scatter_code<is_combined<natural, T>>(), write_identity<T, natural>};
 }
 template <class T>
@@ -72,12 +72,13 @@ namespace kernels {
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_outside(const indexed_access& access, int dim, std::int64_t index) {
   const auto& d = access.dims[dim];
   const std::string what = d.slice == 1 ? "" : "a slice of " + std::to_string(d.slice) + " from ";
-  const bool may_be_larger = index == std::numeric_limits<std::int64_t>::max();  // as_index
+  const bool may_be_larger = index == std::numeric_limits<std::int64_t>::max();  // see as_index
   throw error(what + "index " + std::to_string(index) + (may_be_larger ? " or more" : "") + " does not lie inside of dim " +
               std::to_string(dim) + ", whose extent is " + std::to_string(d.size) +
               "; correct the index, or let out_of_range::clip or fill say what becomes of it");
 }
-/// Fails where an index does not lie inside, if that is what the user wants. Before anything is written.
+/// Throws if an index is outside of the table and the user chose out_of_range::error. It is called before any element
+/// is written.
 inline void check_indices(const indexed_access& access, const index_ranges& r, const void* index) {
   if (access.beyond != out_of_range::error) return;
   slice_walk(access, r).check(index, [&](int dim, std::int64_t named) { throw_outside(access, dim, named); });
@@ -101,7 +102,8 @@ inline void gather::run(const prepared_gather& prepared, const plan_view& p, con
   clear_padding(p, p.result(s), device);
 }
 
-/// The code that combines elements of the type of a step: of all types and monoids, so that no program has it that does not call it.
+/// Returns the code that combines elements of the type of a step. It covers all types and monoids, and only programs
+/// that call it contain it.
 template <class>
 prepared_scatter prepare_combining(const plan_view& p, const plan_step& s) {
   prepared_scatter prepared{};

@@ -15,7 +15,7 @@
 
 namespace gspmd::detail {
 
-/// The objects that the kernels prepared for the steps of a plan, each in memory of its own.
+/// The objects that the kernels prepared for the steps of a plan, each in separate memory.
 using prepared_objects = std::vector<std::unique_ptr<const void, void (*)(const void*)>>;
 
 template <class K>
@@ -44,7 +44,7 @@ ready_step make_ready(const plan_view& p, const plan_step& s, step_memory& memor
 
 inline namespace GSPMD_TARGET {
 
-/// The steps of a plan, ready but for their joint functions.
+/// Returns the steps of a plan, ready except for their joint functions.
 template <class = once>
 std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, prepared_objects& objects) {
   std::vector<ready_step> ready;
@@ -58,7 +58,8 @@ std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, 
 }
 GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
 
-/// Returns the function that the devices of a communicator of this type run together in a step; null for steps that none does.
+/// Returns the function for the joint work of a communicator's devices in a step. Returns null for a step without
+/// joint work.
 template <class Comm>
 ready_step::joint_function joint_function_of(const plan_step& s) {
   ready_step::joint_function found = nullptr;
@@ -72,16 +73,18 @@ ready_step::joint_function joint_function_of(const plan_step& s) {
 
 }  // namespace GSPMD_TARGET
 
-/// The run-time path: a plan made ready, by the kernels that compiled programs use.
+/// The run-time path: runs a plan with the kernels that compiled programs use.
 class interpreter {
  public:
-  /// `named`: the mesh with the names that a checked run says; without them nothing is compared.
+  /// `named` is the mesh with the names for the errors of a checked run. If it is null, a checked plan is not
+  /// checked.
   explicit interpreter(const plan_view& plan, const mesh_info* named = nullptr)
       : plan_(plan), named_(named), ready_(make_all_ready(plan, memory_, objects_)) {}
   interpreter(const interpreter&) = delete;
   interpreter& operator=(const interpreter&) = delete;
 
-  /// For those that compute a step otherwise: its function, and who owns what it was prepared with.
+  /// Returns a step that the caller replaces by another function. The caller adds the object that the function needs
+  /// to objects().
   ready_step& step(std::size_t i) {
     has_other_steps_ = true;
     return ready_[i];
@@ -109,7 +112,7 @@ class interpreter {
   }
 
  private:
-  /// Makes the steps ready for communicators of this type.
+  /// Sets the joint functions of the steps for communicators of this type.
   template <class Comm>
   void know() {
     if (known_communicator_ == &communicator_type<Comm>) return;
@@ -118,7 +121,7 @@ class interpreter {
     for (std::size_t i = 0; i < ready_.size(); ++i) ready_[i].joint = joint_function_of<Comm>(plan_.steps[i]);
   }
   template <class Comm>
-  static inline char communicator_type = 0;  // its address tells types apart; not const: linkers may merge equal constants
+  static inline char communicator_type = 0;  // its address identifies the type; not const: linkers may merge constants
 
   plan_view plan_;
   const mesh_info* named_;
@@ -128,7 +131,7 @@ class interpreter {
   const char* known_communicator_ = nullptr;
   void (*go_on_)(void*) = nullptr;
   bool has_other_steps_ = false;
-  std::shared_ptr<void> team_;  // what the threads of a device run with, if they were several (run/parts/)
+  std::shared_ptr<void> team_;  // the state of the threads of a device, if a device has several (run/parts/)
 };
 
 }  // namespace gspmd::detail

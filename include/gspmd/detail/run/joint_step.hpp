@@ -7,10 +7,10 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 
-/// The kernels that work on all devices of a communicator together.
+/// The kernels that run on all devices of a communicator together.
 namespace gspmd::detail::kernels {
 
-/// Finds the shards of part k of a step that several values go through together.
+/// Finds the shards of part k of a step, which may process several values together.
 inline void find_shards(const plan_view& p, const plan_step& s, const devices_here& devices, int k = 0) {
   for (int d = 0; d < devices.count; ++d) {
     devices.from[d] = devices.memory[d].read(p.operand(s, k).where);
@@ -26,7 +26,8 @@ void move::run(const movement& m, const plan_view& p, const plan_step& s, Comm& 
   comm.template move<T>(*p.mesh, m, reinterpret_cast<const T* const*>(devices.from), reinterpret_cast<T* const*>(devices.to));
 }
 
-/// Optional functions of a communicator that holds one device, for lists of movements or reductions: see communicator.
+/// True if a communicator has the optional functions for lists of movements or reductions (see communicator). It must
+/// hold one device.
 template <class Comm, class Descriptor>
 inline constexpr bool starts =
     requires(Comm& comm, const mesh_shape& mesh, span<const Descriptor> all, const float* const* in, float* const* out) {
@@ -78,10 +79,10 @@ void ending<Base>::run(const inline_vec<Descriptor, most_moved_together>& all, c
   }
 }
 
-/// The type of the elements that are reduced where those of values are T: of complex ones the parts.
+/// The element type of a reduction of values of type T: for complex T the type of the real and imaginary parts.
 template <class T>
 using reduced_part = element_t<part_of(dtype_of<T>())>;
-/// Optional: see communicator.
+/// True if a communicator has the optional function reduce_together (see communicator).
 template <class Comm>
 inline constexpr bool reduces_together =
     requires(Comm& comm, const mesh_shape& mesh, span<const reduction> all, const float* const* in, float* const* out) {

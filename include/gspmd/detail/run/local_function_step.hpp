@@ -11,13 +11,13 @@
 
 namespace gspmd::detail {
 
-/// Calls a user's function on the valid elements of a device's blocks. Where the device has nothing of a letter that may be split, the
-/// results that are reduced along it are the identity and the others have no elements; where no result has elements, there is
-/// nothing to do: the function is not called.
+/// Calls a user's function on the valid elements of a device's blocks. If no result has elements, the function is not
+/// called. It is not called either if the device has no element along a letter that may be split. Then the results
+/// are filled with the identity of the reduction.
 inline void call_local_function(const plan_view& plan, const plan_step& s, const device_memory& device) {
   const local_function& f = *s.local;
   const int operands = f.rule.operand_count();
-  // Not value-initialized: these are large, and only the first entries are used.
+  // Not value-initialised: these arrays are large, and only their first entries are used.
   erased_block blocks[max_local_operands + max_results];
   std::int64_t valid[max_local_operands + max_results][max_rank];
   std::int64_t strides[max_local_operands + max_results][max_rank];
@@ -37,7 +37,7 @@ inline void call_local_function(const plan_view& plan, const plan_step& s, const
     blocks[k] = {is_operand ? const_cast<void*>(device.read(v.where)) : device.write(v.where), valid[k], strides[k]};
   }
   if (!has_results) return;
-  if (!is_empty) return f.entries[s.spec].run(f.object, blocks);  // which makes operands const again
+  if (!is_empty) return f.entries[s.spec].run(f.object, blocks);  // the callee makes the operands const again
   for (int r = 0; r < s.results.count; ++r)
     with_element_type(moved_as(plan.result(s, r).type), [&](auto element) {
       using T = decltype(element);

@@ -22,8 +22,8 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/box.hpp"
 
-/// The kernels that work on one device, apart from fused loops. `Spec` is where a kernel's description comes from: constants in a compiled
-/// program, the tables of a plan in a session.
+/// The kernels that run on one device, except for fused loops. `Spec` is the source of a kernel's description:
+/// constants in a compiled program, the tables of a plan in a session.
 namespace gspmd::detail {
 
 struct prepared_reduction {
@@ -45,14 +45,14 @@ struct prepared_permutation {
 
 namespace kernels {
 
-/// Reads for every letter that has a bound how much of it is data.
+/// Sets valid[letter] to the number of valid indices, for each letter with a bound.
 inline void read_bounds(const plan_view& p, const plan_step& s, const device_memory& device, std::int64_t* valid) {
   for (int b = 0; b < s.bounds.count; ++b) {
     const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
     valid[item.index] = valid_extent(p, item, device.at);
   }
 }
-template <class = once>  // not compiled where nobody plans at run time
+template <class = once>  // compiled only by programs that plan at run time
 prepared_contraction prepare_contraction(const contraction_plan& plan, dtype type) {
   prepared_contraction prepared{&plan, nullptr};
   with_computing_type(signed_of(type), [&]<class T>(T) {
@@ -79,7 +79,7 @@ inline void contract::run(const prepared_contraction& prepared, const plan_view&
                device.write(p.result(s).where), device.arena + s.scratch, false, true);
 }
 
-/// Reads for every dim of operand 0 how much of it is data.
+/// Sets valid[d] to the number of valid indices of dim d of operand 0.
 [[gnu::noinline]] inline void read_valid(const plan_view& p, const plan_step& s, const device_memory& device,
                                          std::int64_t* valid) {
   const auto& operand = p.operand(s, 0);
@@ -106,7 +106,7 @@ prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_
   with_computing_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.reduced_by); });
   return {&windows, kernel};
 }
-/// Reads for every dim of the result how much of it is there.
+/// Sets valid[d] to the number of valid indices of dim d of the result.
 [[gnu::noinline]] inline void read_existing(const plan_view& p, const plan_step& s, const device_memory& device,
                                             std::int64_t* valid) {
   const auto& result = p.result(s);
@@ -144,11 +144,11 @@ prepared_permutation permute::prepare(const plan_view& p, const plan_step& s) {
 inline void permute::run(const prepared_permutation& prepared, const plan_view& p, const plan_step& s,
                          const device_memory& device) {
   prepared.run(prepared.plan, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
-  clear_padding(p, p.result(s), device);  // a sort hands on what it filled its lines up with
+  clear_padding(p, p.result(s), device);  // a sort passes on the elements that fill up its lines
 }
 
-/// Where operand 0 has the row whose number is the last operand, in bytes; -1: on another device, or nowhere. A number outside is
-/// moved to the nearest row.
+/// Returns the offset in operand 0, in bytes, of the row whose number is the last operand. Returns -1 if the row is
+/// on another device or does not exist. A number outside of the tensor is clamped to the nearest row.
 inline std::int64_t row_offset(const plan_view& p, const plan_step& s, const planned_value& row, const device_memory& device) {
   const auto& from = p.operand(s, 0);
   std::int64_t at = 0;
@@ -165,7 +165,8 @@ inline void row::run(nothing_prepared, const plan_view& p, const plan_step& s, c
   if (offset < 0) return fill_with_identity(result, monoid::add, to);
   std::memcpy(to, static_cast<const std::byte*>(device.read(p.operand(s, 0).where)) + offset, bytes_in(result));
 }
-/// Where the result has the row that is to be written, null if another device has it. The other rows are there then.
+/// Copies the other rows to the result. Returns the address of the row to write in the result, or null if another
+/// device holds this row.
 inline std::byte* row_to_write(const plan_view& p, const plan_step& s, const device_memory& device) {
   copy_operand(p, s, 0, device);
   const auto& row = p.operand(s, 1);

@@ -7,7 +7,7 @@
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 
-/// Loops that reduce what they compute, as steps of a plan.
+/// Loops that reduce their results, as steps of a plan.
 namespace gspmd::detail {
 
 inline table_view<loop_reduction> reductions_of(const plan_view& plan, const plan_step& s) {
@@ -15,16 +15,18 @@ inline table_view<loop_reduction> reductions_of(const plan_view& plan, const pla
   return {table_of<loop_reduction>(plan).data() + reductions.begin, static_cast<std::size_t>(reductions.count)};
 }
 
-/// The function that computes elements [first, last) of a loop, row-major, with these outputs; whatever it is that `loop` points to.
+/// A function that computes elements [first, last) of a loop, in row-major order, into these outputs. `loop` is
+/// passed through to the function.
 struct element_range_function {
   void (*run)(void* loop, std::int64_t first, std::int64_t last, void* const* outputs);
   void* loop;
-  /// Reduces them, see computed_elements; null: there is no such function.
+  /// Reduces the elements while it computes them, see computed_elements. Null if no such function exists.
   void (*accumulate)(void* loop, std::int64_t first, std::int64_t last, partial_reductions& partial) = nullptr;
   std::int64_t accumulated_unit = 1;
 };
 
-/// Reduces what a step's loop computes, of which `loop` exists. `unit`: see computed_elements. `outputs` are the step's results.
+/// Reduces the results of a step's loop. `loop` is the part of the loop that exists on the device. `unit`: see
+/// computed_elements. `outputs` are the step's results.
 template <class Part = void>
 [[gnu::noinline]] void run_loop_reductions(const plan_view& plan, const plan_step& s, const device_memory& device,
                                            const extents& loop, std::int64_t unit, const reduction_kernel* const* kernels,

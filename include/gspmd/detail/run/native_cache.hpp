@@ -21,8 +21,9 @@
 /// The directory of the cache of native code, and its locks.
 namespace gspmd::detail {
 
-/// Makes the directory if it is missing, and returns its path without links. Throws native_refusal unless the directory belongs to the user,
-/// no other user may read or write it, and no other user but root may replace it or a directory above it.
+/// Makes the directory if it is missing, and returns its path without links. Throws native_refusal unless the
+/// directory belongs to the user and no other user may read or write it. Also throws if a user other than root may
+/// replace it or a directory above it.
 inline std::string require_own_directory(std::string path) {
   while (path.size() > 1 && (path.back() == '/' || path.compare(path.size() - 2, 2, "/.") == 0))
     path.pop_back();  // with `link/` lstat would follow the link
@@ -75,7 +76,7 @@ class native_lock {
       usleep(2000);
     }
   }
-  /// Does not wait and makes no file.
+  /// Tries to take the lock. Does not wait and makes no file.
   explicit native_lock(const std::string& path) : file_(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {
     if (!try_lock() && errno == ENOENT) is_held_ = true;  // no file: no process compiles
   }
@@ -95,8 +96,8 @@ class native_lock {
   bool is_held_ = false;
 };
 
-/// Removes temporary files, KEY.XXXXXX.cpp and KEY.XXXXXX.so, that a killed process has left an hour ago or earlier. No process holds the lock
-/// of their key. `own_key`: this process holds its lock.
+/// Removes temporary files, KEY.XXXXXX.cpp and KEY.XXXXXX.so, that a killed process left at least an hour ago, if no
+/// process holds the lock of their key. This process holds the lock of `own_key`.
 inline void remove_old_temporaries(const std::string& directory, const std::string& own_key) {
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(directory.c_str()), closedir);
   for (const dirent* entry = nullptr; entries && (entry = readdir(entries.get())) != nullptr;) {

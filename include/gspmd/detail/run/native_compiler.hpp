@@ -25,10 +25,10 @@
 
 extern "C" char** environ;
 
-/// Runs the system's compiler, with a limit of time and of output.
+/// Runs the system's compiler, with limits of time and output.
 namespace gspmd::detail {
 
-/// The reason for which there is no native code.
+/// The reason why native code is not available.
 struct native_refusal {
   std::string why;
 };
@@ -45,7 +45,8 @@ inline std::string first_set(std::initializer_list<const char*> names) {
   return {};
 }
 
-/// Returns the begin of a compiler's output, as an error message shows it: at most 2,000 bytes of it, whole characters, each line safe to print.
+/// Returns the begin of a compiler's output for an error message: at most 2,000 bytes, whole characters, each line
+/// safe to print.
 inline std::string shown_output(std::string text) {
   constexpr std::size_t most = 2000;
   if (text.size() > most) {
@@ -66,7 +67,7 @@ inline std::string shown_output(std::string text) {
 
 using native_clock = std::chrono::steady_clock;
 
-/// A program that runs in a process group of its own, and its output. No shell reads the words.
+/// A program that runs in a separate process group, and its output. No shell reads the words.
 class running_program {
  public:
   explicit running_program(const std::vector<std::string>& words) {
@@ -99,25 +100,26 @@ class running_program {
     if (output_end_ >= 0) close(output_end_);
   }
 
-  /// An errno if the program could not be started; else 0.
+  /// Returns an errno if the program could not be started, otherwise 0.
   [[nodiscard]] int failure() const { return failure_; }
   [[nodiscard]] std::string& output() { return output_; }
 
-  /// Waits for the end of the program. Returns false if it runs at the deadline. Does not wait for background processes of the program.
+  /// Waits for the end of the program. Returns false if the program still runs at the deadline. Does not wait for
+  /// background processes of the program.
   bool wait_until(native_clock::time_point deadline) {
     for (bool is_open = true;;) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - native_clock::now()).count();
       if (left <= 0) return false;
-      const bool has_ended = has_program_ended();  // before the last look at its output
+      const bool has_ended = has_program_ended();  // checked before the output is read for the last time
       pollfd output{output_end_, POLLIN, 0};
       constexpr decltype(left) tick = 50;
       const bool has_output = is_open && poll(&output, 1, has_ended ? 0 : static_cast<int>(std::min(left, tick))) > 0;
       if (has_output) is_open = read_output();
       else if (has_ended) return true;
-      else if (!is_open) usleep(200);  // has closed its output, and ends
+      else if (!is_open) usleep(200);  // the program has closed its output and will end
     }
   }
-  /// Ends the whole process group: compilers remove their temporary files at SIGTERM. Takes at most two seconds.
+  /// Ends the whole process group. Compilers remove their temporary files at SIGTERM. Takes at most two seconds.
   void kill_group() {
     for (const int signal : {SIGTERM, SIGKILL}) {
       kill(-child_, signal);
@@ -135,7 +137,8 @@ class running_program {
  private:
   static constexpr std::size_t most_output = std::size_t{64} << 10;
 
-  /// The process remains: as long as it does, no other process gets its number or that of its group.
+  /// Returns true if the program has ended. Does not reap the process, so no other process gets its number or the
+  /// number of its group.
   [[nodiscard]] bool has_program_ended() const {
     siginfo_t ended{};
     return waitid(P_PID, static_cast<id_t>(child_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ? errno != EINTR
@@ -154,8 +157,8 @@ class running_program {
   std::string output_;
 };
 
-/// Runs a program and returns its output. `ok` says whether it ended well before the deadline. If a signal ended it, or it failed without
-/// output, the text says so.
+/// Runs a program and returns its output. Sets `ok` to true if the program ended without failure before the deadline.
+/// If a signal ended the program, or it failed without output, the text says so.
 inline std::string run_program(const std::vector<std::string>& words, native_clock::time_point deadline, bool& ok) {
   ok = false;
   running_program program(words);
@@ -167,7 +170,7 @@ inline std::string run_program(const std::vector<std::string>& words, native_clo
   }
   const int status = program.status();
   auto& output = program.output();
-  ok = status == -1 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);  // -1: the loader finds out
+  ok = status == -1 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);  // -1: unknown; the loader checks the result
   if (ok) return output;
   if (WIFSIGNALED(status)) return "killed by signal " + std::to_string(WTERMSIG(status)) + '\n' + output;
   return output.empty() ? "it ended with status " + std::to_string(WEXITSTATUS(status)) : output;

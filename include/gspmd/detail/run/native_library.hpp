@@ -27,15 +27,18 @@
 
 /// Compiles a source with the system's compiler, loads the library, and stores it for the next process.
 ///
-///   1. The key is a hash of the source, of all headers of gspmd that it includes, of Boost's version, of the compiler's version text, of
-///      the include directories, of the flags and of the processor. So different machines may share a directory.
-///   2. The directory must belong to the user alone, and no other user may replace it. Else nothing is read or written.
-///   3. <directory>/<key>.so is loaded if its length and hash are right. The loader gets a copy of the checked bytes in memory, not the file.
-///   4. Else the source is compiled under a lock, so that one of several processes compiles it. The object is flushed to the disk
-///      before it gets its name.
+///  1. The key is a hash of the source, of all headers of gspmd that it includes, of Boost's version, of the
+///     compiler's version text, of the include directories, of the flags and of the processor. So different machines
+///     may share a directory.
+///  2. The directory must belong to the user alone, and no other user may be able to replace it. Otherwise nothing is
+///     read or written.
+///  3. <directory>/<key>.so is loaded if its length and hash are right. The loader gets a copy of the checked bytes
+///     in memory, not the file.
+///  4. Otherwise the source is compiled under a lock, so that one of several processes compiles it. The object is
+///     flushed to the disk before it gets its name.
 namespace gspmd::detail {
 
-/// Adds a header of gspmd, and those that it includes, to the key.
+/// Adds a header of gspmd, and the headers of gspmd that it includes, to the key.
 inline void add_headers(const std::string& directory, const std::string& name, std::set<std::string>& seen, native_key& key) {
   if (!seen.insert(name).second) return;
   std::ifstream file(directory + '/' + name);
@@ -51,7 +54,7 @@ inline void add_headers(const std::string& directory, const std::string& name, s
   }
 }
 
-/// Adds where the compiler looks for other headers, and the versions of Boost there, to the key.
+/// Adds the directories that the compiler searches for other headers, and the versions of Boost there, to the key.
 inline void add_other_headers(const std::string& include, const std::vector<std::string>& words, native_key& key) {
   std::vector<std::string> directories{include};
   for (const char* const name : {"CPATH", "CPLUS_INCLUDE_PATH"}) {
@@ -70,7 +73,7 @@ inline void add_other_headers(const std::string& include, const std::vector<std:
   }
 }
 
-/// Returns the lines about the processor that -march=native depends on.
+/// Returns the lines about the processor that determine the effect of -march=native.
 inline std::string processor_text() {
   std::ifstream file("/proc/cpuinfo");
   std::string text;
@@ -80,8 +83,9 @@ inline std::string processor_text() {
   return text;
 }
 
-/// Returns a path of an open file that no library of this process has. The loader takes two libraries with the same path for one, and the
-/// system gives out numbers of open files again. So the path has the number of the file in it, as bits: "/." and "//.".
+/// Returns a path of an open file that differs from the paths of all libraries of this process. The loader treats two
+/// libraries with the same path as one library, and the system reuses the numbers of open files. So the path contains
+/// the inode number of the file, as bits: "/." and "//.".
 inline std::string path_of_open_file(int file) {
   struct stat found {};
   if (fstat(file, &found) != 0) return {};
@@ -96,12 +100,13 @@ class native_library {
   /// The file name, in the compiler's messages, of the lines of a source (#line) that compile only with the program's own headers.
   static constexpr const char* conditions = "gspmd-headers";
 
-  /// `compiler` and `flags` are words with spaces between them. Takes at most `most_seconds` and a little. Throws native_refusal.
+  /// Compiles and loads `source`, or loads it from the cache. `compiler` and `flags` are words with spaces between
+  /// them. Takes at most `most_seconds` and a little longer. Throws native_refusal.
   native_library(const std::string& source, const std::vector<std::string>& headers, const std::string& include,
                  const std::string& compiler, const std::string& flags, const std::string& cache, double most_seconds) {
     require_equal_rights();
     if (auto why = why_refused("native_options::most_seconds", most_seconds); !why.empty()) throw native_refusal{std::move(why)};
-    constexpr double most = 1e9;  // the clock overflows above
+    constexpr double most = 1e9;  // the clock overflows above this value
     const auto deadline =
         native_clock::now() +
         std::chrono::milliseconds(static_cast<std::int64_t>(1000 * (most_seconds < most ? most_seconds : most)));
@@ -139,7 +144,7 @@ class native_library {
     std::string object;
     if (!read_own_file(made.path, object)) throw native_refusal{"`" + compiler + "` has written no `" + made.path + '`'};
     if (!load(object)) throw native_refusal{"the output of `" + compiler + "` cannot be loaded: " + shown_output(why_)};
-    store_object(directory, key, object);  // without it the next process compiles again
+    store_object(directory, key, object);  // if this fails, the next process compiles again
   }
   native_library(const native_library&) = delete;
   native_library& operator=(const native_library&) = delete;
@@ -154,14 +159,15 @@ class native_library {
   }
 
  private:
-  /// Throws if the program has more rights than its user: it would run a compiler from the PATH of that user with these rights.
+  /// Throws if the program has more rights than its user: it would run a compiler from the PATH of that user with
+  /// these rights.
   static void require_equal_rights() {
     if (getauxval(AT_SECURE) != 0)
       throw native_refusal{
           "the program has more rights than the user who started it (set-user-ID, set-group-ID or capabilities of its file), so "
           "it neither runs a compiler nor loads code"};
   }
-  /// Writes the source to a file whose name no other process of this or another machine has, and returns the path.
+  /// Writes the source to a file whose name is unique among the processes of all machines, and returns the path.
   static std::string write_source(const std::string& name, const std::string& source) {
     std::string path = name + ".XXXXXX.cpp";
     const int file = mkstemps(path.data(), 4);

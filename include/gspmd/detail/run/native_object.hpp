@@ -15,11 +15,11 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// The objects in the cache of native code. A file there may be cut or damaged, or it may be a link or a FIFO. Reading one never blocks and
-/// never follows a link, and a damaged object counts as missing.
+/// The objects in the cache of native code. A file in the cache may be cut or damaged, or it may be a link or a FIFO.
+/// Reading never blocks and never follows a link. A damaged object counts as missing.
 namespace gspmd::detail {
 
-/// A hash of 128 bits: two of FNV-1a with different initial values.
+/// A hash of 128 bits: two hashes FNV-1a with different initial values.
 class native_key {
  public:
   void add(const std::string& text) {
@@ -46,7 +46,7 @@ struct native_temporary {
   ~native_temporary() { unlink(path.c_str()); }
 };
 
-/// Reads a regular file of this user; returns false if it cannot.
+/// Reads a regular file of this user. Returns false if it cannot.
 inline bool read_own_file(const std::string& path, std::string& bytes) {
   constexpr off_t most = off_t{256} << 20;
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -71,7 +71,8 @@ inline bool write_all(int file, const std::string& bytes) {
   return true;
 }
 
-/// The last line of a stored object: its length, and the hash of its key and its bytes. Loaders of ELF files ignore it.
+/// Returns the last line of a stored object: its length, and the hash of its key and its bytes. Loaders of ELF files
+/// ignore this line.
 inline std::string object_seal(const std::string& key, const std::string& object) {
   native_key hash;
   hash.add(key);
@@ -82,7 +83,7 @@ inline std::string object_seal(const std::string& key, const std::string& object
   return text;
 }
 
-/// Reads the object that was stored for this key; returns false if it is missing or damaged.
+/// Reads the object that was stored for this key. Returns false if it is missing or damaged.
 inline bool read_object(const std::string& path, const std::string& key, std::string& object) {
   const auto seal_size = object_seal(key, {}).size();
   if (!read_own_file(path, object) || object.size() < seal_size) return false;
@@ -91,7 +92,8 @@ inline bool read_object(const std::string& path, const std::string& key, std::st
   return seal == object_seal(key, object);
 }
 
-/// Stores an object so that other processes find the whole object or nothing, also after a power failure. Returns an errno, or 0.
+/// Stores an object so that other processes find the whole object or nothing, also after a power failure. Returns 0
+/// or an errno.
 inline int store_object(const std::string& directory, const std::string& key, const std::string& object) {
   auto path = directory + '/' + key + ".XXXXXX.so";
   const int file = mkstemps(path.data(), 3);

@@ -15,8 +15,9 @@
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/version.hpp"
 
-/// The fused loops of a plan as C++: the same functions that the static path compiles for them, named by their rows (fused_row.hpp). So
-/// they compute what it computes.
+/// Writes the fused loops of a plan as C++ source. The source instantiates the functions that the static path
+/// compiles for these loops, named by their rows (fused_row.hpp). So native code computes the same results as the
+/// static path.
 namespace gspmd::detail {
 
 struct native_source {
@@ -25,9 +26,9 @@ struct native_source {
   static constexpr std::size_t most_ops = 255;  // a word has 8 bits for an operand
 
   std::string text;
-  std::vector<int> loop_of_step;          // in the table of functions; -1: stays as it is
+  std::vector<int> loop_of_step;          // index in the table of functions; -1: the step keeps its function
   std::vector<bool> computes_any_length;  // of the loops
-  int left_out = 0;                       // loops that have no such function, since they call a function of the user's
+  int left_out = 0;                       // loops without native code, see can_write
 
   explicit native_source(const plan_view& plan) {
     std::vector<std::string> rows, loops;
@@ -56,8 +57,8 @@ struct native_source {
   }
 
  private:
-  /// Everything that the program and what is compiled must agree about: the numbers and memory that pass between them. The headers
-  /// may have been upgraded, or edited, since the program was compiled.
+  /// Returns assertions that compare the program with the headers that are compiled: the numbers and structs that
+  /// both use. The headers may have been upgraded or edited since the program was compiled.
   static std::string conditions_text() {
     std::string text = std::string("#line 1 \"") + native_library::conditions + "\"\n";
     const auto require = [&text](const std::string& value, auto is) {
@@ -99,7 +100,8 @@ struct native_source {
     require("for_each_index_step", for_each_index_step);
     return text + words_conditions_text() + "#line 1 \"gspmd-loops\"\n";
   }
-  /// The words of a row that has something of everything are read as they were written.
+  /// Returns assertions that the words of a row are read as they were written. The row has one operation of each
+  /// kind.
   static std::string words_conditions_text() {
     auto load = scalar_op::load(dtype::f64, 0);
     load.strides = extents(1, 5);
@@ -127,7 +129,7 @@ struct native_source {
            "static_assert(std::size(known_row::stores) == 1 && known_row::stores[0].op == 4);\n}\n";
   }
 
-  /// The arguments of fused_row; as row_of_group has them, of the group that freeze() takes.
+  /// The arguments of fused_row, as computed by row_of_group for the group in freeze().
   struct length_of_row {
     std::int64_t elems, rest;
     bool in_pieces;
@@ -138,6 +140,7 @@ struct native_source {
     if (at == static_cast<std::ptrdiff_t>(list.size())) list.push_back(std::move(text));
     return static_cast<std::size_t>(at);
   }
+  /// Returns false for loops that have too many operations, call a user's function or use a user's own type.
   static bool can_write(const fused_group& group) {
     if (group.ops.size() > most_ops) return false;
     for (const auto& o : group.ops)

@@ -10,18 +10,18 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
-/// The padding of shards. No loop and no function of the user's computes padding. Products and reductions run over the padding of dims that
-/// stay, and collectives over all of it: so that these numbers raise no floating-point exception, whoever leaves padding unwritten writes
-/// zeros there.
+/// The padding of shards. No loop and no function of the user computes padding. But products and reductions read the
+/// padding of dims that they keep, and collectives move all padding. So a step whose kernel does not write padding fills
+/// it with zeros. Then padding raises no floating-point exception.
 namespace gspmd::detail {
 
-/// How much of a dim of a shard is data.
+/// Returns the extent of the valid data along a dim of a shard.
 inline std::int64_t valid_extent(const plan_view& plan, const bound& b, const coordinates& at) {
   const auto& v = plan.value(b.value);
   return dim_range(*plan.mesh, v.global, v.layout, b.dim, at).size();
 }
 
-/// The global index of the first element of a shard along a dim.
+/// Returns the global index of the first element of a shard along a dim.
 inline std::int64_t first_index(const plan_view& plan, const bound& b, const coordinates& at) {
   const auto& v = plan.value(b.value);
   return part_index(*plan.mesh, v.layout, b.dim, at) * v.local[b.dim];
@@ -38,13 +38,13 @@ inline fused_group group_of(const plan_view& plan, const plan_step& s) {
   return {g.loop, part(table_of<scalar_op>(plan), g.ops), part(table_of<fused_store>(plan), g.stores),
           part(table_of<fused_margin>(plan), g.margins)};
 }
-/// Where the iotas of a fused step begin on a device, by slot.
+/// Sets offsets[slot] to the begin of each iota of a fused step on a device.
 inline void find_offsets(const plan_view& plan, const plan_step& s, const device_memory& device, std::int64_t* offsets) {
   const int iotas = s.bounds.count - std::popcount(group_of_step(plan, s).cut);
   for (int b = 0; b < iotas; ++b)
     offsets[b] = first_index(plan, plan.bounds[static_cast<std::size_t>(s.bounds.begin + b)], device.at);
 }
-/// The part of the loop of a fused step whose elements exist on a device.
+/// Returns the part of the loop of a fused step whose elements exist on a device.
 inline extents existing_loop(const plan_view& plan, const plan_step& s, const device_memory& device) {
   const auto& group = group_of_step(plan, s);
   extents loop = group.loop;
@@ -56,7 +56,7 @@ inline extents existing_loop(const plan_view& plan, const plan_step& s, const de
   return loop;
 }
 
-/// The part of a value that reductions of such a step read, as it would lie in memory.
+/// Returns the existing extents of a value that the reductions of a fused step read, as if the value were in memory.
 inline extents existing_shape(const plan_view& plan, const plan_step& s, const extents& shape, const device_memory& device) {
   extents valid = shape;
   for (int b = s.bounds.count - std::popcount(group_of_step(plan, s).cut); b < s.bounds.count; ++b) {
@@ -66,7 +66,7 @@ inline extents existing_shape(const plan_view& plan, const plan_step& s, const e
   return valid;
 }
 
-/// Calls visit(box) for what a fused step computes of its loop.
+/// Calls visit(box) for the boxes of its loop that a fused step computes.
 template <class Visit>
 inline void for_each_box(const plan_view& plan, const plan_step& s, const extents& loop, Visit visit) {
   const auto& group = group_of_step(plan, s);
@@ -75,7 +75,7 @@ inline void for_each_box(const plan_view& plan, const plan_step& s, const extent
   if (group.is_rim) for_each_rim_box(part, loop, visit);
   else visit(inner_box(part, loop));
 }
-/// The same of what a thread computes of it: all, or what `Part` says.
+/// Calls visit(box) for the boxes that this thread computes: all boxes, or the parts that `Part` selects.
 template <class Part, class Visit>
 inline void for_each_box(const plan_view& plan, const plan_step& s, const extents& loop, const device_memory& device,
                          Visit visit) {
@@ -83,14 +83,14 @@ inline void for_each_box(const plan_view& plan, const plan_step& s, const extent
   else for_each_box(plan, s, loop, [&](const loop_box& box) { Part::for_each(device, group_of_step(plan, s).loop, box, visit); });
 }
 
-/// Writes zeros where the shard of a device holds no data.
+/// Writes zeros to the padding of a device's shard.
 [[gnu::noinline]] inline void clear_padding_of(const plan_view& plan, const planned_value& v, const device_memory& device) {
   auto* const shard = static_cast<std::byte*>(device.write(v.where));
-  std::int64_t block = elements(v.local) * bytes_of(v.type);  // bytes of what lies inside of the dims before d
+  std::int64_t block = elements(v.local) * bytes_of(v.type);  // of all elements with the same indices before d
   std::int64_t valid[max_rank];
   for (int d = 0; d < v.local.count && block > 0; ++d) {
     valid[d] = dim_range(*plan.mesh, v.global, v.layout, d, device.at).size();
-    if (valid[d] < v.local[d]) {  // of every block in which all dims before have data
+    if (valid[d] < v.local[d]) {  // in each block whose indices before d are valid
       const std::int64_t kept = block / v.local[d] * valid[d];
       std::int64_t index[max_rank]{};
       for (int outer = d; outer >= 0;) {
@@ -110,7 +110,7 @@ inline void clear_padding(const plan_view& plan, const planned_value& v, const d
 
 inline std::size_t bytes_in(const planned_value& v) { return static_cast<std::size_t>(elements(v.local) * bytes_of(v.type)); }
 
-/// Copies an operand to where the result lies, unless that is where it lies itself.
+/// Copies an operand to the memory of the result, unless they have the same memory.
 inline void copy_operand(const plan_view& p, const plan_step& s, int k, const device_memory& device) {
   const void* from = device.read(p.operand(s, k).where);
   void* to = device.write(p.result(s).where);
@@ -122,7 +122,7 @@ inline void clear_results(const plan_view& plan, const plan_step& s, const devic
     const auto& v = plan.result(s, k);
     const auto at = static_cast<std::int64_t>(plan.inputs.size()) + v.where.at;
     if (device.given == nullptr || v.where.where != memory_place::kind::output || device.given->strides[at].count == 0)
-      clear_padding(plan, v, device);  // not of the caller's block, which has none
+      clear_padding(plan, v, device);  // a user-provided block has no padding
   }
 }
 

@@ -9,24 +9,28 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
-/// A step made ready to run: the function of its kernel, and what that worked out once. Both paths make these:
+/// A step that is ready to run: the function of its kernel, and the object that the kernel prepared for it once. Both
+/// paths make ready steps:
 ///
-///   run time     K::prepare(plan, step), or with the session's step_memory, which the session keeps; for all steps of a kernel and
-///                an element type there is one function. It is a template, so that programs that do not plan at run time do not compile it.
-///   compiled     K::freeze<Program, Step>(), or else the same, as a constant. Of an object without members its type says all: a
-///                function of its own is compiled for it. Any other is kept, and steps whose objects have one type share a function.
+///   run time     K::prepare(plan, step), optionally with the session's step_memory. The session keeps the object. All
+///                steps of a kernel and an element type share one function. It is a template, so programs that do not
+///                plan at run time do not compile it.
+///   compiled     K::freeze<Program, Step>() or, if K has none, K::prepare, as a constant. If the object has no members,
+///                its type determines the function, which is compiled for it. Any other object is kept, and steps whose
+///                objects have the same type share a function.
 namespace gspmd::detail {
 
-/// The devices that one communicator holds; `from` and `to` have room for a pointer per device.
+/// The devices that one communicator holds. `from` and `to` have memory for a pointer for each device.
 struct devices_here {
   const device_memory* memory;
   int count;
   const void** from;
   void** to;
   void* communicator;
-  void (*go_on)(void* communicator);  // moves on what is under way; null: nothing ever is
+  void (*go_on)(void* communicator);  // lets started collectives progress; null: the plan starts none
 };
-/// Returns what moves on the collectives that a plan starts; null: it starts none, or its communicator does not ask for that.
+/// Returns the function that lets the started collectives of a plan progress. Returns null if the plan starts none,
+/// or if its communicator has no go_on.
 template <class Comm>
 constexpr auto go_on_of(const plan_view& p) -> void (*)(void*) {
   if constexpr (requires(Comm& comm) { comm.go_on(); })
@@ -35,7 +39,7 @@ constexpr auto go_on_of(const plan_view& p) -> void (*)(void*) {
   return nullptr;
 }
 
-/// Memory that the steps of a session, of which one runs at a time, share.
+/// Memory that the steps of a session share. One step runs at a time.
 class step_memory {
  public:
   void need(std::int64_t bytes) {
@@ -58,9 +62,9 @@ struct ready_step {
   using alone_function = void (*)(const void* prepared, const plan_view& p, const plan_step& s, const device_memory& device);
   using joint_function = void (*)(const void* prepared, const plan_view& p, const plan_step& s, const devices_here& devices);
   alone_function alone = nullptr;  // on each device
-  joint_function joint = nullptr;  // on all of them; steps that control have neither
+  joint_function joint = nullptr;  // on all devices together; control steps have neither function
   const void* prepared = nullptr;
-  alone_function rows = nullptr;  // rows_begin: all steps of a block; null: one after the other
+  alone_function rows = nullptr;  // rows_begin: runs all steps of a block; null: the steps run one after the other
 };
 
 template <class K>
@@ -68,7 +72,7 @@ inline constexpr bool runs_alone = K::work == step_work::computes;
 template <class K>
 inline constexpr bool runs_jointly = !runs_alone<K> && K::work != step_work::controls;
 
-/// Kernels that handle bytes have one function for all types T.
+/// Runs a kernel. Kernels that handle bytes have one function for all types T.
 template <class K, class T, class Prepared, class... Rest>
 [[gnu::always_inline]] inline void run_kernel(const Prepared& prepared, const plan_view& p, const plan_step& s, Rest&... rest) {
   if constexpr (K::handles == element_kinds::bytes) K::run(prepared, p, s, rest...);

@@ -11,19 +11,19 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/error.hpp"
 
-/// Runs the steps of a plan one after the other, those of compiled programs and of sessions; loops and conditionals are
-/// interpreted here.
+/// Runs the steps of a plan one after the other, for compiled programs and sessions. Interprets loops and
+/// conditionals.
 namespace gspmd::detail {
 
-/// Says which operator of the user's program failed.
+/// Returns the error with the operator of the user's program that failed.
 [[gnu::cold]] inline error at_step(const error& e, const plan_view& plan, int step) {
   const auto& n = plan.nodes[static_cast<std::size_t>(plan.steps[static_cast<std::size_t>(step)].node)];
   if (n.at.is_input()) return e.with_op(std::string(graph::input_text(n.at).view()));
   return e.with_op(name_of(n.op), n.at.file, n.at.line);
 }
 
-/// Whether the devices take the first branch: their predicates are one value. One that differs, which a communicator that holds
-/// several devices can see, would make collectives wait for ever.
+/// Returns true if the devices take the first branch. Their predicates must be equal, because devices in different
+/// branches would wait forever in their collectives. A communicator that holds several devices detects a difference.
 inline bool holds(const plan_view& plan, const plan_step& s, const devices_here& devices) {
   bool first = false;
   for (int d = 0; d < devices.count; ++d) {
@@ -40,7 +40,7 @@ inline void set_counter(const plan_view& plan, const plan_step& s, const devices
   for (int d = 0; d < devices.count; ++d) std::memcpy(devices.memory[d].write(plan.result(s).where), &i, sizeof i);
 }
 
-/// The checks of a program that is not checked: nothing is looked at after a step.
+/// The checks of a program that is not checked: no step is observed.
 struct no_checks {
   static constexpr bool look = false;
 };
@@ -51,10 +51,12 @@ struct plan_runner {
   const ready_step* ready;
   const devices_here& devices;
   Checks& checks;
-  int current = 0;    // the step that runs
-  bool held = false;  // the condition of the conditional that ended last, which is all of a body that runs while it holds
+  int current = 0;  // the step that runs
+  // The condition of the conditional that ended last. The body of a while loop is one conditional, so this is also
+  // the condition of the loop.
+  bool held = false;
 
-  /// The steps of [begin, end).
+  /// Runs the steps [begin, end).
   void run(int begin, int end) {
     for (int i = begin; i < end; ++i) {
       current = i;
@@ -76,15 +78,15 @@ struct plan_runner {
     }
   }
 
-  /// After a failure in a step: finishes the movements that were started before it and end behind it, since until then others may read
-  /// what this device shows.
+  /// Finishes, after a failure in a step, the movements that were started before this step and would finish after it.
+  /// Until then other devices may read the buffers of this device.
   [[gnu::cold]] void finish_moves() {
     for (int start = 0; start < current; ++start) {
       const plan_step& s = plan.steps[static_cast<std::size_t>(start)];
       if (facts_of(s).work != step_work::moves || s.target <= current) continue;
       try {
         ready[s.target].joint(ready[s.target].prepared, plan, plan.steps[static_cast<std::size_t>(s.target)], devices);
-      } catch (...) {  // the first failure is what counts
+      } catch (...) {  // the first failure is reported
         continue;
       }
     }
@@ -95,7 +97,7 @@ struct plan_runner {
     for (int d = 0; d < devices.count; ++d) function(prepared, plan, s, devices.memory[d]);
     if (devices.go_on != nullptr) devices.go_on(devices.communicator);
   }
-  /// The loop or conditional that begins at step `i`; its last step.
+  /// Runs the loop or conditional that begins at step `i`. Returns its last step.
   int run_region(int i, const plan_step& s) {
     if constexpr (Checks::look) {
       const auto together = checks.enter(i);
@@ -123,7 +125,7 @@ struct plan_runner {
         set_counter(plan, s, devices, t++);
         run(i + 1, s.target);
       }
-      set_counter(plan, s, devices, t);  // what takes turns lies where the last trip left it
+      set_counter(plan, s, devices, t);  // values that alternate between two buffers are in the buffer of the last iteration
       return s.target;
     }
     const int join = plan.steps[static_cast<std::size_t>(s.target)].target;
@@ -143,7 +145,7 @@ void run_plan(const plan_view& plan, const ready_step* ready, const devices_here
   } catch (const error& e) {
     runner.finish_moves();
     throw at_step(e, plan, runner.current);
-  } catch (const std::exception& e) {  // from a user's map, or a communicator of the user's
+  } catch (const std::exception& e) {  // from a user's function or communicator
     runner.finish_moves();
     throw at_step(error(e.what()), plan, runner.current);
   } catch (...) {

@@ -5,7 +5,7 @@
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 
-/// Scans and largest elements as steps of a plan.
+/// Scans and top_k as steps of a plan.
 namespace gspmd::detail {
 
 struct prepared_scan {
@@ -20,7 +20,7 @@ struct prepared_top_k {
 template <class T, monoid Kind>
 constexpr prepared_scan scan_of(const scan_spec& spec) {
   constexpr monoid natural = natural_kind<T>(Kind);
-  if constexpr (!monoid_is_defined<T>(natural)) return {&spec, nullptr};  // refused long before
+  if constexpr (!monoid_is_defined<T>(natural)) return {&spec, nullptr};  // such a program is refused earlier
   else return {&spec, scan_lines<natural, T>};
 }
 

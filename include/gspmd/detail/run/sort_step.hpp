@@ -7,10 +7,10 @@
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 
-/// Sorting as steps of a plan.
+/// Sorts as steps of a plan.
 namespace gspmd::detail {
 
-/// The operands and results of a step that sorts, of which each result has one type with an operand.
+/// The operands and results of a step that sorts. Result k has the type of operand k.
 struct sorted_operands {
   int count;
   dtype types[max_results];
@@ -27,7 +27,7 @@ struct sorted_operands {
   }
 };
 
-/// Sorts the lines from `first` to before `last`.
+/// Sorts the lines [first, last).
 inline void sort_lines(const sort_spec& spec, std::int64_t first, std::int64_t last, const plan_view& p, const plan_step& s,
                        const device_memory& device) {
   std::int64_t valid = spec.length;

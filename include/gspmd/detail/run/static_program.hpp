@@ -14,14 +14,15 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// The static path: a function per step, without decisions that the plan has made. `Program` is a type that holds the plan:
-/// `static constexpr plan_view view`. Functions are parameterised by what the step computes, not by whose step it is, so that
-/// steps that do the same on shards of the same extents share one, whatever the program and the mesh.
+/// The static path: one function for each step, with the decisions of the plan as constants. `Program` is a type with
+/// the plan: `static constexpr plan_view view`. The parameters of a function are the facts of its computation, not
+/// the program or the step. So steps with the same computation on shards of the same extents share one function, in
+/// all programs and meshes.
 namespace gspmd::detail {
 
 template <class Program, int Step>
 inline constexpr const plan_step& step_of = Program::view.steps[static_cast<std::size_t>(Step)];
-/// The description of the step, an entry of a table of the plan.
+/// The description of a step: an entry of a table of the plan.
 template <class Program, int Step, class Entry>
 inline constexpr const Entry& entry_of_step =
     table_of<Entry>(Program::view)[static_cast<std::size_t>(step_of<Program, Step>.spec)];
@@ -44,17 +45,17 @@ struct permutation_constant<std::integer_sequence<std::int64_t, In...>, std::int
   }();
 };
 
-/// A product that needs no more than GEMM calls takes its extents at run time.
+/// Returns true for a product that needs only GEMM calls. Its function takes the extents at run time.
 constexpr bool is_plain(const contraction_plan& p) {
   return !p.lhs.reduced && !p.lhs.packed && !p.rhs.reduced && !p.rhs.packed && !p.unpacked && !p.has_phases && !p.is_vector;
 }
 
-/// The last dim of a loop that has so few rows that threads of a device compute parts of rows.
+/// Returns the last dim of a loop if the loop has so few rows that the threads of a device compute parts of rows.
 constexpr dim_mask cut_by_parts(const extents& loop) {
   const int last = loop.count - 1;
   return last >= 0 && loop[last] > 0 && elements(loop) / loop[last] < least_rows_of_parts ? dim_bit(last) : 0;
 }
-/// The same program, of which threads of a device compute parts of loops (run/parts/).
+/// The same program, if the threads of a device compute parts of loops (run/parts/).
 template <class Program>
 struct in_parts : Program {};
 template <class Program>
@@ -75,8 +76,9 @@ struct static_group {
                                                     static_cast<std::size_t>(group.margins.count)};
 };
 
-/// The loop of a fused step; `inputs`, `outputs` and `offsets` have room for its operands, results and bounds. `stream`, if there is one,
-/// computes the same into memory in which no operand lies. `Part`: once, or what says which part of a box this thread computes.
+/// Runs the loop of a fused step. `inputs`, `outputs` and `offsets` must have memory for its operands, results and
+/// bounds. `stream` computes the same with streaming stores. It may be null, and is used only if no result overwrites
+/// an operand. `Part` is `once`, or a type that selects the part of a box that this thread computes.
 template <class Part = once>
 [[gnu::noinline]] void run_fused_step(const plan_view& plan, const plan_step& s, const device_memory& device,
                                       fused_rows_function compute, fused_rows_function stream, const fused_rows& at,
@@ -97,8 +99,8 @@ template <class Part = once>
 }
 GSPMD_COMPILED_ONCE(void run_fused_step<once>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
                                               fused_rows_function, const fused_rows&, const void**, void**, std::int64_t*));
-/// The function that streams the results of a group, if they and its rows are large, and there are not too many for the first cache; else
-/// null.
+/// Returns the function that streams the results of a group. Returns null if the results or rows are small, or if
+/// there are too many results for the first-level cache.
 template <class Group, class Row>
 constexpr fused_rows_function streaming_of() {
   constexpr auto& facts = fused_plan<Row>::facts;
@@ -122,8 +124,9 @@ struct constant_loop {
   }
 };
 
-/// A loop that reduces what it computes, in pieces of rows where those are long. Of a single row that is long enough to be reduced
-/// while it is computed, what is left over by whole steps of the vectors is computed alone: its function is for any length too.
+/// A loop that reduces its results. Long rows are computed in pieces. A single row may be long enough to be reduced
+/// while it is computed. Then the elements after the last whole step of the vectors are computed separately, so the
+/// function of the row takes any length.
 template <class Group>
 struct reduced_group {
   static constexpr std::int64_t row = Group::loop.count == 0 ? 1 : Group::loop[Group::loop.count - 1];
@@ -135,14 +138,16 @@ struct reduced_group {
   static constexpr const auto& margins = Group::margins;
 };
 
-/// Calls visit(box) for boxes that elements [first, last) of a loop, row-major, consist of.
+/// Calls visit(box) for boxes that together are the elements [first, last) of a loop, in row-major order.
+///
+///   loop [3, 1000], elements [0, 1472): [0..1, 0..1000] and [1..2, 0..472]
 template <class Visit>
 inline void for_each_box_of_range(const extents& loop, std::int64_t first, std::int64_t last, Visit visit) {
   if (loop.count == 0 && first < last) return visit(loop_box(loop));
   while (first < last) {
     loop_box box(loop);
     std::int64_t size = 1, left = first;
-    int d = loop.count - 1;  // the dim along which the box has several indices; it is whole along those behind
+    int d = loop.count - 1;  // the box has several indices along this dim, and all indices along later dims
     for (; d > 0 && left % loop[d] == 0 && size * loop[d] <= last - first; --d) {
       size *= loop[d];
       left /= loop[d];
@@ -178,7 +183,7 @@ template <class Part = void>
     const given_rows* given;
   } reduced{group_of(plan, s), compute, accumulate, at, inputs, offsets, outputs, reductions_of(plan, s)[0], device.given};
   const auto cut = group_of_step(plan, s).cut;
-  if (cut != 0) reduced.group.loop = existing_loop(plan, s, device);  // what is reduced is dense over the elements that exist
+  if (cut != 0) reduced.group.loop = existing_loop(plan, s, device);  // reductions read the existing elements densely
   const extents& loop = reduced.group.loop;
   const auto row = loop.count == 0 ? 1 : loop[loop.count - 1];
   const auto run = [](void* context, std::int64_t first, std::int64_t last, void* const* to) {
@@ -195,10 +200,10 @@ template <class Part = void>
       run_fused_rows(r.group, r.group.loop, box, r.accumulate, r.at, r.inputs, r.outputs, r.offsets, r.given);
     });
   };
-  // Of several rows each is a multiple of what is combined at once.
+  // If the loop has several rows, each row must be a multiple of the elements that are combined at a time.
   const auto unit = 4 * kernels[0]->lanes;
   const bool accumulates = accumulate != nullptr && (loop.count == 1 || (loop.count == 2 && row % unit == 0));
-  // Rows that are short are computed whole, so that there are few boxes; those of a constant length must be.
+  // Short rows are computed whole, which gives fewer boxes. Rows of a constant length must be computed whole.
   const bool in_whole_rows = row > 0 && row <= fused_block_elems && !(is_for_any_length && loop.count == 1);
   run_loop_reductions(plan, s, device, loop, in_whole_rows ? row : 1, kernels,
                       {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs, part);
@@ -229,7 +234,7 @@ struct empty_loop {
 template <class Program, int F>
 constexpr const reduction_kernel* kernel_of_reduction() {
   constexpr const loop_reduction& f = table_of<loop_reduction>(Program::view)[static_cast<std::size_t>(F)];
-  constexpr dtype type = f.type;  // GCC 12 takes no member of `f` as a template argument
+  constexpr dtype type = f.type;  // GCC 12 accepts no member of `f` as a template argument
   using element = element_t<type>;
   constexpr monoid kind =
       natural_kind<element>(table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(f.reduction)].reduced_by);
@@ -237,15 +242,15 @@ constexpr const reduction_kernel* kernel_of_reduction() {
   return &reduction_kernel_of<kind, element>;
 }
 
-/// The functions that reduce while they compute: of floats that are added up or of which the largest or smallest are found, where vectors
-/// are that long that compilers see the loop.
+/// Returns the functions that reduce while they compute. They exist for sums, maxima and minima of floats, if vectors
+/// are so long that compilers recognise the loop.
 template <class Program, class Group, class Row>
 constexpr auto find_accumulation() {
   constexpr auto& reductions = Group::group.reductions;
   constexpr const auto* all = table_of<loop_reduction>(Program::view).data() + reductions.begin;
   constexpr bool can = [] {
     if (all[0].type != dtype::f32 && all[0].type != dtype::f64) return false;
-    if (Group::group.margins.count > 0) return false;  // rows go in pieces
+    if (Group::group.margins.count > 0) return false;  // rows are computed in pieces
     for (int k = 0; k < reductions.count; ++k) {
       const monoid kind = table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(all[k].reduction)].reduced_by;
       if (all[k].type != all[0].type || (kind != monoid::add && kind != monoid::maximum && kind != monoid::minimum)) return false;
@@ -278,7 +283,7 @@ template <class Program, int Step, class Part>
 constexpr auto fused::freeze() {
   constexpr const plan_step& s = step_of<Program, Step>;
   using group = static_group<Program, s.spec>;
-  // up to 8 of each, or exactly so many
+  // Arrays of 8 entries, or of the exact number if it is larger, so that steps share functions.
   constexpr int few = 8, operands = s.operands.count, results = s.results.count, bounds = s.bounds.count;
   if constexpr (elements(group::loop) == 0) return empty_loop{};
   else if constexpr (group::group.reductions.count > 0) {
@@ -386,7 +391,8 @@ constexpr auto freeze_by() {
 template <class Program, int Step, class K>
 inline constexpr auto frozen_by = freeze_by<Program, Step, K>();
 
-/// Returns the function of the blocks of rows that begin with a step, if their steps are one loop (run/static_rows.hpp); else null.
+/// Returns the function of the blocks of rows that begin with a step, or null if their steps are not one loop
+/// (run/static_rows.hpp).
 template <class Program, int Begin>
 constexpr ready_step::alone_function block_of_rows();
 
@@ -416,7 +422,7 @@ template <class Program>
 inline constexpr auto rows_from_steps = []<int... Step>(std::integer_sequence<int, Step...>) {
   return std::array<ready_step::alone_function, sizeof...(Step)>{rows_from<Program, Step>()...};
 }(std::make_integer_sequence<int, static_cast<int>(Program::view.steps.size())>{});
-/// Whether a step lies between the ends of such a loop.
+/// Returns true if a step is inside a block of rows that is one loop.
 template <class Program>
 constexpr bool is_in_rows(int step) {
   for (int begin = step; begin-- > 0;)
@@ -441,7 +447,7 @@ constexpr ready_step freeze_step_or_rows() {
     return freeze_step<Program, Step, Comm>();
   }
 }
-/// `InRows`: steps that are one loop over rows are that loop, since nobody looks at them one by one.
+/// `InRows`: steps that are one loop over rows run as this loop. False if a run observes single steps.
 template <class Program, class Comm, bool InRows>
 struct frozen_steps {
   template <int... Step>

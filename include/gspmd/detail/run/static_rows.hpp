@@ -12,21 +12,24 @@
 #include "gspmd/detail/run/static_program.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Steps that go through the same rows (passes/lower/row_blocks.hpp) as one loop of the static path, row by row: what one step leaves of a
-/// row, the next one finds in the first cache, and no step is begun anew for a few rows.
+/// Steps that process the same rows (passes/lower/row_blocks.hpp) as one loop of the static path, row by row. The
+/// next step finds a row in the first-level cache, and the overhead of a step is not paid again for each block of
+/// rows.
 ///
-///   layer norm      for each row: its sum, the mean; what is left of each element and the sum of its squares, the factor; products
+///   layer norm      for each row: its sum, the mean; the differences and the sum of their squares, the factor; products
 ///
-/// A row is computed by the functions that compute all of them, and has the same bits. A few rows go through each step together, as many as the
-/// first cache has room for: a row's sum, root and quotient wait for each other, and those of its neighbours fill the time. What only these
-/// steps read has the place of so many rows.
+/// A row is computed by the functions that compute whole tensors, so it has the same bits. Each step processes a
+/// group of rows before the next step begins. The first-level cache holds a group. The sum, root and quotient of a
+/// row depend on each other. Meanwhile the processor computes them for other rows of the group. A value that only
+/// these steps read has memory for a group of rows.
 namespace gspmd::detail {
 
-/// A row of a block, and of those that go together.
+/// The number of a row in its block, and in its group of rows.
 struct row_number {
   std::int64_t of_block, of_group;
 };
-/// How far it is to the next row, in bytes, of a value that has a place for each row of the block, or for each of a group.
+/// The distance to the next row, in bytes: for a value that has memory for each row of the block, or for each row of
+/// a group.
 struct row_steps {
   std::int64_t of_block = 0, of_group = 0;
   [[nodiscard]] constexpr std::int64_t to(row_number r) const { return r.of_block * of_block + r.of_group * of_group; }
@@ -36,7 +39,7 @@ struct row_steps {
   }
 };
 
-/// Where the operands and results of a step have row 0, and how far it is to the next row.
+/// The addresses of row 0 of the operands and results of a step, and the distances to the next row.
 template <class Program, int Step, std::int64_t Rows>
 struct row_places {
   static constexpr const plan_step& s = step_of<Program, Step>;
@@ -49,7 +52,7 @@ struct row_places {
   }
   static constexpr row_steps from_step(int k) { return row_steps::of(Program::view.operand(s, k), Rows); }
   static constexpr row_steps to_step(int k) { return row_steps::of(Program::view.result(s, k), Rows); }
-  /// No device has less of what is read.
+  /// Returns true if no value with a bound of this step is padded on any device.
   static constexpr bool is_whole() {
     for (int b = 0; b < s.bounds.count; ++b)
       if (Program::view.value(Program::view.bounds[static_cast<std::size_t>(s.bounds.begin + b)].value).is_padded) return false;
@@ -57,14 +60,15 @@ struct row_places {
   }
 };
 
-/// The elements of a row that is reduced as a whole; 0: that is not what the reduction does.
+/// Returns the number of elements of a row if the reduction reduces whole rows. Otherwise returns 0.
 constexpr std::int64_t elems_of_reduced_row(const reduction_spec& spec, std::int64_t rows) {
   dim_mask of_row = 0;
   for (int d = 1; d < spec.in.count; ++d) of_row |= dim_bit(d);
   return of_row != 0 && spec.dims == of_row && spec.in[0] == rows ? elements(spec.in) / rows : 0;
 }
 
-/// Reduces a row in memory. Rows of floats that are no sums of parts have their loop here, of a length that is constant.
+/// Reduces a row in memory. A row of floats whose sum is not divided into parts has a loop of constant length in this
+/// function.
 template <monoid Kind, class T, std::int64_t Elems>
 [[gnu::always_inline]] inline void reduce_row(const std::byte* from, std::byte* to) {
   if constexpr (std::is_floating_point_v<T> && Kind != monoid::multiply && Elems <= most_in_turn * 4 * simd_lanes<T>) {
@@ -76,12 +80,12 @@ template <monoid Kind, class T, std::int64_t Elems>
   }
 }
 
-/// A step that cannot be done row by row.
+/// A step that cannot run row by row.
 struct no_row {
   static constexpr bool can_be = false;
 };
 
-/// A row of a loop of one dim that goes through all rows.
+/// A row of a loop that has one dim for all rows.
 template <class Group, std::int64_t Elems>
 struct row_of_one_dim {
   static constexpr extents loop = extents(1, Elems);
@@ -91,7 +95,7 @@ struct row_of_one_dim {
   static constexpr const auto& margins = Group::margins;
 };
 
-/// A loop, over elements of a row or of one for each row, and its reductions.
+/// A loop and its reductions. The loop has several elements for each row, or one.
 template <class Program, int Step, std::int64_t Rows>
 struct row_of_loop {
   using places = row_places<Program, Step, Rows>;
@@ -109,7 +113,7 @@ struct row_of_loop {
   using group = std::conditional_t<(reductions > 0), reduced_group<rows_group>, rows_group>;
   using row_type = typename row_of_group<group>::type;
   using row_plan = fused_plan<row_type>;
-  /// Whether its reductions are made while it is computed, and no block holds what is reduced.
+  /// True if the reductions are computed with the loop, so that no block stores the reduced elements.
   static constexpr bool accumulates = [] {
     if constexpr (reductions == 0 || !has_rows) {
       return false;
@@ -167,7 +171,7 @@ struct row_of_loop {
     while (own_group::stores[store].slot != slot) ++store;
     return store;
   }
-  /// From row to row, by load and by store.
+  /// The distances to the next row, by load and by store.
   static constexpr auto steps = [] {
     struct all {
       row_steps from[std::size(own_group::ops) + 1]{}, to[row_plan::store_count + 1]{};
@@ -210,7 +214,7 @@ struct row_of_loop {
   }
 };
 
-/// A reduction of rows that lie in memory.
+/// A reduction of rows in memory.
 template <class Program, int Step, std::int64_t Rows>
 struct row_of_reduction : row_places<Program, Step, Rows> {
   using places = row_places<Program, Step, Rows>;
@@ -219,7 +223,7 @@ struct row_of_reduction : row_places<Program, Step, Rows> {
 
   using places::places;
   [[gnu::always_inline]] void run(row_number r) const {
-    constexpr dtype type = places::s.type;  // GCC 12 takes no member of `s` as a template argument
+    constexpr dtype type = places::s.type;  // GCC 12 accepts no member of `s` as a template argument
     using element = element_t<type>;
     reduce_row<natural_kind<element>(entry_of_step<Program, Step, reduction_spec>.reduced_by), element, elems>(
         places::from[0] + places::from_step(0).to(r), places::to[0] + places::to_step(0).to(r));
@@ -251,7 +255,7 @@ struct row_of_product : row_places<Program, Step, Rows> {
   }
 };
 
-/// By kernel, what computes a row of a step.
+/// Selects, by kernel, the type that computes a row of a step.
 template <class Kernel, class Program, int Step, std::int64_t Rows>
 struct row_of_step {
   using type = no_row;
@@ -278,7 +282,7 @@ struct static_rows {
       typename row_of_step<mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Begin + 1 + Offset>.kernel)>,
                            Program, Begin + 1 + Offset, rows>::type;
   using offsets = std::make_integer_sequence<int, step_of<Program, Begin>.target - Begin - 1>;
-  /// How many rows go through each step together: as many as the first cache has room for.
+  /// The number of rows of a group, such that the first-level cache can hold the group.
   static constexpr std::int64_t together = [] {
     const auto row_bytes = [](const planned_value& v) {
       const row_steps steps = row_steps::of(v, rows);
@@ -313,7 +317,7 @@ struct static_rows {
       (run_group(std::get<static_cast<std::size_t>(Offset)>(steps)), ...);
     }
   }
-  /// One block of rows.
+  /// Runs one block of rows.
   static void run_block(const void*, const plan_view& plan, const plan_step&, const device_memory& device) {
     run(plan, device, offsets{});
   }

@@ -9,7 +9,8 @@
 #include "gspmd/detail/ir/same_tiles.hpp"
 #include "gspmd/error.hpp"
 
-/// The checks of a step on the memory it is given. Not templates, and out of line: a program has many steps.
+/// The checks of the memory that a step gets. They are out of line and no templates, because a program has many
+/// steps.
 namespace gspmd::detail {
 
 [[gnu::cold]] inline std::string leaf_text(const plan_view& plan, std::size_t leaf) {
@@ -17,7 +18,7 @@ namespace gspmd::detail {
   return leaf < inputs ? "step: input " + std::to_string(leaf) : "step: output " + std::to_string(leaf - inputs);
 }
 
-/// Throws unless the shards of a leaf (inputs, then outputs) lie on `count` devices and are laid out as the plan wants them.
+/// Throws unless the shards of a leaf (inputs, then outputs) are on `count` devices and have the layout of the plan.
 [[gnu::noinline]] inline void check_shards(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, std::size_t count,
                                            int given_count, const planned_value& has, const mesh_shape& given_mesh) {
   const auto inputs = plan.inputs.size();

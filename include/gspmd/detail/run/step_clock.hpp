@@ -10,7 +10,8 @@
 /// Runs whose steps are timed.
 namespace gspmd::detail {
 
-/// The looks of a traced run: the clock is read before and after each step. `Checks`: those that the program itself has.
+/// The checks of a traced run, which read the clock before and after each step. `Checks` are the checks of the
+/// program.
 template <class Log, class Checks>
 class step_clock {
  public:
@@ -21,7 +22,7 @@ class step_clock {
 
   step_clock(const step_clock&) = delete;
   step_clock& operator=(const step_clock&) = delete;
-  /// Where a step has thrown, it and the bodies around it have ended too.
+  /// If a step has thrown, ends the markers of this step and of the loops and conditionals around it.
   ~step_clock() {
     while (open_ > 0) end_marked();
   }
@@ -36,7 +37,7 @@ class step_clock {
     end_marked();
     if constexpr (Checks::look) checks_.look_at_results(s);
   }
-  /// The loop or conditional that begins at step `i`, as a whole: its steps are in it.
+  /// Begins the loop or conditional at step `i`. Its time includes the time of its steps.
   auto enter(int i) {
     struct entered {
       int step;
@@ -75,7 +76,7 @@ class step_clock {
   int open_ = 0;  // steps that have begun and not ended
 };
 
-/// Runs a plan, a checked one with its checks, and writes down in `log` what its steps took.
+/// Runs a plan, with its checks if it is checked, and records the times of its steps in `log`.
 template <class Log>
 void run_plan_traced(const plan_view& plan, const mesh_info& mesh, const ready_step* ready, const devices_here& devices,
                      ready_step::joint_function move, Log& log) {

@@ -12,24 +12,25 @@
 #include "gspmd/detail/search/plan_price.hpp"
 #include "gspmd/detail/search/planned_layouts.hpp"
 
-/// The plans of a search that the compiler makes. No evaluation can instantiate a plan: so the search is run again after each one, with the
-/// prices of all before it, until it asks for one that is not there. That one is instantiated next.
+/// The plans of a search in the compiler. Constant evaluation cannot instantiate a plan. So the search runs again after
+/// each new plan, with the prices of all earlier plans, until it requires a plan that does not exist. This plan is
+/// instantiated next.
 namespace gspmd::detail {
 
 inline constexpr std::size_t most_searched_inputs = 16;
 using layouts_by_input = std::array<input_layout, most_searched_inputs>;
 
-/// The annotations that a search asked for, and the price of the plan with them.
+/// The annotations that a search requested, and the price of the plan with them.
 struct answered_plan {
   layouts_by_input asked;
   bool is_refused = true;
-  plan_price fastest, price;  // of the fastest plan, and where that does not fit, of the one within the memory of a device
+  plan_price fastest, price;  // of the fastest plan; of the plan within the memory of a device, if the fastest plan does not fit
   std::int64_t input_bytes = 0;
-  bool is_cut = false;  // an axis, along which inputs may lie
+  bool is_cut = false;  // an axis is cut, along which inputs may be sharded
   layouts_by_input lies;
 };
 
-/// The plans that there are, as input_search wants them, and the one that is not there.
+/// The existing plans, with the interface that input_search requires, and the plan that is missing.
 class answered_plans {
  public:
   constexpr answered_plans(const mesh_shape& mesh, const answered_plan* const* plans, std::size_t count, std::size_t most)
@@ -58,9 +59,9 @@ class answered_plans {
       if (layouts[k].empty()) layouts[k] = p->lies[static_cast<std::size_t>(groups[k].members.front())];
     return layouts;
   }
-  /// Lets one plan more be asked for.
+  /// Permits one more plan.
   constexpr void allow_one_more() { ++most_; }
-  /// Whether one was asked for that is not there.
+  /// Returns true if the search requested a plan that does not exist.
   [[nodiscard]] constexpr bool is_waiting() const { return is_waiting_; }
   [[nodiscard]] constexpr bool is_spent() const { return is_spent_; }
   [[nodiscard]] constexpr const layouts_by_input& asked() const { return asked_; }

@@ -11,19 +11,20 @@
 #include "gspmd/detail/support/sort_in_order.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// Inputs of a program that get one annotation: the weights of equal layers are one decision.
+/// Inputs of a program that get the same annotation. For example, the weights of equal layers are one decision of the
+/// search.
 namespace gspmd::detail {
 
 struct input_group {
   constant_vector<int> members;  // numbers of inputs
   dtype type = dtype::f32;
   extents shape;
-  [[nodiscard]] constexpr std::int64_t bytes() const {  // of all members, whole
+  [[nodiscard]] constexpr std::int64_t bytes() const {  // of all members, unsharded
     return elements(shape) * bytes_of(type) * static_cast<std::int64_t>(members.size());
   }
 };
 
-/// A name with `#` for its numbers: layer3.w1 and layer12.w1 are `layer#.w#`.
+/// Returns a name with `#` instead of its numbers: layer3.w1 and layer12.w1 give `layer#.w#`.
 constexpr text name_pattern(std::string_view name) {
   text pattern;
   bool in_number = false;
@@ -36,10 +37,10 @@ constexpr text name_pattern(std::string_view name) {
   return pattern;
 }
 
-/// Inputs that nobody annotated, the largest groups first. Of one group are those of the same type and shape whose names have one pattern
-/// and that operators of the same kind and attributes read in the same way, with results of the same shape.
+/// Returns the groups of inputs without annotation, the largest groups first. Inputs of a group have the same type,
+/// shape and name pattern. They have users of the same kind, attributes, operand position and result shape.
 constexpr constant_vector<input_group> groups_of_inputs(const graph& g) {
-  constant_vector<int> number(g.nodes.size(), -1);  // by node: of the input
+  constant_vector<int> number(g.nodes.size(), -1);  // by node: the number of the input, or -1
   for (std::size_t i = 0; i < g.inputs.size(); ++i) number[static_cast<std::size_t>(g.inputs[i])] = static_cast<int>(i);
   constant_vector<constant_vector<text>> reads(g.inputs.size());
   for (const auto& n : g.nodes)

@@ -14,13 +14,13 @@
 /// Annotations that a search tries for an input.
 namespace gspmd::detail {
 
-/// How an input is annotated: for each axis of the mesh the dim that it splits, -1 for none. Without an entry it has no annotation, and is
-/// left to the planner.
+/// The annotation of an input: for each axis of the mesh the dim that it splits, or -1. Without entries the input has
+/// no annotation, and the planner decides.
 ///
-///     {0, -1}    [x, _] on a mesh of x and y          {1, 1}    [_, x,y], or from the last axis on [_, y,x]          {}    none
+///    {0, -1}    [x, _] on a mesh of x and y          {1, 1}    [_, x,y], or with from_last [_, y,x]          {}    none
 struct input_layout {
   inline_vec<int, max_axes> dims;
-  bool from_last = false;  // of the axes that split one dim the last one of the mesh is the major one
+  bool from_last = false;  // if several axes split one dim, the last axis of the mesh is major
 
   constexpr input_layout() = default;
   constexpr input_layout(int axes, int dim) : dims(axes, dim) {}
@@ -30,7 +30,7 @@ struct input_layout {
   [[nodiscard]] constexpr int size() const { return dims.count; }
   constexpr int& operator[](int axis) { return dims[axis]; }
   constexpr int operator[](int axis) const { return dims[axis]; }
-  /// Whether the order of the axes counts.
+  /// Returns true if the order of the axes matters.
   [[nodiscard]] constexpr bool has_order() const {
     for (int a = 0; a < dims.count; ++a)
       for (int b = a + 1; b < dims.count; ++b)
@@ -48,7 +48,7 @@ constexpr sharding sharding_of(const input_layout& l) {
   return s;
 }
 
-/// The annotations as programs write them, one entry for each dim: {"x", ""}.
+/// Returns the annotation as programs write it, one entry for each dim: {"x", ""}.
 inline std::vector<std::string> dims_of(const mesh_info& mesh, const sharding& s, int rank) {
   std::vector<std::string> dims;
   for (int d = 0; d < rank; ++d) {
@@ -59,8 +59,9 @@ inline std::vector<std::string> dims_of(const mesh_info& mesh, const sharding& s
   return dims;
 }
 
-/// Returns true if each axis makes the shard of a device smaller. Padding is a matter of the price. An axis that adds nothing but padding
-/// is not tried: 33 rows over 8 devices are shards of 5, but 1 row over 8 is a shard of 1, as on one device.
+/// Returns true if each axis makes the shard of a device smaller. Padding is allowed, because the price includes it. An
+/// axis that adds only padding is not tried: 33 rows over 8 devices are shards of 5, but 1 row over 8 devices is a
+/// shard of 1, as on one device.
 constexpr bool each_axis_cuts(const mesh_shape& mesh, const extents& shape, const input_layout& l) {
   for (int d = 0; d < shape.count; ++d) {
     const auto shard = [&](std::int64_t parts) { return (shape[d] + parts - 1) / parts; };
@@ -73,8 +74,9 @@ constexpr bool each_axis_cuts(const mesh_shape& mesh, const extents& shape, cons
   return true;
 }
 
-/// The annotations to try in the place of `now`: all of the input, each axis over each dim or none, where these are few; else those that
-/// differ in one axis. Axes of one device split nothing.
+/// Returns the annotations to try instead of `now`. If there are at most `few`, they are all annotations of the input:
+/// each axis splits any dim or none. Otherwise they are the annotations that differ from `now` in one axis. An axis
+/// with one device splits nothing. Example: [4] on one axis of 2 devices gives {}, {-1}, {0}.
 constexpr constant_vector<input_layout> candidates(const mesh_shape& mesh, const extents& shape, const input_layout& now) {
   constexpr std::size_t few = 64;
   const int axes = mesh.axis_count();
@@ -112,12 +114,13 @@ constexpr constant_vector<input_layout> candidates(const mesh_shape& mesh, const
   }
 }
 
-/// Splits one dim over all axes: `dim`, or if that is -1 the dim that gives the smallest shards, of several the longest. If no dim can take
-/// all axes, each axis in turn splits the dim that gives the smallest shards.
+/// Splits one dim over all axes: `dim`, or if that is -1, the dim with the smallest shards. If several dims have the
+/// smallest shards, it is the longest dim. If no dim can be split over all axes, each axis separately splits the dim
+/// with the smallest shards. Example: [2,8] on axes of 2 and 2 devices gives {1, 1}.
 constexpr input_layout split_over_all(const mesh_shape& mesh, const extents& shape, int dim = -1) {
   const int axes = mesh.axis_count();
   input_layout l(axes, -1);
-  const auto take_best = [&](int first, int end) {  // over these axes
+  const auto take_best = [&](int first, int end) {  // over axes [first, end)
     input_layout best = l;
     std::int64_t least = local_elements(mesh, shape, sharding_of(l)), longest = 0;
     for (int d = 0; d < shape.count; ++d) {

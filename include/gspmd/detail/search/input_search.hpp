@@ -19,17 +19,20 @@ namespace gspmd::detail {
 
 /// Searches annotations of the inputs of a program on one mesh.
 ///
-///   1. starts       nothing annotated, all replicated, all split; each input along dim 0 in turn, the rest replicated (data), split (FSDP)
-///   2. groups       a group at a time, the largest first, is annotated in each way, and two axes take each other's place; the best one stays,
-///                   until none helps
-///   3. pairs        two groups at a time, along one axis
-///   4. every other  of the members of a group: two layers of one shape that are split the one by columns, the other by rows
+///   1. starts       no annotations; all replicated; all split; each input along dim 0, the other inputs replicated (data) or
+///                   split (FSDP)
+///   2. groups       for one group at a time, the largest first, tries each annotation; then exchanges two axes; repeats this
+///                   while the price improves
+///   3. pairs        changes two groups at a time, along one axis
+///   4. every other  splits a group into every other member, for example two layers of one shape, one split by columns and
+///                   one by rows
 ///
-/// With a larger budget the same search goes further, for what was planned before is known.
+/// With a larger budget the search continues from the same result, because earlier prices are known.
 ///
-/// `Plans` gives prices: `of(groups, layouts)` of a program so annotated, or nothing where it is refused or the budget is spent; `known` the
-/// price if there is one already; `lies` how the planner lays the inputs of such a program; `shape` the mesh; `is_waiting` that what the
-/// search still does counts for nothing.
+/// `Plans` provides prices. `of(groups, layouts)` is the price of a program with these annotations, or nothing if the
+/// program is refused or the budget is spent. `known` is the price if it has been computed already. `lies` returns the
+/// shardings that the planner chooses for the inputs of a program with these annotations. `shape` is the mesh. If
+/// `is_waiting`, all further results of the search are ignored.
 template <class Plans>
 class input_search {
  public:
@@ -48,7 +51,7 @@ class input_search {
 
   constexpr input_search(constant_vector<input_group> groups, Plans& plans) : first_{std::move(groups), {}, {}}, plans_(plans) {}
 
-  /// Goes as far as the budget lets it. Descends from so many starts.
+  /// Runs until the search ends or the budget is spent. Descends from at most `most_descents` starts.
   constexpr void run(std::size_t most_descents) {
     begin();
     if (plans_.is_waiting()) return;
@@ -67,7 +70,7 @@ class input_search {
     while (improve_pair(f) || improve_every_other(f)) descend(f);
     keep(f);
   }
-  /// Writes down how inputs without an annotation lie, where the plan is as good with that.
+  /// Annotates the remaining inputs with the shardings that the planner chose, if the price does not increase.
   constexpr void say_explicitly() {
     if (best_) write_found(*best_);
   }
@@ -75,7 +78,8 @@ class input_search {
   [[nodiscard]] constexpr const constant_vector<start>& starts() const { return starts_; }
   [[nodiscard]] constexpr const std::optional<found_layouts>& best() const { return best_; }
 
-  /// The cheapest other annotation of group k that was looked at while the others lay as in the best plan.
+  /// Returns the cheapest other annotation of group k that was tried while all other groups had the annotations of the
+  /// best plan.
   [[nodiscard]] constexpr std::optional<std::pair<input_layout, plan_price>> next_best(std::size_t k) const {
     std::optional<std::pair<input_layout, plan_price>> found;
     auto layouts = best_->layouts;
@@ -91,7 +95,7 @@ class input_search {
   constexpr void keep(const found_layouts& f) {
     if (!best_ || f.price < best_->price) best_ = f;
   }
-  /// The next call may move it.
+  /// Adds a start. The returned reference is valid until the next call.
   constexpr const start& add_start(const text& name, group_layouts layouts) {
     for (const auto& s : starts_)
       if (s.layouts == layouts) return s;
@@ -112,7 +116,7 @@ class input_search {
     group_layouts all_split;
     for (const auto& g : groups) all_split.push_back(split_over_all(plans_.shape(), g.shape));
     add_start("all split over all devices", all_split);
-    // The batch: the input that, split along dim 0, lets the step be fastest.
+    // The batch is the input that gives the fastest step when it is split along dim 0.
     std::optional<std::pair<std::size_t, plan_price>> batch;
     for (std::size_t k = 0; k < n && k < most_batches; ++k) {
       const auto rows = split_over_all(plans_.shape(), groups[k].shape, 0);
@@ -136,7 +140,7 @@ class input_search {
   }
   [[nodiscard]] constexpr text input_name(std::size_t k) const { return text("input ") << first_.groups[k].members.front(); }
 
-  /// One group at a time, then two axes.
+  /// Improves one group at a time, then exchanges two axes. Repeats this while the price improves.
   constexpr void descend(found_layouts& f) {
     for (bool is_better = true; is_better;) {
       is_better = false;
@@ -151,7 +155,7 @@ class input_search {
       is_better = exchange_axes(f) || is_better;
     }
   }
-  /// Two axes in each other's place in all groups.
+  /// Exchanges two axes in all groups.
   constexpr bool exchange_axes(found_layouts& f) {
     const int axes = plans_.shape().axis_count();
     for (int a = 0; a < axes; ++a)
@@ -168,14 +172,14 @@ class input_search {
       }
     return false;
   }
-  /// Two groups at once, along one axis.
+  /// Changes two groups together, along one axis.
   constexpr bool improve_pair(found_layouts& f) {
     for (std::size_t i = 0; i < f.groups.size(); ++i)
       for (std::size_t j = i + 1; j < f.groups.size(); ++j)
         if (improve_two(f, f.groups, f.layouts, i, j)) return true;
     return false;
   }
-  /// Every other member of a group as a group of its own.
+  /// Makes every other member of a group a group of its own.
   constexpr bool improve_every_other(found_layouts& f) {
     for (std::size_t k = 0; k < f.groups.size(); ++k) {
       if (f.groups[k].members.size() < 2 || plans_.is_waiting()) continue;

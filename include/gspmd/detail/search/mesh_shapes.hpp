@@ -9,12 +9,12 @@
 
 #include "gspmd/detail/support/sort_in_order.hpp"
 
-/// The meshes that a number of devices may have.
+/// The meshes that a number of devices can form.
 namespace gspmd::detail {
 
 using axis_sizes = std::vector<std::int64_t>;
 
-/// The divisors of a number but for 1 and itself.
+/// Returns the divisors of a number, except 1 and the number itself.
 inline std::vector<std::int64_t> divisors_of(std::int64_t n) {
   std::vector<std::int64_t> found;
   for (std::int64_t d = 2; d <= n / d; ++d) {
@@ -26,7 +26,8 @@ inline std::vector<std::int64_t> divisors_of(std::int64_t n) {
   return found;
 }
 
-/// The ways to write `devices` as a product of so many factors of 2 and more, the most even ones first. `in_order`: 2*4 and 4*2 are two.
+/// Returns the factorisations of `devices` into `axes` factors of at least 2, the most even ones first. If `in_order`,
+/// 2*4 and 4*2 are different. Example: 8 devices and 2 axes give {2, 4}; in_order {2, 4}, {4, 2}.
 inline std::vector<axis_sizes> factorizations(std::int64_t devices, std::size_t axes, bool in_order) {
   std::vector<axis_sizes> found;
   if (axes == 1) {
@@ -46,7 +47,7 @@ inline std::vector<axis_sizes> factorizations(std::int64_t devices, std::size_t 
   return found;
 }
 
-/// Meshes of one axis, of two and of three, `most` at most of each.
+/// Returns meshes with 1 to `most_axes` axes, at most `most` for each number of axes.
 inline std::vector<axis_sizes> mesh_shapes(std::int64_t devices, std::size_t most_axes, bool in_order, std::size_t most) {
   std::vector<axis_sizes> found;
   for (std::size_t axes = 1; axes <= most_axes; ++axes) {

@@ -9,16 +9,17 @@
 #include "gspmd/budget.hpp"
 #include "gspmd/report/network.hpp"
 
-/// The price of a plan, and which of two is better: the same when compiling and at run time.
+/// The price of a plan, and the comparison of prices. Both are the same at compile time and at run time.
 namespace gspmd::detail {
 
-/// The price of a plan. The smaller one is better: a plan that fits into the memory of a device, then the faster one, by picoseconds, then
-/// the one that sends less, then the one that holds less. Of two that do not fit it is the one that holds less.
+/// The price of a plan. A plan that fits into the memory of a device is better than a plan that does not. If both fit,
+/// these are compared in this order: picoseconds, bytes sent, bytes held. The smaller number is better. If both do not
+/// fit, bytes held are compared first.
 struct plan_price {
   bool fits = true;
   std::int64_t picoseconds = 0;  // of a step
-  std::int64_t bytes = 0;        // that a device sends
-  std::int64_t memory = 0;       // that it holds
+  std::int64_t bytes = 0;        // sent by a device
+  std::int64_t memory = 0;       // bytes held by a device
   double communication = 0, computation = 0;
 
   [[nodiscard]] constexpr double seconds() const { return communication + computation; }
@@ -39,19 +40,20 @@ constexpr plan_price price_of(const plan_view& plan, const mesh_info& mesh, cons
           time.computation};
 }
 
-/// Which programs are planned once more, within the memory of a device. That takes many plans, and is done only where it may help: such a
-/// plan is no faster than the fastest one, holds the inputs, and where others did not fit, needs less to begin with.
+/// Decides which programs are planned again within the memory of a device. This takes many plans, so it is done only if
+/// it can help. The new plan holds the inputs, and is not faster than the fastest plan. If earlier programs did not
+/// fit, then the fastest plan or the inputs of this program must need less memory than before.
 class memory_trials {
  public:
   constexpr explicit memory_trials(std::int64_t most_memory) : most_memory_(most_memory) {}
 
-  /// Whether the fastest plan fits, as its price then says; and if not, whether one within the memory is to be tried.
+  /// Sets `fastest.fits`. Returns true if the fastest plan does not fit and a plan within the memory should be tried.
   constexpr bool is_worth_trying(plan_price& fastest, std::int64_t input_bytes) const {
     fastest.fits = most_memory_ <= 0 || fastest.memory <= most_memory_;
     return !fastest.fits && fastest.picoseconds < best_fitting_ && input_bytes <= most_memory_ &&
            (fastest.memory < least_memory_ || input_bytes < least_inputs_);
   }
-  /// None fitted. Returns whether the fastest one held least of those so far.
+  /// Records that no plan fits. Returns true if the fastest plan holds less than all earlier ones that did not fit.
   constexpr bool failed(const plan_price& fastest, std::int64_t input_bytes) {
     const bool is_least = fastest.memory < least_memory_;
     least_memory_ = std::min(least_memory_, fastest.memory);
@@ -66,7 +68,7 @@ class memory_trials {
   static constexpr auto any = std::numeric_limits<std::int64_t>::max();
   std::int64_t most_memory_;
   std::int64_t best_fitting_ = any;                       // picoseconds
-  std::int64_t least_memory_ = any, least_inputs_ = any;  // bytes of what did not fit
+  std::int64_t least_memory_ = any, least_inputs_ = any;  // bytes of programs that did not fit
 };
 
 }  // namespace gspmd::detail

@@ -22,14 +22,15 @@
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/report/network.hpp"
 
-/// Plans of one program with other annotations, and what each takes.
+/// Plans of one program with different annotations, and their prices.
 namespace gspmd::detail {
 
 inline plan_price price_of(const dynamic::program& p, const network& net) {
   return price_of(p.view(), p.mesh_info(), rates_on(net, p.mesh_info()));
 }
 
-/// How much more a search may do. Plans and work are counted, so that it finds the same in every run; a limit of time is an option.
+/// The remaining budget of a search. It counts plans and work, so that every run finds the same result. A time limit is
+/// optional.
 class search_budget {
  public:
   search_budget(int plans, std::int64_t work, std::optional<double> seconds, std::function<void(int)> report)
@@ -41,7 +42,7 @@ class search_budget {
         report_(std::move(report)),
         begin_(now()) {}
 
-  /// Takes one plan off, if there is one.
+  /// Uses one plan of the budget. Returns false if the budget is spent.
   bool take() {
     if (is_spent()) return false;
     ++made_;
@@ -52,12 +53,12 @@ class search_budget {
     if (seconds_ && !is_late_) is_late_ = now() - begin_ > *seconds_;
     return is_late_ || made_ >= most_now_ || planning_work::done > last_work_;
   }
-  /// Allows all plans and all work that are left.
+  /// Allows all remaining plans and all remaining work.
   void allow_all() {
     most_now_ = most_;
     last_work_ = saturating_add(first_work_, work_);
   }
-  /// Allows one of `parts` equal parts of the plans that are left of the first `plans`, and of the work that belongs to these plans.
+  /// Allows one of `parts` equal parts of the remaining plans among the first `plans`, and of their work.
   void allow_part(int plans, int parts) {
     const auto done = planning_work::done, left = work_ / most_ * plans - (done - first_work_);
     most_now_ = made_ + (plans - made_) / parts;
@@ -67,7 +68,7 @@ class search_budget {
   [[nodiscard]] int most() const { return most_; }
 
  private:
-  /// Returns the processor time of this thread, in seconds: what else runs on the machine does not count.
+  /// Returns the processor time of this thread in seconds. It does not include other work on the machine.
   static double now() {
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -81,7 +82,7 @@ class search_budget {
   double begin_;
 };
 
-/// Plans a program on one mesh with annotations of its inputs; remembers what each took.
+/// Plans a program on one mesh with annotations of its inputs, and stores the prices.
 class priced_plans {
  public:
   priced_plans(const dynamic::builder& program, const network& net, search_budget& budget)
@@ -98,7 +99,8 @@ class priced_plans {
 
   [[nodiscard]] static constexpr bool is_waiting() { return false; }
 
-  /// The price of the program so annotated; nothing: it is refused, or the budget is spent.
+  /// Returns the price of the program with these annotations. Returns nothing if the program is refused or the budget
+  /// is spent.
   std::optional<plan_price> of(const constant_vector<input_group>& groups, const group_layouts& layouts) {
     const auto key = key_of(groups, layouts);
     if (const auto it = known_.find(key); it != known_.end()) return it->second;
@@ -112,12 +114,12 @@ class priced_plans {
     }
     return price;
   }
-  /// The price if it is known already.
+  /// Returns the price if it has been computed already.
   [[nodiscard]] std::optional<plan_price> known(const constant_vector<input_group>& groups, const group_layouts& layouts) const {
     const auto it = known_.find(key_of(groups, layouts));
     return it == known_.end() ? std::nullopt : it->second;
   }
-  /// The program so annotated, as it is planned.
+  /// Returns the program with these annotations, as it is planned.
   [[nodiscard]] graph annotated(const constant_vector<input_group>& groups, const group_layouts& layouts) const {
     graph g = program_.graph();
     for (std::size_t k = 0; k < groups.size(); ++k)
@@ -130,10 +132,11 @@ class priced_plans {
     if (planned.failed()) throw error(std::string(planned.error.view()));
     return planned;
   }
-  /// The plan of such a program that is the fastest one, whatever it holds, and the one that is made for the memory of a device.
+  /// fastest() returns the fastest plan regardless of memory; planned() returns the plan within the memory of a device.
   [[nodiscard]] dynamic::program fastest(const graph& g) const { return {mesh_.within(most_bytes), g, program_.functions()}; }
   [[nodiscard]] dynamic::program planned(const graph& g) const { return {mesh_, g, program_.functions()}; }
-  /// How the planner lays the inputs of a program so annotated, by group; nothing: it is refused, or cuts an axis, which inputs may lie along.
+  /// Returns the planner's shardings of the inputs, by group, for these annotations. Returns nothing if the program is
+  /// refused or if the planner cuts an axis, because inputs may be sharded along a part of this axis.
   [[nodiscard]] std::optional<group_layouts> lies(const constant_vector<input_group>& groups,
                                                   const group_layouts& layouts) const {
     try {
@@ -145,9 +148,9 @@ class priced_plans {
       return {};
     }
   }
-  /// Why the first program that was refused was.
+  /// Returns the error of the first program that was refused.
   [[nodiscard]] const std::string& refused() const { return refused_; }
-  /// Why the one that holds least does not fit.
+  /// Returns the error of the program that holds the least memory among the programs that do not fit.
   [[nodiscard]] const std::string& too_large() const { return too_large_; }
 
  private:
@@ -162,7 +165,7 @@ class priced_plans {
     }
     return key;
   }
-  /// The fastest plan, or if that does not fit the one within the memory.
+  /// Returns the price of the fastest plan or, if that does not fit, of the plan within the memory.
   plan_price priced(const graph& g) {
     const auto p = fastest(g);
     auto price = price_of(p, net_);

@@ -24,14 +24,15 @@ namespace gspmd::detail {
 
 using std::string_view_literals::operator""sv;
 
-/// Searches annotations of values, beside the collectives that take longest: those that `what_would_avoid` tries, of all values at once that
-/// are alike, the layers of a network. One that makes the step faster by a hundredth stays.
+/// Searches annotations of values next to the most expensive collectives. The candidates are those of
+/// `what_would_avoid`. It annotates all equal values together, for example in all layers of a network. An annotation is
+/// kept if it makes the step at least 1% faster.
 class value_search {
  public:
   struct found_value {
-    std::string name;               // of the first of them: `einsum at mlp.cpp:12`
-    std::vector<int> labels;        // of all
-    std::vector<std::string> dims;  // as `split` has them
+    std::string name;               // of the first value: `einsum at mlp.cpp:12`
+    std::vector<int> labels;        // of all values
+    std::vector<std::string> dims;  // in the notation of `split`
     plan_price before, after;
   };
 
@@ -55,7 +56,7 @@ class value_search {
       else break;
     return found;
   }
-  /// The plan with all of them.
+  /// Returns the plan with all annotations that were found.
   [[nodiscard]] const dynamic::program& plan() const { return plan_; }
 
  private:
@@ -86,7 +87,7 @@ class value_search {
           best = price;
           by = std::move(c);
           plan.emplace(std::move(p));
-        } catch (const error&) {  // it is refused, or does not fit
+        } catch (const error&) {  // the program is refused, or does not fit
           if (planning_work::is_exceeded()) throw;
         }
       }
@@ -111,8 +112,8 @@ class value_search {
     }
     return g;
   }
-  /// The values that one line annotates, or equal lines of equal layers: of one operator, type and shape, written on one line, or under names
-  /// that differ in their numbers alone.
+  /// Returns the values that one source line annotates, or equal lines of equal layers. They have the same operator,
+  /// type and shape, and the same line, or names that differ only in numbers.
   [[nodiscard]] std::vector<int> alike(int i) const {
     std::vector<int> found;
     for (int k = 0; k < static_cast<int>(graph_.nodes.size()); ++k)
@@ -135,8 +136,8 @@ class value_search {
   search_budget& budget_;
   graph graph_;
   dynamic::program plan_;
-  // By node: whether a program has its value in its hands. It is not of a gradient, nor on the way in a function that adds several
-  // operators, which stand on one line.
+  // By node: true if a program can annotate its value. This excludes values of gradients, and intermediate values of a
+  // function that adds several operators on one line.
   std::vector<bool> may_be_written_;
 };
 

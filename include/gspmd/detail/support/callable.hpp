@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// The outcome of a call of a user's callable, known before the call is made.
+/// The outcome of a call of a user's callable, determined before the call.
 namespace gspmd::detail {
 
 struct call_name {
@@ -15,12 +15,12 @@ struct call_name {
 };
 template <class F>
 struct with_call_name : F, call_name {};
-/// The name operator() of a class that has it too is ambiguous.
+/// The name operator() is ambiguous if the class F has one too.
 template <class F>
 concept has_call_operator = std::is_class_v<F> && !std::is_final_v<F> && !requires { &with_call_name<F>::operator(); };
 
 struct no_call {};
-/// Takes what the callable does not take.
+/// Adds an overload that accepts all arguments that the callable does not accept.
 template <class F>
 struct call_probe : F {
   using F::operator();
@@ -39,9 +39,10 @@ struct probe_of<F, Plain> {
 template <class... Arguments>
 struct argument_list {};
 
-/// call_of<F, argument_list<A...>>: `compiles`, with its `result`; or it `refuses` these arguments; or neither, where the body of
-/// the callable has a mistake: the compiler reports it when the body is first asked for, which is here, and anything that is said
-/// after that would be a second error for one mistake. (Later questions get other answers from Clang: hence one class.)
+/// call_of<F, argument_list<A...>> has one of three outcomes. `compiles` is true, and `result` is the type of the call.
+/// Or `refuses` is true: F does not accept these arguments. Or both are false: the body of F has a mistake. The
+/// compiler reports the mistake when it instantiates the body, which happens here first. So callers must not report a
+/// second error. Clang answers later queries differently, so all queries are in one class.
 template <class F, class Arguments, class = void>
 struct call_of {
   static constexpr bool compiles = false;

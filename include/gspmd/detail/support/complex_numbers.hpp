@@ -9,8 +9,8 @@
 namespace gspmd {
 namespace detail {
 
-/// The form of std::complex<float> and of other libraries' complex numbers: two numbers of a float type and nothing else. (<complex> itself
-/// brings streams into every file.)
+/// A type like std::complex<float>, also from other libraries: two numbers of a float type and nothing else. <complex>
+/// is not included, because it brings streams into every file.
 template <class T, class Part>
 concept complex_of =
     std::is_class_v<T> && std::is_trivially_copyable_v<T> && sizeof(T) == 2 * sizeof(Part) && requires(const T& x) {
@@ -21,14 +21,14 @@ concept complex_of =
       T(Part{}, Part{});
     };
 
-/// A complex number: its real part, then its imaginary part, as in std::complex, which it becomes and is made of. Products are those of the
-/// textbook, without a second try where a part is infinite.
+/// A complex number: the real part, then the imaginary part. It converts to and from std::complex. A product is the
+/// textbook formula and does not correct results with infinite parts.
 template <class T>
 struct complex_number {
   using value_type = T;
   T re, im;
 
-  complex_number() = default;  // trivial, as of a float
+  complex_number() = default;  // trivial, like a float
   [[gnu::always_inline]] constexpr complex_number(T real, T imag) : re(real), im(imag) {}
   template <class Number>
     requires std::is_arithmetic_v<Number>
@@ -59,7 +59,7 @@ struct complex_number {
   [[gnu::always_inline]] friend constexpr complex_number operator*(complex_number a, complex_number b) {
     return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
   }
-  /// Scaled by the larger part of b, so that no square overflows (Smith, Algorithm 116, 1962).
+  /// Scales by the larger part of b, so that no square overflows (Smith, Algorithm 116, 1962).
   [[gnu::always_inline]] friend constexpr complex_number operator/(complex_number a, complex_number b) {
     const auto size = [](T x) { return x < 0 ? -x : x; };
     const bool is_steep = size(b.im) > size(b.re);
@@ -87,7 +87,7 @@ template <complex_of<double> T>
 struct listed_element<T> {
   using type = complex_number<double>;
 };
-/// The element type that elements of type T are: they are as wide, and lie alike.
+/// The element type of gspmd for elements of type T. It has the same size and layout.
 template <class T>
 using listed_element_t = typename listed_element<T>::type;
 

@@ -8,17 +8,17 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// A user's callable as a template argument. It is deduced and not `auto`, so that a callable which captures a number of the run time
-/// reaches the template, which can then say in one sentence what is wrong.
+/// A user's callable as a template argument. Its type is deduced and not `auto`, so that a callable that captures a
+/// run-time value reaches the template. The template can then report the mistake in one sentence.
 namespace gspmd::detail {
 
 template <class T, T...>
 struct constants_of;
-/// A type of which template arguments may be. GCC 12 takes closures that capture for such, Clang does not.
+/// True if T can be the type of a template argument. GCC 12 accepts capturing closures here; Clang does not.
 template <class T> concept is_structural = requires { typename constants_of<T>; };
 
-/// A lambda that captures. Of it only the bytes can be a template argument everywhere. (GCC 12 no longer takes a closure for trivially
-/// copyable once it was asked whether it can be assigned.)
+/// True for a lambda with captures. Only its bytes can be a template argument in all compilers. (After a query whether
+/// a closure can be assigned, GCC 12 no longer treats the closure as trivially copyable.)
 template <class F>
 concept is_capturing = std::is_class_v<F> && !std::is_empty_v<F> &&
                        (!is_structural<F> || !(std::is_aggregate_v<F> || std::is_default_constructible_v<F>));
@@ -27,7 +27,7 @@ template <class F>
 struct closure_bytes {
   unsigned char of[sizeof(F)];
 };
-/// References and pointers have bytes at run time only.
+/// Returns true if the bytes of the captures are constants. References and pointers have bytes only at run time.
 template <class F>
 constexpr bool has_constant_bytes(const F& given) {
   return __builtin_constant_p((static_cast<void>(std::bit_cast<closure_bytes<F>>(given)), 1));
@@ -42,7 +42,7 @@ struct constant_callable {
   constexpr F argument() const { return callable; }
 };
 
-/// `is_known`: the captures are constant.
+/// `is_known` is true if the captures are constants.
 template <class F>
   requires is_capturing<F>
 struct constant_callable<F> {
@@ -63,7 +63,7 @@ struct constant_callable<F> {
   }
 
  private:
-  /// Bytes between captures are no constants; they stay zero.
+  /// Copies the bytes that are constants. Padding bytes between captures are no constants and stay zero.
   template <std::size_t... Index>
   constexpr void copy(const closure_bytes<F>& from, std::index_sequence<Index...>) {
     ((__builtin_constant_p(from.of[Index]) ? static_cast<void>(captured.of[Index] = from.of[Index]) : void()), ...);
@@ -72,10 +72,10 @@ struct constant_callable<F> {
 template <class F>
 constant_callable(F) -> constant_callable<F>;
 
-/// In place of a callable that is none: its mistake has been reported.
+/// Replaces a callable whose mistake has been reported.
 struct unusable {};
 
-/// The callable as the argument of the planner's templates.
+/// Returns the callable as an argument for the planner's templates.
 template <constant_callable Callable>
 consteval auto callable_argument() {
   if constexpr (Callable.is_known) return Callable.argument();

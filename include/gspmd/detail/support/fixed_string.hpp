@@ -16,7 +16,7 @@ struct fixed_string {
   consteval fixed_string(const char (&literal)[N]) {  // NOLINT: implicit on purpose
     for (std::size_t i = 0; i < N; ++i) chars[i] = literal[i];
   }
-  /// The first N - 1 characters of a text that was computed.
+  /// Takes the first N - 1 characters of a computed text.
   constexpr explicit fixed_string(std::string_view computed) {
     for (std::size_t i = 0; i + 1 < N && i < computed.size(); ++i) chars[i] = computed[i];
   }

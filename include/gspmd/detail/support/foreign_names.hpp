@@ -5,12 +5,13 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// The names that users try on values because other libraries have them, refused with the names that they have here. Found by their
-/// arguments only: the names of users do not meet these. Results are `auto`, so that the refusal stands where the call is compiled and not,
-/// with all the lines on how it came there, where the compiler runs it.
+/// Names of other libraries' functions that users try on values. Each use is an error that names the function of gspmd.
+/// Argument-dependent lookup finds these functions, so they do not clash with the users' names. The results are `auto`,
+/// so that the error is reported when the call is compiled. If the compiler evaluated the call as a constant instead,
+/// the error would contain the whole chain of calls.
 namespace gspmd::detail {
 
-/// Never true; it depends on a type, so that what stands on it is refused where it is used.
+/// Always false. It depends on a type, so that a static_assert on it fails only when the template is used.
 template <class Type>
 inline constexpr bool written_so = false;
 
@@ -18,7 +19,7 @@ class foreign_names;
 template <class T> concept traced = std::derived_from<T, foreign_names>;
 template <class A, class B> concept one_traced = traced<A> || traced<B>;
 
-/// Goes on with the operand that is a value.
+/// Marks the operand that is a value as refused and returns it, so that compilation continues.
 template <class A, class B>
 constexpr auto refused_call(const A& a, const B& b) {
   if constexpr (traced<A>) {
@@ -84,7 +85,8 @@ class foreign_names {
     static_assert(written_so<A>, "gspmd: there is no pow; write power(x, y)");
     return refused_call(a, b);
   }
-  // max and min twice: as specialised as those of std, which may be visible too, and for a value and a number.
+  // max and min have two overloads. The first is as specialised as that of std, which may be visible too. The second
+  // takes a value and a number.
   template <traced A>
   friend constexpr auto max(const A& a, const A& b) {
     return refused_max(a, b);
@@ -107,8 +109,9 @@ class foreign_names {
 
 }  // namespace gspmd::detail
 
-// Nothing of std takes a value, and what the compiler says of a call of it is a list of all functions of that name. So they are declared
-// for values alone, to say it in a sentence; with a pack, so that after a using-declaration those above are the better ones.
+// No function of std takes a value. For a call, compilers would list all functions with that name. So these names are
+// declared in std for values alone, to report one sentence. The pack makes the functions above a better match after a
+// using-declaration.
 #define GSPMD_REFUSE_OF_STD(name, ours)                                                               \
   template <gspmd::detail::traced A, class... Rest>                                                   \
   constexpr auto name(const A& a, const Rest&...) {                                                   \

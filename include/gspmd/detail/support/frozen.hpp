@@ -9,15 +9,17 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// Values with lists as constants, between two evaluations: a vec may not outlive the evaluation that made it.
+/// Values with lists as constants that outlive a constant evaluation. A vec cannot outlive the evaluation that created
+/// it.
 ///
-/// A type that is to be frozen shows its lists and what else it holds:
+/// A type that can be frozen defines two functions, which pass its lists and its other members by reference. Each list
+/// is a vec:
 ///
-///   static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs); }   // by reference, each a vec
+///   static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs); }
 ///   static constexpr auto rest(auto& s, auto f) { return f(s.next); }
 namespace gspmd::detail {
 
-/// Values one after the other. A std::tuple costs compilers ten times as much.
+/// A sequence of values. A std::tuple takes compilers ten times as long.
 template <std::size_t K, class T>
 struct frozen_item {
   T value{};
@@ -40,7 +42,7 @@ constexpr const T& item(const frozen_item<K, T>& p) {
   return p.value;
 }
 
-/// The types of the lists of T, and of what else it holds.
+/// The element types of the lists of T (entries_of), and the types of its other members (rest_of).
 template <class... Entry>
 struct entry_types {
   static constexpr std::size_t count = sizeof...(Entry);
@@ -55,7 +57,7 @@ template <class T>
 using rest_of =
     decltype(T::rest(std::declval<T&>(), []<class... P>(P&...) { return frozen_items<std::index_sequence_for<P...>, P...>{}; }));
 
-/// How long each list of T is.
+/// The lengths of the lists of T.
 template <class T>
 struct list_sizes {
   std::size_t of[entries_of<T>::count == 0 ? 1 : entries_of<T>::count]{};
@@ -69,7 +71,7 @@ struct list_sizes {
     std::size_t k = 0;
     for (const auto n : sizes) of[k++] = n;
   }
-  /// `Named` has a number by the name of each list that T::lists shows.
+  /// Returns the sizes from `named`, which has a number with the name of each list in T::lists.
   template <class Named>
   static constexpr list_sizes of_names(Named named) {
     list_sizes sizes;
@@ -98,7 +100,7 @@ struct list_sizes {
   }
 };
 
-/// A T as a constant. What exceeds `Room` is left out, and `fits()` says so.
+/// A T as a constant. Elements that exceed `Room` are left out; then `fits()` returns false.
 template <class T, list_sizes<T> Room>
 struct frozen {
   static constexpr list_sizes<T> room = Room;
@@ -124,7 +126,7 @@ struct frozen {
   }
 
  private:
-  // By pointers: calls count against the limits of an evaluation.
+  // Copies by pointers, because calls count against the limits of a constant evaluation.
   template <class E>
   static constexpr void copy(const E* from, std::size_t count, E* to, std::size_t space) {
     if (space < count) count = space;
@@ -132,7 +134,8 @@ struct frozen {
   }
 };
 
-/// The result of `Make::run()` as a constant: made once if `Make::guess()` has room for it, otherwise once more.
+/// The result of `Make::run()` as a constant. It is computed once if `Make::guess()` has enough room, and a second time
+/// otherwise.
 template <class Make>
 class frozen_result {
   using T = decltype(Make::run());
@@ -141,7 +144,7 @@ class frozen_result {
   static constexpr list_sizes<T> guess = Make::guess();
 
  public:
-  /// To be asked whether the result is constant at all.
+  /// Returns true. A `requires` that names the call tests whether the result is a constant.
   static constexpr bool is_made() { return made<guess>.fits() || true; }
   static constexpr const auto& value() {
     if constexpr (made<guess>.fits()) return made<guess>;

@@ -13,11 +13,12 @@ namespace gspmd::detail {
   throw error("a list of the library has room for " + std::to_string(capacity) + " elements, and one more is put in");
 }
 
-/// A vector whose elements stand inside the object, so that it may be a part of a structural constant.
+/// A vector with its elements inside the object, so that it can be a part of a structural constant.
 ///
-/// Planning runs in constant evaluation, where every allocation and every call counts against the compilers' limits: this
-/// type costs neither. The capacity is a limit of the library (rank, axes); those who fill it with what a user gives check it
-/// where a message can still name the operator. A list that is full takes no more: a gspmd::error, or no constant.
+/// Planning runs in constant evaluation, and each allocation and call there counts against the compilers' limits. This
+/// type needs neither. The capacity is a limit of the library (rank, axes). Code that fills a list from user input
+/// checks the size first, so that the error can name the operator. push_back to a full list throws gspmd::error, or
+/// fails to compile in a constant.
 template <class T, int Capacity>
 struct inline_vec {
   T items[Capacity]{};
@@ -26,7 +27,7 @@ struct inline_vec {
   static constexpr int capacity = Capacity;
 
   constexpr inline_vec() = default;
-  /// `n` times `value`. A list in braces, `{20, 14}`, is its elements.
+  /// Makes `n` copies of `value`. A list in braces, `{20, 14}`, has these elements instead.
   explicit constexpr inline_vec(int n, T value) {
     for (int i = 0; i < n; ++i) push_back(value);
   }
@@ -49,8 +50,8 @@ struct inline_vec {
   constexpr T* end() & { return items + count; }
   constexpr const T* begin() const& { return items; }
   constexpr const T* end() const& { return items + count; }
-  constexpr const T* begin() const&& = delete;  // x.shape().begin() and x.shape().end() are of two lists: auto s = x.shape();
-  constexpr const T* end() const&& = delete;    // the same
+  constexpr const T* begin() const&& = delete;  // two calls of x.shape() return two lists; use auto s = x.shape();
+  constexpr const T* end() const&& = delete;    // see above
 
   constexpr void insert(int at, T value) {
     for (int i = count < Capacity ? count++ : no_room(); i > at; --i) items[i] = items[i - 1];
@@ -69,7 +70,8 @@ struct inline_vec {
   static int no_room() { refuse_element_of_full_list(Capacity); }
 };
 
-/// The largest rank of a tensor and the largest number of mesh axes. A program beyond them is refused with an error.
+/// The largest rank of a tensor, and below the largest number of mesh axes. A program that exceeds a limit gets an
+/// error.
 inline constexpr int max_rank = 32;
 inline constexpr int max_windows = 4;  // dims of an operand that an einsum reads through windows
 inline constexpr int max_axes = 16;

@@ -3,7 +3,8 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-// Boost.Mp11 with names that <complex.h> defines as macros (I, with -std=gnu++20). The macros are back after this header.
+// Includes Boost.Mp11 although <complex.h> defines some of its names as macros (I, with -std=gnu++20). After this
+// header the macros are defined again.
 #pragma push_macro("I")
 #undef I
 #include <boost/mp11/algorithm.hpp>

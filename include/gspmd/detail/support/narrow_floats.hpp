@@ -9,8 +9,8 @@
 namespace gspmd {
 namespace detail {
 
-/// The bits of the nearest bfloat16, of two equally near ones the even one. A NaN stays one, quiet.
-// Written without branches, for loops of them become vectors.
+/// Returns the bits of the nearest bfloat16. A tie rounds to even. A NaN stays a NaN and becomes quiet.
+// Has no branches, so that compilers vectorise loops of calls.
 [[gnu::always_inline]] constexpr std::uint16_t bf16_bits(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -22,13 +22,13 @@ namespace detail {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// The bits of the nearest IEEE half, of two equally near ones the even one; from 65520 on that is infinity.
+/// Returns the bits of the nearest IEEE half. A tie rounds to even. Values of 65520 or more become infinity.
 [[gnu::always_inline]] constexpr std::uint16_t f16_bits(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t sign = (bits >> 16) & 0x8000U, size = bits & 0x7fffffffU;
   const auto mask = [](bool holds) { return 0U - static_cast<std::uint32_t>(holds); };
   const std::uint32_t normal = (size + 0xfffU + ((size >> 13) & 1U) - (112U << 23)) >> 13;
-  // Beside 0.5 a float has the step of the halves below 2^-14: the addition rounds.
+  // Next to 0.5, a float has the spacing of halves below 2^-14, so the addition rounds.
   const std::uint32_t bounded = size < 0x38800000U ? size : 0x38800000U;
   const float moved = __builtin_bit_cast(float, bounded) + 0.5F;
   const std::uint32_t tiny = __builtin_bit_cast(std::uint32_t, moved) - 0x3f000000U;
@@ -40,33 +40,34 @@ namespace detail {
 }
 [[gnu::always_inline]] constexpr float float_of_f16(std::uint16_t half) {
   const std::uint32_t bits = half, size = (bits & 0x7fffU) << 13;
-  const float scaled = __builtin_bit_cast(float, size) * 0x1p112F;  // exact, of subnormals too
+  const float scaled = __builtin_bit_cast(float, size) * 0x1p112F;  // exact, also for subnormals
   const std::uint32_t is_special = 0U - static_cast<std::uint32_t>(size >= (0x7c00U << 13));
   const std::uint32_t plain = __builtin_bit_cast(std::uint32_t, scaled);
   const std::uint32_t special = size | 0x7f800000U;
   return __builtin_bit_cast(float, (special & is_special) | (plain & ~is_special) | ((bits & 0x8000U) << 16));
 }
 
-/// A double as a float of which no bit is lost that decides how a narrower float is rounded: its last bit says whether more follow.
+/// Returns a double as a float that rounds to the same narrower float. The last bit is set if lower bits were lost.
 [[gnu::always_inline]] constexpr float rounded_to_odd(double x) {
-  const float near = static_cast<float>(x);  // out of a float's range it is infinite, as every narrower one would be
+  const float near = static_cast<float>(x);  // infinite if out of range, like each narrower float
   const auto bits = __builtin_bit_cast(std::uint32_t, near);
   const double back = static_cast<double>(near);
   const double size = x < 0 ? -x : x, back_size = back < 0 ? -back : back;
-  const bool is_exact = !(size > back_size) && !(size < back_size);  // a NaN too
-  // Towards 0, then odd.
+  const bool is_exact = !(size > back_size) && !(size < back_size);  // also for a NaN
+  // Rounds towards 0, then sets the last bit.
   const std::uint32_t below = bits - static_cast<std::uint32_t>(back_size > size);
   return is_exact ? near : __builtin_bit_cast(float, below | 1U);
 }
 
 }  // namespace detail
 
-/// A float of 16 bits with the range of a float: 8 bits of exponent, 7 of fraction (bfloat16). Two bytes, trivially copyable. A number
-/// becomes the nearest one, of two equally near ones the even one. Arithmetic is that of float, which it becomes by itself.
+/// A 16-bit float with the range of float: 8 bits of exponent, 7 bits of fraction (bfloat16). It has two bytes and is
+/// trivially copyable. A number is rounded to the nearest bf16, and ties to even. It converts implicitly to float, so
+/// arithmetic is float arithmetic.
 struct bf16 {
   std::uint16_t bits;
 
-  bf16() = default;  // trivial, as of a float
+  bf16() = default;  // trivial, like a float
   [[gnu::always_inline]] constexpr explicit bf16(float x) : bits(detail::bf16_bits(x)) {}
   [[gnu::always_inline]] constexpr explicit bf16(double x) : bits(detail::bf16_bits(detail::rounded_to_odd(x))) {}
   template <class Integer>
@@ -83,7 +84,7 @@ struct bf16 {
   }
 };
 
-/// IEEE's float of 16 bits (binary16): 5 bits of exponent, 10 of fraction. Otherwise as bf16.
+/// The 16-bit float of IEEE (binary16): 5 bits of exponent, 10 bits of fraction. Otherwise like bf16.
 struct f16 {
   std::uint16_t bits;
 

@@ -17,13 +17,14 @@ template <class = once>
 }
 GSPMD_COMPILED_ONCE(std::string no_memory_text<once>(std::int64_t, std::string_view));
 
-/// Memory that cannot be had: how much was asked for, and for what. Whoever knows the device and the plan adds them on the way up, and
+/// A failed allocation: the number of bytes and their purpose. A caller with the device and the plan adds them and
 /// throws an error.
 struct no_memory : error {
   no_memory(std::int64_t bytes, std::string_view what) : error(no_memory_text(bytes, what)) {}
 };
 
-/// Returns what `take` does, which allocates memory of the size of a tensor. `what()` says for what; it is called where there is none.
+/// Returns the result of `take`, which allocates memory of the size of a tensor. If `take` throws std::bad_alloc,
+/// throws no_memory with `what()`.
 template <class Take, class What>
 auto taken(std::int64_t bytes, Take take, What what) {
   try {
@@ -33,7 +34,7 @@ auto taken(std::int64_t bytes, Take take, What what) {
   }
 }
 
-/// Elements that hold anything.
+/// Allocates elements without initialising them.
 template <class T>
 T* new_elements(std::int64_t count, const char* what) {
   return taken(

@@ -12,13 +12,13 @@
 namespace gspmd {
 namespace detail {
 
-/// So many types of the user's own a translation unit may have; their numbers begin at 0.
+/// The number of own types that a translation unit can have. They are numbered from 0.
 inline constexpr int own_type_count = 4;
 
-/// Where the type of a number is found: own_type defines this function for its own.
+/// Declares the function that maps a number to its own type. type_of_own_number defines the function for its type.
 #if !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wnon-template-friend"  // each number has a function of its own, by intent
+#pragma GCC diagnostic ignored "-Wnon-template-friend"  // each number has its own function, by intent
 #endif
 template <int Number>
 struct own_type_number {
@@ -38,7 +38,7 @@ concept adds_and_multiplies = requires(const T a, const T b) {
   { a* b } -> std::convertible_to<T>;
 };
 
-/// Whether a bit of T{} is set, where that is a constant; padding has none.
+/// Returns true if a bit of T{} is set. It is a constant only if T has no padding.
 template <class T>
 constexpr bool has_set_bits() {
   for (const auto byte : std::bit_cast<std::array<unsigned char, sizeof(T)>>(T{}))
@@ -64,19 +64,29 @@ constexpr bool is_checked_own_type() {
 
 }  // namespace detail
 
-/// The element type that a type of your own is, by a number from 0 to 3 that no other type of the program has:
+/// Registers your own arithmetic type as an element type, by a number from 0 to 3 that no other type of the program
+/// has. Specialise it before the first program that has such tensors.
+///
+/// The type must be trivially copyable and have 1, 2, 4, 8 or 16 bytes. It needs `a + b` and `a * b`, and these laws:
+///
+///   - `T{}` has only zero bits and is the zero of `+`.
+///   - `+` is associative and commutative.
+///   - `*` is associative and distributes over `+`. A product with T{} is T{}.
+///
+/// The planner uses the laws: it multiplies partial values before it adds them, and orders einsums of many operands by
+/// cost. Compilers cannot check the laws. If a type breaks them, the results depend on the mesh.
+///
+/// Sums, einsums and scans use `+`. `-`, `/` and the sign are optional. For all other elementwise functions use `map`.
+/// All operators that move tensors support own types. Sums accumulate in the type itself. Own types have no gradient,
+/// order, conversion or number operands except 0. They have no run-time path, because each type needs compiled kernels.
+///
+/// **Communication.** Collectives use `+` too. Over MPI the elements are sent as bytes, and the receiver adds them in
+/// the order of the devices.
+/// **Errors.** At compile time: a type without the required size, operators or zero.
+/// **Example.**
 ///
 ///     struct dual { double value, derivative; };                        // with a + b and a * b
 ///     template <> struct gspmd::element_type<dual> : gspmd::own_type<dual, 0> {};
-///
-/// before the first program that has such tensors. It is trivially copyable, has 1, 2, 4, 8 or 16 bytes, and `T{}`, whose bits are all 0,
-/// is the zero of its `+`, which is associative and commutes. Its `*` is associative, distributes over `+` and gives T{} where an operand
-/// is T{}: partial sums are multiplied before they are added up, einsums of many operands are taken in the cheapest order. No compiler
-/// checks these laws; the results of a type that breaks them depend on the mesh. Of `+` sums, einsums, scans and collectives are made;
-/// `-`, `/` and the sign may be there, all else is a `map` of a function that takes it. All that moves tensors has them, and over MPI
-/// they travel as bytes, sums being added by the receiver, in the order of the devices. They are accumulated in themselves. No gradient,
-/// no order, no conversion, no numbers beside tensors but 0, and no run-time path: a kernel is compiled for each. Errors, at compile time:
-/// what is said above.
 template <class T>
 struct element_type;
 
@@ -90,7 +100,8 @@ struct own_type : detail::type_of_own_number<T, Number> {
 
 namespace detail {
 
-/// The type of a number, as `User` finds it, where it is used first.
+/// True if a type has this number. `User` makes the lookup depend on a template argument, so that it happens at the
+/// first use.
 template <int Number, class User>
 concept has_own_type = requires { type_of_number(std::enable_if_t<!std::is_void_v<User>, own_type_number<Number>>{}); };
 template <int Number, class User>

@@ -10,12 +10,12 @@
 
 namespace gspmd::detail {
 
-/// Counts the planner's work on this thread: one unit for each price that it works out and for each node that a pass reads. The count of a
-/// program is the same on every machine.
+/// Counts the planner's work on this thread: one unit for each price that it computes and for each node that a pass
+/// reads. The count of a program is the same on every machine.
 struct planning_work {
   static inline constinit thread_local std::int64_t done = 0;
-  static inline constinit thread_local std::int64_t limit = std::numeric_limits<std::int64_t>::max();  // of done
-  static inline constinit thread_local std::int64_t allowed = 0;                                       // as the user wrote it
+  static inline constinit thread_local std::int64_t limit = std::numeric_limits<std::int64_t>::max();  // of `done`
+  static inline constinit thread_local std::int64_t allowed = 0;                                       // the user's limit
 
   static void add(std::int64_t count) {
     done += count;
@@ -32,7 +32,7 @@ struct planning_work {
   }
 };
 
-/// Adds to the count. Does nothing at compile time, where compilers have limits of their own.
+/// Adds to the count. Does nothing at compile time, because compilers have their own limits.
 constexpr void count_planning(std::int64_t count = 1) {
   if (!std::is_constant_evaluated()) planning_work::add(count);
 }

@@ -3,20 +3,21 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// Functions that depend on no type of the user's and are much to compile. They are compiled where they are used, or, if
-/// GSPMD_PRECOMPILED is defined, in the files that include gspmd/precompiled.hpp; all others are told that the instance is there. So they
-/// are templates, of `once` alone:
+/// Functions that do not depend on user types and take long to compile. By default they are compiled where they are
+/// used. If GSPMD_PRECOMPILED is defined, the files that include gspmd/precompiled.hpp compile them, and all other
+/// files only declare the instances. So each function is a template with the argument `once`:
 ///
 ///     template <class = once>
 ///     plan plan_at_run_time(const graph& g, const mesh_shape& mesh) { ... }
 ///     GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&));
 ///
-///     GSPMD_COMPILED_ONCE   part 1: what every program runs with: the runner, transports, checks, texts
-///     GSPMD_PLANNED_ONCE    part 2: the planner, for programs that are planned at run time; it runs for milliseconds
-///     GSPMD_KERNELS_ONCE    part 4: what such programs run with: kernels of all element types
+///     GSPMD_COMPILED_ONCE   part 1: for all programs: the runner, transports, checks, texts
+///     GSPMD_PLANNED_ONCE    part 2: the planner for programs that are planned at run time; it runs for milliseconds
+///     GSPMD_KERNELS_ONCE    part 4: the kernels of all element types for these programs
 ///
-/// They are not inline, since a compiler looks into inline ones all the same. What depends on the processor stands in the namespace
-/// GSPMD_TARGET: files that are compiled with other flags than that one do not link, rather than run its kernels.
+/// The functions are not inline, because a compiler reads the bodies of inline functions anyway. Code that depends on
+/// the processor is in the namespace GSPMD_TARGET. So a file that was compiled with other flags fails to link, and does
+/// not run kernels for another processor.
 namespace gspmd::detail {
 struct once;
 }  // namespace gspmd::detail

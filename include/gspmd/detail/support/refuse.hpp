@@ -8,10 +8,12 @@
 #include "gspmd/detail/support/mistake.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// Compile-time errors with computed text (the recipe: facts in the type, words in the static_assert, one error).
+/// Compile-time errors with computed text: the facts are in a type, the words are in the static_assert, and there is
+/// only one error.
 namespace gspmd {
 
-/// A piece of a message. Compilers print it as text because its last element is a zero; Clang cuts it after 36 characters.
+/// A line of a message. Compilers print it as text because its last element is a zero. Clang prints at most 36
+/// characters.
 struct line {
   static constexpr std::size_t width = 36;
   char chars[width + 1]{};
@@ -23,7 +25,7 @@ struct line {
   }
 };
 
-/// The text of a mistake in a program: read its lines one after the other.
+/// The text of a mistake in a program. Read its lines in order.
 template <line... Lines>
 struct message {};
 
@@ -32,7 +34,7 @@ namespace detail {
 template <class Message>
 inline constexpr bool accepted = false;
 
-/// A text in lines, cut at spaces where there are any.
+/// A text in lines, broken at spaces if possible.
 struct message_lines {
   static constexpr std::size_t most = 24;
   line at[most]{};
@@ -52,11 +54,11 @@ struct message_lines {
   }
 };
 
-/// `Text::make()` gives the text; evaluated only here, when there is something to report.
+/// The message type of the text that `Text::make()` returns. The text is computed only when there is an error.
 template <class Text>
 struct message_of {
   static constexpr message_lines in_lines = [] {
-    const text t = Text::make();  // Clang 16 wants it destroyed before the constant is done
+    const text t = Text::make();  // Clang 16 requires its destruction before the constant is complete
     return message_lines(t.view());
   }();
   template <std::size_t... Index>
@@ -92,8 +94,8 @@ consteval void refuse() {
 
 #else
 
-/// Fails to compile with one error: the rule in words, and the text that `Text::make()` computes in the name of a type. Stands
-/// in a branch that is only instantiated when there is something to report.
+/// Fails to compile with one error: the rule in words, and the text of `Text::make()` in the name of a type. Call it in
+/// a branch that is instantiated only if there is an error.
 template <mistake Broken, class Text, class Message = typename message_of<Text>::type>
 consteval void refuse() {
   if constexpr (Broken == mistake::equation)

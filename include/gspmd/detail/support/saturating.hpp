@@ -9,8 +9,8 @@
 
 namespace gspmd::detail {
 
-/// Counts of things that are not negative. They stop at the largest number there is: extents may be absurd, and a count must
-/// not wrap round to a small one.
+/// Arithmetic for numbers of elements and bytes, which are not negative. A result that is too large becomes the largest
+/// std::int64_t, because user-provided extents can be huge and a count must not wrap around.
 constexpr std::int64_t saturating_multiply(std::int64_t a, std::int64_t b) {
   if (a == 0 || b == 0) return 0;
   return a > std::numeric_limits<std::int64_t>::max() / b ? std::numeric_limits<std::int64_t>::max() : a * b;
@@ -24,11 +24,11 @@ constexpr std::int64_t saturating_elements(const extents& shape) {
   return n;
 }
 
-/// The most bytes that a tensor may have.
+/// The largest number of bytes of a tensor.
 inline constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
-/// The bytes of a tensor, up to one more than most_bytes; -1: an extent is negative. Products of extents are formed in any order,
-/// so an extent of 0 counts as 1.
+/// Returns the bytes of a tensor, or most_bytes + 1 if there are more. Returns -1 if an extent is negative. An extent
+/// of 0 counts as 1, because products of extents are formed in any order.
 constexpr std::int64_t bounded_bytes(const extents& shape, std::int64_t elem_bytes) {
   std::int64_t bytes = elem_bytes;
   for (const auto e : shape) {
@@ -37,7 +37,8 @@ constexpr std::int64_t bounded_bytes(const extents& shape, std::int64_t elem_byt
   }
   return bytes;
 }
-/// The error text for a shape that is too large or has a negative extent; empty if there is no mistake.
+/// Returns the error text for a shape that is too large or has a negative extent. Returns an empty text if the shape is
+/// valid.
 [[gnu::cold]] constexpr text size_problem(const extents& shape, std::int64_t elem_bytes) {
   const std::int64_t bytes = bounded_bytes(shape, elem_bytes);
   if (bytes < 0) return text("an extent of ") << shape_text(shape) << " is negative";

@@ -9,7 +9,8 @@
 
 namespace gspmd::detail {
 
-/// Sorts a list; those of which none is less stay in their order. (std::stable_sort of libstdc++ 12 calls a function that Clang 19 warns of.)
+/// Sorts a list and keeps the order of equal elements. (std::stable_sort of libstdc++ 12 calls a function that Clang 19
+/// warns about.)
 template <class List, class Less>
 constexpr void sort_in_order(List& list, Less less) {
   constant_vector<std::size_t> order;

@@ -9,8 +9,9 @@
 
 namespace gspmd::detail {
 
-/// As much of span as the library needs: that one asks a dozen concepts of every container it is made of, which costs a program
-/// a tenth of its compile time. Containers are asked for `data()` and `size()` alone, so that either converts to the other.
+/// The subset of std::span that the library needs. std::span checks a dozen concepts for each container type, which
+/// takes a tenth of a program's compile time. This type requires only `data()` and `size()`, so it and std::span
+/// convert to each other.
 template <class T>
 class span {
  public:

@@ -3,9 +3,9 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// GSPMD_TARGET names the flags that the kernels depend on: `lanes64_fma_cblas`. They stand in an inline namespace of that name,
-/// so that translation units that are compiled with another -march, or for another BLAS, each keep their own: of inline functions
-/// with one name the linker takes any.
+/// GSPMD_TARGET names the flags that the kernels depend on: `lanes64_fma_cblas`. The kernels are in an inline namespace
+/// of that name. So translation units with different -march or BLAS keep their own kernels. Otherwise the linker would
+/// pick any one of the inline functions with the same name.
 #if defined(__AVX512F__)
 #define GSPMD_TARGET_LANES lanes64
 #elif defined(__AVX__)
@@ -36,7 +36,8 @@
 #define GSPMD_TARGET_GEMM alone
 #endif
 
-// With a precompiled library the name says why a file of other flags does not link: it is in each undefined reference.
+// With a precompiled library, each undefined reference contains this name, which explains why a file with other flags
+// does not link.
 #if defined(GSPMD_PRECOMPILED)
 #define GSPMD_TARGET_JOIN(lanes, products, gemm) \
   precompiled_needs_one_march_and_one_blas_in_all_files_here_##lanes##_##products##_##gemm

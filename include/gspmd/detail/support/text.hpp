@@ -8,8 +8,8 @@
 
 namespace gspmd::detail {
 
-/// Text that is put together in constant evaluation as well as at run time. std::string is not usable there with Clang and libstdc++ 12, nor
-/// std::vector with -D_GLIBCXX_DEBUG.
+/// A text that is built at compile time or at run time. std::string is not constexpr with Clang and libstdc++ 12, and
+/// std::vector is not constexpr with -D_GLIBCXX_DEBUG.
 class text {
  public:
   constexpr text() = default;
@@ -47,7 +47,7 @@ class text {
   vec<char> chars_;
 };
 
-/// `[64,512]`
+/// Returns a shape as text, for example `[64,512]`.
 template <class Extents>
 constexpr text shape_text(const Extents& shape) {
   text t("[");

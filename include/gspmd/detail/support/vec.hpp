@@ -12,7 +12,8 @@
 
 namespace gspmd::detail {
 
-/// std::vector for constant evaluation. With -D_GLIBCXX_DEBUG std::vector is no literal type, and this is the same container without checks.
+/// std::vector for constant evaluation. With -D_GLIBCXX_DEBUG, std::vector is not a literal type; this is the same
+/// container without checks.
 #if defined(_GLIBCXX_DEBUG)
 template <class T>
 using constant_vector = std::__cxx1998::vector<T>;
@@ -21,14 +22,14 @@ template <class T>
 using constant_vector = std::vector<T>;
 #endif
 
-/// As much of std::vector as the planner needs, in few calls: in a constant evaluation an element of a std::vector costs Clang
-/// more than ten steps of its limit to append and six to read, one of these four and two. Pointers are its iterators, and its
-/// index may be any integer.
+/// The subset of std::vector that the planner needs, with few calls. In a constant evaluation, an element of a
+/// std::vector costs Clang more than ten steps of its limit to append and six to read. An element of a vec costs four
+/// and two. Iterators are pointers, and an index can have any integer type.
 ///
-/// A number appended without a value of its own is not zero: resize(n, value).
+/// An appended number without a value is not zero: use resize(n, value).
 template <class T>
 class vec {
-  /// An array of these is made at once, without a call for each.
+  /// True if an array of T can be created in a single step, without a call for each element.
   static constexpr bool is_plain = std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>;
 
  public:
@@ -86,7 +87,7 @@ class vec {
   }
   constexpr void push_back(const T& value) {
     if (size_ == room_) {
-      T kept = value;  // it may be one of ours
+      T kept = value;  // `value` may be an element of this list
       move_to(grown());
       make(begin_ + size_, std::move(kept));
     } else if constexpr (is_plain) {
@@ -113,7 +114,7 @@ class vec {
     if constexpr (!std::is_trivially_destructible_v<T>) begin_[size_].~T();
   }
   constexpr void clear() { resize(0); }
-  /// At most so many elements.
+  /// Removes the elements after the first `count`.
   constexpr void resize(std::size_t count) {
     if constexpr (std::is_trivially_destructible_v<T>) size_ = count < size_ ? count : size_;
     else
@@ -164,9 +165,10 @@ class vec {
   }
 
  private:
-  /// Returns true if every element that is added shall move the list: with GSPMD_TEST_MOVE_LISTS, at run time. A reference that is kept while
-  /// a list grows then always reads freed memory, and not only if the list happens to be full. AddressSanitizer reports it (preset asan).
-  /// A list of 1,000 elements or more moves once while it grows by about a tenth, because programs of 70,000 operators would take minutes.
+  /// Returns true if each append moves the list: at run time, with GSPMD_TEST_MOVE_LISTS. A reference that is kept
+  /// while a list grows then always reads freed memory, and not only if the list happens to be full. AddressSanitizer
+  /// reports it (preset asan). A list of 1,000 elements or more moves once for each tenth that it grows, because
+  /// programs of 70,000 operators would take minutes.
   static constexpr bool moves_to_grow() {
 #ifdef GSPMD_TEST_MOVE_LISTS
     return !std::is_constant_evaluated();
@@ -174,7 +176,7 @@ class vec {
     return false;
 #endif
   }
-  /// The room of a full list that grows.
+  /// Returns the new capacity of a full list that grows.
   constexpr std::size_t grown() const { return moves_to_grow() ? size_ + 1 + size_ / 1'000 * 100 : room_ == 0 ? 4 : 2 * room_; }
   static constexpr void make(T* at, T&& value) {
     if constexpr (is_plain) *at = value;
@@ -188,12 +190,13 @@ class vec {
       for (std::size_t i = size_; i < count; ++i) std::construct_at(to + i, value);
     size_ = count;
   }
-  // GCC 12 at -O3 takes the copy of a list of chars for longer than its new memory. Delete the pragmas when GCC 12 is not supported any more.
+  // GCC 12 at -O3 assumes that the copy of a list of chars is longer than its new memory. Delete the pragmas when GCC
+  // 12 is not supported any more.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #endif
-  /// Moves the elements to memory with more room.
+  /// Moves the elements to memory for `room` elements.
   constexpr void move_to(std::size_t room) {
     T* const from = begin_;
     if constexpr (is_plain) {

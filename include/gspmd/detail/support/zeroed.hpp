@@ -5,8 +5,8 @@
 
 namespace gspmd::detail {
 
-/// Memory for tables of zeros, cut into pieces by take(). In a constant evaluation an element of a std::vector costs Clang
-/// more than ten steps of its limit, one of these none.
+/// Memory of zeros for tables. take() returns pieces of it. In a constant evaluation, an element of a std::vector costs
+/// Clang more than ten steps of its limit. An element of this memory costs no step.
 template <class T>
 class zeroed {
  public:
@@ -15,7 +15,7 @@ class zeroed {
   zeroed(const zeroed&) = delete;
   zeroed& operator=(const zeroed&) = delete;
 
-  /// The next `count` elements; all calls together must not take more than there are.
+  /// Returns the next `count` elements. All calls together must not take more than there are.
   constexpr T* take(int count) {
     T* const piece = next_;
     next_ += count;

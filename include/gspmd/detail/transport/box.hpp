@@ -13,12 +13,13 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Copying a box of elements between two row-major buffers, of any rank.
+/// Copies a box of elements between two row-major buffers of any rank.
 namespace gspmd::detail {
 
-// These structs are filled dim by dim and stay uninitialised past their rank: a small collective takes 100 ns.
+// These structs are filled dim by dim and remain uninitialised past their rank, because a small collective takes only
+// 100 ns.
 
-/// A box of global indices: those that a device really holds, or a part of them.
+/// A box of global indices: the indices that a device holds, without padding, or some of these indices.
 struct held_ranges {
   int rank = 0;
   std::int64_t begin[max_rank];
@@ -29,7 +30,7 @@ struct held_ranges {
       if (begin[d] >= end[d]) return false;
     return true;
   }
-  /// 0 for an empty box.
+  /// Returns the number of elements; 0 for an empty box.
   [[nodiscard]] std::int64_t elems() const {
     std::int64_t n = 1;
     for (int d = 0; d < rank; ++d) n *= begin[d] < end[d] ? end[d] - begin[d] : 0;
@@ -47,13 +48,14 @@ inline held_ranges intersect(const held_ranges& a, const held_ranges& b) {
   return both;
 }
 
-/// A row-major buffer: its extents, padding included, and the global indices of what it holds. Index i of dim d is at
-/// first[d] + step[d] * i of the buffer. The buffers of a movement with a map count the steps of the map instead of indices.
+/// A row-major buffer: its extents, padding included, and the global indices that it holds. Index i of dim d is at
+/// first[d] + step[d] * i of the buffer. The buffers of a movement with a map count the steps of the map instead of
+/// indices.
 struct buffer_layout {
   held_ranges held;
   std::int64_t local[max_rank];
   std::int64_t first[max_rank], step[max_rank];
-  bool has_strides = false;  // not row-major but with these, and read only
+  bool has_strides = false;  // not row-major but with the strides below; only read
   std::int64_t stride[max_rank];
 
   [[gnu::noinline]] void lie_in(const inline_vec<std::int8_t, max_rank>& order) {
@@ -71,7 +73,9 @@ struct buffer_layout {
   }
 };
 
-/// The shard of the device at `at`.
+/// Returns the layout of the shard of the device at `at`.
+///
+///   [9] in 5,4, second device: holds [5, 9), local extent 5, first -5
 inline buffer_layout layout_of(const mesh_shape& mesh, const extents& global, const sharding& s, const coordinates& at) {
   buffer_layout layout;
   layout.held.rank = global.count;
@@ -102,7 +106,7 @@ inline held_ranges ranges_of(const mesh_shape& mesh, const extents& global, cons
   return layout_of(mesh, global, s, at).held;
 }
 
-/// The layout of a box that is packed into a buffer of its own.
+/// Returns the layout of a box that is packed into a separate buffer.
 inline buffer_layout packed(const held_ranges& box) {
   buffer_layout layout;
   layout.held = box;
@@ -114,8 +118,8 @@ inline buffer_layout packed(const held_ranges& box) {
   return layout;
 }
 
-/// A box that lies in two buffers, with as few dims as describe it: dims of extent 1 are left out, and a dim joins the
-/// next one where both buffers hold them without a gap. Dims run from minor to major.
+/// A box in two buffers, with the fewest dims: dims of extent 1 are omitted, and adjacent dims that have no gap in
+/// both buffers are combined. Dims are ordered from minor to major.
 struct strided_box {
   int rank = 0;
   std::int64_t size[max_rank];
@@ -138,11 +142,11 @@ struct strided_box {
     for (int d = 0; d < rank; ++d) n *= size[d];
     return n;
   }
-  /// Elements that follow each other in both buffers.
+  /// Returns the number of elements that are contiguous in both buffers.
   [[nodiscard]] std::int64_t row() const { return rank > 0 && in_stride[0] == 1 && out_stride[0] == 1 ? size[0] : 1; }
 };
 
-/// A nonempty box at its place in both buffers.
+/// A nonempty box and its offsets in both buffers.
 struct placed_box {
   strided_box box;
   std::int64_t in_offset = 0;
@@ -163,14 +167,16 @@ inline placed_box place(const held_ranges& box, const buffer_layout& in, const b
   return result;
 }
 
-/// Goes through the rows of a box: `count` of them at a time, of `row` elements each; from one to the next it is in_step and out_step.
+/// Iterates over the rows of a box. Each iteration covers `count` rows of `row` elements, which are in_step and
+/// out_step elements apart.
 struct box_walk {
   std::int64_t row, count = 1, in_step = 0, out_step = 0;
-  std::int64_t in, out;  // where the first of them is
+  std::int64_t in, out;  // the offsets of the first row
   bool is_there = true;
 
   explicit box_walk(const placed_box& placed) : box_walk(placed, (placed.box.row() > 1 ? 1 : 0) + 1) {}
-  /// The dims before `outer` are those of rows and of what `count` counts; 0: one element after the other.
+  /// The loops of the caller cover the dims below `outer`: the row and the `count` rows. 0: each iteration covers one
+  /// element.
   box_walk(const placed_box& placed, int outer)
       : row(placed.box.row()), in(placed.in_offset), out(placed.out_offset), box_(placed.box), outer_(outer) {
     for (int d = outer_; d < box_.rank; ++d) at_[d] = 0;
@@ -202,7 +208,8 @@ struct box_walk {
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// As memcpy, but leaves the caches to others. Worth it only when all of the buffer is too large to be found there again.
+/// Copies as memcpy does, but bypasses the caches. It is faster only if the whole buffer is too large to remain in
+/// the caches.
 inline void stream_row(void* to, const void* from, std::int64_t n) {
   using byte = unsigned char;
   byte* const out = static_cast<byte*>(to);
@@ -225,7 +232,7 @@ inline void stream_row(void* to, const void* from, std::int64_t n) {
   copy(i, n);
 }
 
-/// Copies all of a buffer.
+/// Copies a whole buffer.
 inline void copy_shard(void* out, const void* in, std::int64_t bytes) {
   if (!can_stream || bytes < stream_from_bytes) {
     std::memcpy(out, in, static_cast<std::size_t>(bytes));
@@ -242,11 +249,12 @@ inline void copy_elements(const box_walk& rows, std::byte* out, const std::byte*
     std::memcpy(out + i * rows.out_step * bytes, in + i * rows.in_step * bytes, sizeof(Bits));
 }
 
-/// As copy_box, of a box whose elements are neighbours along dim `columns` of the first buffer, and along dim 0 of the second one.
+/// Does the same as copy_box, for a box that is contiguous along dim `cols` in the first buffer and along dim 0 in
+/// the second.
 template <class = once>
 [[gnu::noinline]] void transpose_box(void* to, const void* from, const placed_box& placed, int cols, std::int64_t bytes,
                                      bool streaming) {
-  placed_box planes = placed;  // one element of each
+  placed_box planes = placed;  // one element of each plane
   planes.box.size[0] = planes.box.size[cols] = 1;
   with_bits(bytes, [&](auto bits) {
     using element = decltype(bits);
@@ -258,7 +266,7 @@ template <class = once>
 }
 GSPMD_COMPILED_ONCE(void transpose_box<once>(void*, const void*, const placed_box&, int, std::int64_t, bool));
 
-/// Copies one box of elements. `streaming`: see stream_row; the caller fences afterwards.
+/// Copies one box of elements. If `streaming`, uses stream_row; the caller then calls fence_streams().
 inline void copy_box(void* to, const void* from, const placed_box& placed, std::int64_t bytes, bool streaming = false) {
   if (placed.box.rank > 1 && placed.box.row() == 1 && placed.box.out_stride[0] == 1)
     for (int d = 1; d < placed.box.rank; ++d)
@@ -277,7 +285,7 @@ inline void copy_box(void* to, const void* from, const placed_box& placed, std::
   }
 }
 
-/// Writes one value to every element of the second buffer's box.
+/// Writes one value to each element of the box in the second buffer.
 inline void fill_box(void* to, std::uint64_t value, const placed_box& placed, std::int64_t bytes) {
   for (box_walk rows(placed); rows.is_there; rows.step())
     for (std::int64_t i = 0; i < rows.count; ++i) {

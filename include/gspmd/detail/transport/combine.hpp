@@ -10,12 +10,12 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Combining rows of several buffers by a monoid, always in the order of the sources: every backend and every device gets
+/// Combines rows of several buffers by a monoid, always in the order of the sources, so every backend and device gets
 /// the same bits.
 namespace gspmd::detail {
 
-/// A function from the number of a member to its buffer: refers to a function object and forgets its type, so that what uses it is compiled
-/// once and not for every communicator.
+/// A reference to a function from the number of a member to the buffer of the member. Its type does not depend on the
+/// type of the function, so code that uses it is compiled once and not for each communicator.
 template <class Pointer>
 class peer_buffers {
  public:
@@ -33,7 +33,7 @@ using peer_outputs = peer_buffers<void*>;
 
 inline namespace GSPMD_TARGET {
 
-/// As reduce_row, of narrow floats.
+/// Does the same as reduce_row, for narrow floats.
 inline void reduce_row_wide(const row_combiner& op, std::byte* out, std::int64_t n, peer_inputs source, std::int64_t offset,
                             std::int64_t elems) {
   constexpr std::int64_t block = reduce_block_bytes / 4;
@@ -47,8 +47,8 @@ inline void reduce_row_wide(const row_combiner& op, std::byte* out, std::int64_t
   }
 }
 
-/// out = source(0) op source(1) op ... of rows that begin `offset` bytes behind what source(j) is, of `n` >= 2 members; `out` is
-/// none of them.
+/// Computes out = source(0) op source(1) op ... for rows of `n` >= 2 members. The row of member j begins `offset`
+/// bytes after source(j). `out` must not be one of the rows.
 inline void reduce_row(const row_combiner& op, void* out, std::int64_t n, peer_inputs source, std::int64_t offset,
                        std::int64_t elems, bool streaming) {
   const auto row = [&](std::int64_t j, std::int64_t begin) { return static_cast<const std::byte*>(source(j)) + offset + begin; };
@@ -63,7 +63,8 @@ inline void reduce_row(const row_combiner& op, void* out, std::int64_t n, peer_i
   }
 }
 
-/// The same into a row of each of the `n` members, as far behind what target(j) is; it may be source(j).
+/// Computes the same and writes the result `offset` bytes after target(j) of each of the `n` members. target(j) may
+/// be source(j).
 inline void reduce_row_to_all(const row_combiner& op, std::int64_t n, peer_inputs source, peer_outputs target,
                               std::int64_t offset, std::int64_t elems) {
   const auto to = [&](std::int64_t j) { return static_cast<std::byte*>(target(j)) + offset; };

@@ -13,36 +13,39 @@
 
 namespace gspmd {
 
-/// A communicator carries out a plan's communication: it has the devices that this object holds, and the collectives among all devices.
+/// A communicator holds some devices of a backend and carries out the communication of a plan among all devices.
 ///
-///     int device_count() const           devices of the whole communicator
-///     int local_count() const            devices that this object holds: 1 for threads and mpi, all for simulated
-///     int device(int i) const            the id of its i-th device, 0 <= i < local_count()
-///     void move(mesh, movement, in, out)       carries out a movement, shifted ones too; in[i], out[i] are the buffers of
+///     int device_count() const           number of devices of the whole communicator
+///     int local_count() const            number of devices that this object holds: 1 for threads and mpi, all for simulated
+///     int device(int i) const            id of its i-th device, 0 <= i < local_count()
+///     void move(mesh, movement, in, out)       carries out a movement, also one with a map; in[i], out[i] are the buffers of
 ///                                        device(i)
 ///     void reduce(mesh, reduction, in, out)    carries out a reduction; in[i] == out[i] is allowed for an all_reduce
 ///     void barrier()                     waits for all devices
-///     void start(mesh, movements, in, out), finish(the same)    optional, where an object holds one device: carry out a list of
+///     void start(mesh, movements, in, out), finish(the same)    optional, if an object holds one device: carry out a list of
 ///                                        movements over the same axes, movement k from in[k] to out[k], in one message to each
-///                                        device; in between the device computes, and leaves the buffers alone
-///     void start(mesh, reductions, in, out), finish(the same)   optional: likewise for reductions of one kind over the same axes; that of
-///                                        one all_reduce may be in place. Several may be started before the first one is finished
-///     void go_on()                       optional: called after each step that computes, of programs that start collectives, and does not
-///                                        wait: what is under way moves on
-///     void reduce_together(mesh, reductions, in, out)    optional, where an object holds one device: carries out reductions of one
+///                                        device. Between the two calls the device computes and does not touch the buffers
+///     void start(mesh, reductions, in, out), finish(the same)   optional: the same for reductions of one kind over the same axes.
+///                                        A list with a single all_reduce may be in place. Several lists may be started before the first
+///                                        list is finished
+///     void go_on()                       optional: lets started collectives progress, without waiting. A program that starts
+///                                        collectives calls it after each step that computes
+///     void reduce_together(mesh, reductions, in, out)    optional, if an object holds one device: carries out reductions of one
 ///                                        kind over the same axes, k from in[k] to out[k], in one message to each device
-///     void shift(mesh, ring, ahead, behind)    optional, for programs that say limit_gather: every device of a ring gets the
-///                                        buffer of the one ahead of it, and, unless `behind` is null, that of the one behind
+///     void shift(mesh, ring, ahead, behind)    optional, for programs with limit_gather: each device of a ring gets the buffer
+///                                        of its successor and, unless `behind` is null, the buffer of its predecessor
 ///
-/// Elements are float, double, std::int32_t, std::int64_t or bool; `in` and `out` are arrays with one pointer per local
-/// device, to buffers of the (padded) local extents. `move` and `reduce` are collective over the groups of the
-/// descriptor's axes: all members of a group call them, in the same order; members that came for different collectives get an
-/// error that names both. Buffers other than in == out must
-/// not overlap. All calls return when the device's result is there and its input may be changed again. Reductions combine in
-/// the order of the members, so threads and simulated agree to the bit; whatever the order, all members of a group get the
-/// same bits of an all_reduce, since programs decide by them. A fault is reported as gspmd::error.
+/// Elements are float, double, std::int32_t, std::int64_t or bool. `in` and `out` are arrays with one pointer for
+/// each local device, to buffers of the (padded) local extents. Buffers must not overlap, except for in == out.
 ///
-/// Threads: an object belongs to the thread that runs its devices; of those that launch makes, each device has its own.
+/// **Communication.** `move` and `reduce` are collective over the groups of the descriptor's axes: all members of a
+/// group call them in the same order. Each call, except for `start`, returns when the device's result is complete and
+/// its input may be changed again. Reductions combine in the order of the members, so threads and simulated agree to
+/// the bit. All members of a group get the same bits of an all_reduce, with any backend, because programs branch on
+/// its result.
+/// **Errors.** Each fault is reported as gspmd::error. If members call different collectives, the error names both.
+/// **Threads.** An object belongs to the thread that runs its devices. Each thread or rank that `launch` starts has
+/// its own object.
 template <class C>
 concept communicator =
     requires(C& comm, const C& held, const detail::mesh_shape& mesh, const detail::movement& m, const detail::reduction& r,
@@ -67,8 +70,9 @@ inline void require_device_count(int available, int expected) {
               "; start as many ranks as the mesh has devices, or give the mesh " + counted(available, "device"));
 }
 
-/// Calls `f` and returns what it returns, before `backend` is launched. A backend whose processes call this together has an
-/// agree(backend, failure) that lets all of them throw where some do, so that none waits for another one.
+/// Returns f(), which is called before `backend` is launched. A backend whose processes make this call together has a
+/// function agree(backend, failure). If one process has a failure, `agree` makes all processes throw, so that no
+/// process waits for another process.
 template <class Backend, class F>
 auto before_launch(const Backend& backend, F f) {
   if constexpr (requires { agree(backend, static_cast<const error*>(nullptr)); }) {
@@ -94,7 +98,7 @@ struct mpi;  // include gspmd/comm/mpi.hpp
 template <class F>
 void launch(const mpi& backend, int devices, F&& f);
 
-/// Throws gspmd::error, alike on every device and before any communication, unless `comm` has `expected` devices.
+/// Throws gspmd::error on every device, before any communication, unless `comm` has `expected` devices.
 template <communicator C>
 void require_devices(const C& comm, int expected) {
   detail::require_device_count(comm.device_count(), expected);

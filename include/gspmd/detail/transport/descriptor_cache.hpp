@@ -13,14 +13,17 @@
 
 namespace gspmd::detail {
 
-/// A value that was worked out for a collective once, found again by what the collective is: extents, splits and axes on a mesh. The
-/// address of a descriptor would be faster to look up, but says nothing: the next one on the stack has it too.
+/// A cache of values that were computed for collectives. The key is the content of the descriptor: extents, splits
+/// and axes on a mesh. The address of a descriptor would be a faster key, but the next descriptor on the stack has
+/// the same address.
 ///
-/// Descriptor: movement or reduction; of the latter the monoid does not count. Finding allocates nothing and takes some 10 ns.
+/// Descriptor is movement or reduction. For a reduction the monoid is not part of the key. A lookup allocates nothing
+/// and takes about 10 ns.
 template <class Descriptor, class Value>
 class descriptor_cache {
  public:
-  /// `make()` gives what is not there yet. The reference holds until the next call.
+  /// Returns the value of `d`. If it is not in the cache, make() computes it. The reference is valid until the next
+  /// call.
   template <class Make>
   const Value& find(const mesh_shape& mesh, const Descriptor& d, Make make) {
     const auto hash = hash_of(mesh, d);
@@ -37,7 +40,7 @@ class descriptor_cache {
   }
 
  private:
-  // A program has few collectives. One that makes programs all the time must not fill the memory with them.
+  // A program has few collectives. The limit bounds the memory of a process that keeps making new programs.
   static constexpr std::size_t most_entries = 4096;
   static constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
 
@@ -72,7 +75,7 @@ class descriptor_cache {
 
   static std::uint64_t hash_of(const mesh_shape& mesh, const Descriptor& d) {
     std::uint64_t sum = d.axes * odd, factor = odd;
-    const auto add = [&](std::uint64_t word) {  // the products do not wait for each other
+    const auto add = [&](std::uint64_t word) {  // the products are independent, so the processor computes them in parallel
       factor += 2 * (odd >> 8);
       sum += word * factor;
     };
@@ -89,7 +92,7 @@ class descriptor_cache {
     return sum * odd >> 20;
   }
 
-  /// The slot of the entry, or the free one where it belongs; there is always a free one.
+  /// Returns the slot of the entry, or the free slot for a new entry. A free slot always exists.
   [[nodiscard]] std::size_t free_or_equal(const mesh_shape& mesh, const Descriptor& d, std::uint64_t hash) const {
     auto at = static_cast<std::size_t>(hash) & (slots_.size() - 1);
     while (slots_[at] && !(slots_[at]->hash == hash && slots_[at]->is(mesh, d))) at = (at + 1) & (slots_.size() - 1);
@@ -105,13 +108,14 @@ class descriptor_cache {
     }
     slots_ = std::move(larger);
   }
-  /// Collectives that are under way read their values still: these go when the next ones do.
+  /// Removes all entries. Started collectives still read their values, so the entries are kept until the next call of
+  /// clear().
   void clear() {
     before_ = std::exchange(slots_, std::vector<std::unique_ptr<entry>>(16));
     count_ = 0;
   }
 
-  std::vector<std::unique_ptr<entry>> slots_ = std::vector<std::unique_ptr<entry>>(16);  // a power of 2, half of them free
+  std::vector<std::unique_ptr<entry>> slots_ = std::vector<std::unique_ptr<entry>>(16);  // a power of 2; at least half are free
   std::vector<std::unique_ptr<entry>> before_;
   std::size_t count_ = 0;
 };

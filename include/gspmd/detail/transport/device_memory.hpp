@@ -12,13 +12,13 @@
 
 namespace gspmd::detail {
 
-/// The memory of one device while a program runs on it.
+/// The memory of a device while a program runs on this device.
 struct device_memory {
   const void* const* inputs = nullptr;  // shards of the inputs, in the caller's memory
-  void* const* outputs = nullptr;       // shards of the outputs, likewise
+  void* const* outputs = nullptr;       // shards of the outputs, in the caller's memory
   std::byte* arena = nullptr;
-  coordinates at;                     // the device's place on the mesh
-  const given_rows* given = nullptr;  // null: none lies by strides of the caller's
+  coordinates at;                     // the device's coordinates on the mesh
+  const given_rows* given = nullptr;  // null: no input or output has user-provided strides
   int part = 0, parts = 1;            // of a step that several threads of the device share: run/parts/
 
   [[nodiscard]] const void* read(const memory_place& p) const {
@@ -46,7 +46,8 @@ struct device_memory {
   }
 };
 
-/// Zeroed memory on a cache-line boundary, for `what`. Zeroed, because padding is read (never shown): see padding.hpp.
+/// Zeroed memory that is aligned to a cache line; error messages name `what`. It is zeroed because kernels read
+/// padding, which never affects results: see padding.hpp.
 class aligned_bytes {
  public:
   aligned_bytes() = default;

@@ -7,12 +7,12 @@
 
 namespace gspmd::detail {
 
-/// Whether an object is in use. One that holds scratch memory serves one caller at a time; a second one gets an error instead of
-/// wrong numbers.
+/// The flag of an object that serves one caller at a time, because it holds scratch memory. A second caller gets an
+/// error instead of wrong numbers.
 class exclusive_use {
  public:
   exclusive_use() = default;
-  exclusive_use(exclusive_use&&) noexcept {}  // the use is of the object, not of what it holds
+  exclusive_use(exclusive_use&&) noexcept {}  // the flag belongs to the object, so a move does not transfer it
   exclusive_use& operator=(exclusive_use&&) noexcept { return *this; }
 
   class held {
@@ -25,7 +25,7 @@ class exclusive_use {
    private:
     std::atomic<bool>& taken_;
   };
-  /// Until the result is gone nobody else takes it. Throws gspmd::error: somebody has.
+  /// Marks the object as in use until the result is destroyed. Throws gspmd::error if the object is in use already.
   [[nodiscard]] held take() {
     if (taken_.exchange(true, std::memory_order_acquire)) refuse_second_caller();
     return held(taken_);

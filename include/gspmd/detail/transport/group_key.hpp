@@ -9,8 +9,9 @@
 
 namespace gspmd::detail {
 
-/// Names the group of one device over some axes of a mesh, so that a communicator finds again what it set up for it.
-/// The device order is kept by value: a mesh made at run time may be gone when the next one takes its place in memory.
+/// Identifies the group of a device over some axes of a mesh. A communicator uses it to find the data that it has set
+/// up for the group. The key copies the device order: a mesh made at run time can be destroyed, and another mesh can
+/// reuse its memory.
 struct group_key {
   coordinates sizes;
   axis_mask axes = 0;
@@ -26,7 +27,7 @@ struct group_key {
   }
 };
 
-/// The devices of the group of the device at `me`, in the order of the members.
+/// Returns the devices of the group of the device at `me`, in the order of the members.
 inline std::vector<int> members_of(const mesh_shape& mesh, axis_mask axes, const coordinates& me) {
   std::vector<int> devices(static_cast<std::size_t>(mesh.size_of(axes)));
   for (std::size_t j = 0; j < devices.size(); ++j)

@@ -8,38 +8,46 @@
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
 
-/// How threads, or processes that share memory, meet. Each member of a group has a slot; to arrive at the next meeting it
-/// writes its pointers, or a small value, into its slot and then the number of the meeting. Who has read that number in
-/// all slots has passed the meeting, and holds what everybody wrote: publishing and the barrier are one step. The number of
-/// what it came for (meeting_subject.hpp) stands in the same word: a member that came for something else lets nobody pass.
+/// A meeting is a barrier of the members of a group (threads, or processes that share memory) that also publishes
+/// data. Each member has a slot. To arrive at its next meeting, a member writes its pointers, or a small value, into
+/// its slot and then the number of the meeting. A member that has read this number in all slots has passed the
+/// meeting and can read the data of all members. The word with the number also has the number of the member's
+/// collective (meeting_subject.hpp). If a member arrives for another collective, no member passes.
 ///
-/// Everything that members write for each other follows one rule: who has passed meeting k knows that all have arrived at k, so
-/// all have read what was shown at k-1. A member that arrives at k passes it before it arrives at k+1: one that knows the others'
-/// answer and goes ahead would overwrite what they still read, or a number that they still wait for.
+/// All shared memory follows one rule. A member that has passed meeting k has seen all members arrive at k, so all
+/// members have read the data that was published at k-1. A member that arrives at k must pass k before it arrives at
+/// k+1. If a member that has the result already skipped this wait, it would overwrite data that other members still
+/// read. It could also overwrite a number for which they still wait.
 ///
-///   memory                      its owner writes              the others read              until when
-///   lane k % 2 of a slot        passed k-1 .. arrives at k    from passing k               they arrive at k+1
-///   half h of a node_window     passed k'  .. arrives at k    from passing k               they arrive at k', the next meeting
-///                                                                                          for which the other half is filled
-///   part of a result in it      passed k   .. arrives at k+1  from passing k+1             the same k'
-///   an input or output that     before it arrives at k, and   from passing k (of a result  they arrive at k+1
-///     peers reach in place        after it passed k+1           they may write their part)
-///   an input of what is under before it arrives at k, in    from passing k, which is in   they arrive at k+1
-///     way (start, finish)         start, and after it passed    finish: meanwhile all
-///                                 k+1, where finish ends        compute
-///   an output of a reduction  its own part from passing k,  never: each other member      they arrive at k+1, in finish
-///     that is under way           in finish                     writes its part from
-///                                                               passing k
-///   a shard that goes by its    before it sends the address,  from getting the address     they send "done"
-///     address (permutations)      and after all said "done"
+///   memory                       its owner writes              the other members read       until
+///   lane k % 2 of a slot         from passing k-1 to           from passing k               they arrive at k+1
+///                                arriving at k
+///   half h of a node_window      from passing k' to            from passing k               they arrive at k'
+///                                arriving at k
+///   part of a result in half h   from passing k to             from passing k+1             they arrive at k'
+///                                arriving at k+1
+///   an input or output that      before it arrives at k, and   from passing k (and may      they arrive at k+1
+///     peers access in place      after it passed k+1           write their part of a
+///                                                              result)
+///   an input of a started        before it arrives at k, in    from passing k, in finish;   they arrive at k+1
+///     collective                 start, and after it passed    in between all members
+///                                k+1, where finish ends        compute
+///   an output of a started       its own part from passing     never; each other member     they arrive at k+1, in finish
+///     reduction                  k, in finish                  writes its own part from
+///                                                              passing k
+///   a shard whose address is     before it sends the address,  from receiving the address   they send "done"
+///     sent (permutations)        and after all sent "done"
+///
+/// k' is a meeting for which the other half of the node_window is filled: the last such meeting before k in the
+/// column of the owner, the next such meeting after k in the last column.
 namespace gspmd::detail {
 
 inline constexpr std::size_t mail_bytes = 224;
 
 struct meeting_subject;
 
-/// The word that a device writes to arrive: the number of the meeting, of which 32 bits tell meetings apart that a slot may hold, below
-/// that of the subject.
+/// Returns the word that a device writes to arrive. Its upper half is the number of the subject. Its lower half is
+/// the number of the meeting modulo 2^32, which distinguishes the meetings whose numbers a slot can hold.
 constexpr std::uint64_t arrival_word(std::uint32_t subject, std::uint64_t meeting) {
   return static_cast<std::uint64_t>(subject) << 32 | static_cast<std::uint32_t>(meeting);
 }
@@ -49,21 +57,23 @@ struct alignas(cache_line_bytes) meeting_lane {
   const meeting_subject* subject = nullptr;
   const void* in = nullptr;
   void* out = nullptr;
-  alignas(8) unsigned char mail[mail_bytes] = {};  // begins on the line of `arrival`: 8 bytes travel with it
+  alignas(8) unsigned char mail[mail_bytes] = {};  // begins on the cache line of `arrival`, so 8 bytes arrive together with it
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "gspmd: meetings need 64-bit atomics without a lock");
 
 struct alignas(cache_line_bytes) meeting_slot {
   meeting_lane lanes[2];
-  std::uint64_t meetings = 0;  // that its owner arrived at; only the owner looks
+  std::uint64_t meetings = 0;  // at which the owner has arrived; only the owner reads and writes it
 
-  /// The lane of the meeting that the owner arrives at next, to be written before.
+  /// Returns the lane of the meeting at which the owner arrives next. The owner writes the lane before it arrives.
   meeting_lane& next_lane() { return lanes[(meetings + 1) & 1]; }
 };
 
-/// Pauses before a member gives way. More cost much where there are more members than cores. Where each has one they gain nothing while no
-/// other program wants it; else who gives way gets its core back milliseconds later, however soon the others come: NPB's cg and is on two
-/// ranks and cores beside compilers were fastest by far with a millisecond, of none, 50 us and one, also two such programs at once.
+/// The number of pauses of a waiting member before it yields its core. If there are more members than cores, more
+/// pauses cost much time. If each member has a core, many pauses gain nothing as long as no other program uses the
+/// core. If another program does, a member that yields gets its core back milliseconds later, even if the other
+/// members arrive soon. NPB's cg and is were run on two ranks and cores while compilers used the same cores, with
+/// pauses of 0, 50 us and 1 ms. They were fastest by far with 1 ms, also when two of these programs ran.
 inline constexpr int pauses_without_core = 20, pauses_with_core = 20'000;
 
 inline void pause_briefly() {
@@ -72,18 +82,23 @@ inline void pause_briefly() {
 #endif
 }
 
-/// A member arrives at its next meeting, for `subject`: what it shows is there, and it may do something else before it waits, but arrive
-/// nowhere in between.
+/// Arrives at the next meeting of a member, for `subject`, and returns without waiting. The data that the member
+/// publishes must be written before. The member may do other work before it waits, but must not arrive at another
+/// meeting in between.
 inline void arrive_alone(meeting_slot& mine, std::uint32_t subject) {
   const auto meeting = ++mine.meetings;
   delay_at_meeting();
   mine.lanes[meeting & 1].arrival.store(arrival_word(subject, meeting), std::memory_order_release);
 }
-/// Member `self` of `n`, which has arrived, waits for the others; returns which lanes belong to the meeting. slot_of(j) is the slot of
-/// member j. After each so many `pauses` idle(j, is_here) is called: it gives way to other threads, and throws if member j will
-/// not come. differs(j, parity), which throws, is called if member j has come for something else. It calls it in turn: two that differ
-/// both find out, whomever they wait for. The three are not copied: between the arrival and the wait a value that is read otherwise than it
-/// was written, as copies of several pointers are, waits until the arrival has reached memory, a third of a meeting.
+/// Member `self` of `n` has arrived and waits for the other members. Returns the index of the lanes of this meeting.
+/// slot_of(j) is the slot of member j. After each `pauses` pauses, idle(j, is_here) is called. It yields to other
+/// threads, and throws if member j will never arrive. If member j has arrived for another collective, differs(j,
+/// parity) is called, which throws. The waiting member checks all members for this, so both members of a mismatch
+/// detect it, whichever member they wait for.
+///
+/// The three functions are passed by reference, not copied. A copy of several pointers is read with another width
+/// than it was written. Between the arrival and the wait, this read stalls until the arrival has reached memory. The
+/// stall takes a third of the time of a meeting.
 template <class SlotOf, class Idle, class Differs>
 unsigned wait_for_all(std::int64_t n, std::int64_t self, std::uint32_t subject, int pauses, const SlotOf& slot_of,
                       const Idle& idle, const Differs& differs) {

@@ -10,9 +10,10 @@
 #include <thread>
 #endif
 
-/// For tests. A fault in the protocol of meetings (meeting.hpp) shows only when one member is late at the wrong place, which may
-/// happen once in a thousand runs. In a program that is compiled with GSPMD_TEST_DELAYS, and while a delayed_meetings exists,
-/// members sleep at random before they arrive at a meeting and before they read what the others left there.
+/// Delays for tests. A fault in the protocol of meetings (meeting.hpp) shows only if one member is late at a certain
+/// line. This may happen once in a thousand runs. The delays exist in a program that is compiled with
+/// GSPMD_TEST_DELAYS, while an object of delayed_meetings exists. Members then sleep at random, before they arrive at
+/// a meeting and before they read the data of other members.
 namespace gspmd::detail {
 
 #ifdef GSPMD_TEST_DELAYS

@@ -10,16 +10,17 @@
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
 
-/// The collective for which members of a group meet. Each reads the others' buffers by its own descriptor, so those who came for another
-/// collective must not be read: the number of a subject travels with the meeting (meeting.hpp), and its text is made when two numbers
-/// differ.
+/// The collective for which the members of a group synchronise. A member reads the buffers of other members by its
+/// own descriptor, so it must not read a member that arrived for another collective. The number of a subject is part
+/// of each arrival (meeting.hpp). The text of a subject is made only when two numbers differ.
 namespace gspmd::detail {
 
-/// Tells collectives apart by what they are and by the line that asks for them. Not by the device: all members have one number.
+/// A hash of the kind, the descriptor and the source line of a collective. It does not depend on the device, so all
+/// members compute the same number.
 class subject_number {
  public:
   constexpr explicit subject_number(std::uint64_t kind) { add(kind); }
-  constexpr void add(std::uint64_t word) {  // the products do not wait for each other
+  constexpr void add(std::uint64_t word) {  // the products are independent, so the processor computes them in parallel
     factor_ += 2 * (odd >> 8);
     sum_ += word * factor_;
   }
@@ -55,7 +56,7 @@ class subject_number {
       for (const auto& use : side->splits) add(static_cast<std::uint64_t>(use.axis * 64 + use.dim + 1));
     }
   }
-  /// Never 0.
+  /// Returns the number, which is never 0.
   [[nodiscard]] constexpr std::uint32_t value() const { return static_cast<std::uint32_t>(sum_ * odd >> 32) | 1; }
 
  private:
@@ -79,14 +80,14 @@ constexpr std::uint32_t number_of(const mesh_shape& mesh, const reduction& r) {
   n.add_tiles(r.global, r);
   return n.value();
 }
-/// The same descriptor, numbered once and not each time it is carried out.
+/// Returns the descriptor with its number, so that the number is computed once and not in each run.
 template <class Descriptor>
 constexpr Descriptor numbered(const mesh_shape& mesh, Descriptor d) {
   d.number = number_of(mesh, d);
   return d;
 }
 
-/// A subject, as one member has it while the collective lasts.
+/// A subject, as stored by one member while the collective runs.
 struct meeting_subject {
   using description = std::string (*)(const mesh_shape* mesh, dtype type, const void* descriptor);
 
@@ -118,7 +119,7 @@ struct meeting_subject {
   return "collective_permute of " + std::to_string(static_cast<const ring*>(descriptor)->bytes) + " bytes";
 }
 
-/// The mesh and the descriptor outlive the subject.
+/// Returns the subject of a collective. The mesh and the descriptor must outlive the subject.
 inline meeting_subject subject_of(const mesh_shape& mesh, const movement& m, dtype type) {
   return {number_of(mesh, m) ^ static_cast<std::uint32_t>(type) << 1, &mesh, &m, &m.origin, describe_movement, type};
 }
@@ -133,7 +134,7 @@ inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
   return {n.value(), &mesh, &r, &r.origin, describe_ring};
 }
 
-/// The error text where `rank` meets `other`, which came for another collective.
+/// Returns the error text if `rank` synchronises with `other`, which arrived for another collective.
 [[gnu::cold]] inline std::string different_collectives(int rank, const std::string& subject, int other,
                                                        const std::string& others_subject) {
   const bool first = rank < other;
@@ -142,7 +143,7 @@ inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
          (first ? others_subject : subject) + "; all must call the same steps in the same order";
 }
 
-/// The error text where `from` sends `to` a block of another size than `to` receives.
+/// Returns the error text if `from` sends `to` a block of another size than `to` receives.
 [[gnu::cold]] inline std::string different_blocks(int from, std::int64_t sent, int to, std::int64_t received,
                                                   std::size_t elem_bytes) {
   const auto bytes = [elem_bytes](std::int64_t n) {
@@ -152,17 +153,17 @@ inline meeting_subject subject_of(const mesh_shape& mesh, const ring& r) {
          std::to_string(to) + ", which receives " + bytes(received) + "; all must give the same layouts and widths";
 }
 
-/// The error text where `rank` is waited for and has called MPI_Finalize.
+/// Returns the error text if a rank waits for `rank`, which has called MPI_Finalize.
 [[gnu::cold]] inline std::string never_starts(int rank) {
   return "waits in run or launch for rank " + std::to_string(rank) +
          ", which has called MPI_Finalize; all ranks must call run and launch equally often";
 }
-/// The error text where `rank` is waited for and comes to no collective any more.
+/// Returns the error text if a rank waits for `rank`, which has finished and calls no further collective.
 [[gnu::cold]] inline std::string never_comes(int rank) {
   return "waits in a collective for rank " + std::to_string(rank) +
          ", which has finished; all ranks of a group must call the same collectives";
 }
-/// The error with the line of the user's that asks for the collective.
+/// Returns `failure` with the user's source line of the collective.
 [[gnu::cold]] inline error located(const error& failure, const meeting_subject& subject) {
   const auto* at = subject.origin;
   return at != nullptr && at->is_known && at->file != nullptr ? failure.with_op(name_of(at->op), at->file, at->line) : failure;

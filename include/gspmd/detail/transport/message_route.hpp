@@ -13,11 +13,12 @@
 #include "gspmd/detail/transport/movement_boxes.hpp"
 #include "gspmd/detail/transport/node_boxes.hpp"
 
-/// The route of one process in a collective that goes by messages, as offsets and sizes: worked out once, because it takes longer than a
-/// message of 1 KiB.
+/// The messages, as offsets and sizes, of a process in a collective that uses messages. They are computed once,
+/// because computing them takes longer than a message of 1 KiB.
 namespace gspmd::detail {
 
-/// Boxes at their places in two buffers, without the room that a placed_box has for other ranks.
+/// A list of boxes with their offsets in two buffers. It is smaller than a list of placed_box, which has memory for
+/// max_rank dims.
 class box_list {
  public:
   int add(const placed_box& placed) {
@@ -55,11 +56,12 @@ class box_list {
 
 inline constexpr int no_box = -1;
 
-/// The largest number of elements that one MPI call takes.
+/// The largest number of elements in one MPI call.
 inline constexpr std::int64_t largest_mpi_count = 0x7fffffff;
 
-/// To or from the member `peer`. Without a box it goes straight from or to the user's buffer, `at` its offset there; else `at` is
-/// one in the scratch memory, and the box says how it gets there or away.
+/// A message to or from the member `peer`. Without a box, the message is sent from or received in the user's buffer,
+/// at offset `at`. With a box, `at` is an offset in the scratch memory, and the box copies between the scratch memory
+/// and the user's buffer.
 struct routed_message {
   std::int64_t peer;
   std::int64_t at;
@@ -70,29 +72,30 @@ struct routed_message {
 struct movement_route {
   enum class way : std::uint8_t {
     gather,           // MPI_Allgather
-    gather_to_boxes,  // the same into scratch memory, then every box to its place
+    gather_to_boxes,  // MPI_Allgather into scratch memory, then each box is copied into the result
     exchange,         // MPI_Alltoall
     permute,          // whole shards, as messages
     messages,
   };
   way how = way::messages;
   std::int64_t shard_elems = 0;
-  std::int64_t block_elems = 0;  // from each member, of the first three
+  std::int64_t block_elems = 0;  // from each member, for gather, gather_to_boxes and exchange
   packing memory;
   std::vector<routed_message> receives, sends;
-  std::vector<int> own;  // boxes that stay
+  std::vector<int> own;  // boxes that this device copies from its own shard
   struct filled {
     int box;
     std::uint64_t bits;  // of each element
   };
   std::vector<filled> gaps;
   box_list boxes;
-  std::vector<routed_message> takes;  // of small shards: from where in its shard a member's part goes to where
-  std::optional<node_boxes> node;     // where messages of boxes would be packed
+  std::vector<routed_message> takes;  // if shards are small: the boxes to copy from the shards of the members
+  std::optional<node_boxes> node;     // set if messages with boxes would be packed
 };
 
-/// `me` is member number `self` of its group. Shards of up to `small_elems` may go through node_window::share. One that is `joint` goes
-/// together with others: part by part, whatever one call of MPI could do.
+/// Returns the route of member `self` of a group, at `me`. Shards of up to `small_elems` elements may be copied
+/// through node_window::share. If `joint`, the movement shares its messages with other movements. Then it is sent box
+/// by box, even if one MPI call could carry it out.
 inline movement_route route_of(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t self,
                                std::int64_t small_elems, bool joint = false) {
   using way = movement_route::way;
@@ -148,7 +151,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
   }
   if (permutes) {
     route.how = way::permute;
-    // Whole shards go to other devices, one to each; one device may have to serve several.
+    // Each whole shard moves to another device. One device may have to send its shard to several devices.
     for (std::int64_t j = 0; j < n; ++j) {
       const auto peer = peer_at(j);
       const bool is_source = intersect(source_of(mesh, m, peer, 0).held, target.held).any();
@@ -164,7 +167,8 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     }
     return route;
   }
-  // A box for every pair and turn, in the order of the turns on both sides. One that is contiguous in the user's buffer is not packed.
+  // One box for each pair and turn, in the order of the turns on both sides. A box that is contiguous in the user's
+  // buffer is not packed.
   std::int64_t received = 0, sent = 0;
   for (std::int64_t j = 0; j < n; ++j) {
     if (j == self) continue;
@@ -184,7 +188,7 @@ inline movement_route route_of(const mesh_shape& mesh, const movement& m, const 
     }
   }
   for (std::int64_t k = 1; k < n; ++k) {
-    const auto j = (self + k) % n;  // not all to the same one at once
+    const auto j = (self + k) % n;  // start with different members, so not all devices send to the same member first
     for (std::int64_t turn = 0; turn < turns; ++turn) {
       const auto& source = sources[static_cast<std::size_t>(turn)];
       const auto box = intersect(source.held, target_of(mesh, m, peer_at(j), turn).held);
@@ -211,11 +215,11 @@ struct reduction_route {
   std::int64_t elems = 0;         // of the buffer
   std::int64_t result_elems = 0;  // of a shard of the result
   // reduce_scatter only:
-  bool is_stacked = false;            // the members' blocks lie one after the other in the buffer, padding included
-  std::vector<std::int64_t> offsets;  // of the blocks in the buffer, or where they are packed
-  std::vector<int> counts;            // of their elements; 0 for more than an int counts
-  std::vector<int> packs;             // boxes from the buffer to where the blocks are packed
-  int own = no_box;                   // from the packed result to its place
+  bool is_stacked = false;            // the blocks of the members, with padding, are adjacent in the buffer
+  std::vector<std::int64_t> offsets;  // of the blocks in the buffer, or in the memory where they are packed
+  std::vector<int> counts;            // number of elements of each block; 0 if it exceeds an int
+  std::vector<int> packs;             // boxes from the buffer to the packed blocks
+  int own = no_box;                   // box from the packed result to the result
   box_list boxes;
 
   /// Returns the elements of the block of member j.
@@ -224,6 +228,9 @@ struct reduction_route {
   }
 };
 
+/// Returns the route of the device at `me`.
+///
+///   reduce_scatter of [4] over 2 devices: offsets 0, 2, 4
 inline reduction_route route_of(const mesh_shape& mesh, const reduction& r, const coordinates& me) {
   reduction_route route;
   route.scatters = classify(mesh, r) == collective_kind::reduce_scatter;

@@ -9,22 +9,24 @@
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/reshape_boxes.hpp"
 
-/// The boxes that a movement copies. Where it has a map, both sides count boxes in steps of the map (index_map.hpp): what a member
-/// holds and what a device needs meet in an intersection again, and `place` finds the strides.
+/// The boxes that a movement copies. If the movement has a map, both sides count boxes in steps of the map
+/// (index_map.hpp). Then the elements that a member holds and a device needs are again the intersection of two boxes.
+/// `place` computes the strides.
 ///
 ///   x of 9 in 3,3,3; slice from 1 by 2, of 4 in 2,2,0: step t is 1 + 2t of x and t of the result
-///     the second device needs steps 2,3; the members hold 0 | 1 | 2,3: all from the third one, its elements 5 and 7
+///     the second device needs steps 2,3; the members hold 0 | 1,2 | 3: element 5 from the second, 7 from the third
 namespace gspmd::detail {
 
-/// How often a movement brings a member and a device together; what follows is done for each of these turns. One without any has
-/// one, because what it does not bring is filled.
+/// Returns the number of turns of a movement, at least 1. In each turn, a device copies at most one box from each
+/// member. The functions below describe one turn. A movement that copies nothing has one turn, which fills the
+/// result.
 inline std::int64_t turns_of(const mesh_shape& mesh, const movement& m) {
   if (m.map != nullptr && m.map->reshapes) return reshape_turns(mesh, m);
   const auto turns = m.map == nullptr ? 1 : count_turns(*m.map, m.from_global, m.to_global);
   return turns > 0 ? turns : 1;
 }
 
-/// A turn of a movement with margins.
+/// A turn of a movement with margins (halo buffers).
 struct margin_turn {
   bool is_low;
   std::int64_t turn;  // of the operand (index_map.hpp)
@@ -36,7 +38,10 @@ inline margin_turn margin_turn_of(const movement& m, std::int64_t number) {
   return {false, margin_turns(*m.map, extent, false).begin + number - low.size()};
 }
 
-/// The margin of a shard that a turn is about. Calls `fill(box, bits)` for what of it lies outside of the tensor and is a constant.
+/// Returns the margin of a shard that a turn copies to. Calls `fill(box, bits)` for the part of the margin outside of
+/// the tensor, if this part is a constant.
+///
+///   x of 9 in 3,3,3; margins 1, 1: of the second shard, the low margin holds [2, 3), the high margin [6, 7)
 template <class Fill>
 inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t number, Fill fill) {
   auto target = layout_of(mesh, m.from_global, m.from, at);
@@ -64,7 +69,7 @@ inline buffer_layout margin_of(const mesh_shape& mesh, const movement& m, const 
   return target;
 }
 
-/// Makes the shard of a movement's result a tile in the dims that have one.
+/// Sets the shard of a movement's result to its tile, in the dims whose map has a tile.
 inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordinates& at, buffer_layout& target) {
   for (const auto& map : m.map->dims) {
     if (!map.is_tile()) continue;
@@ -78,8 +83,11 @@ inline void hold_tiles(const mesh_shape& mesh, const movement& m, const coordina
   }
 }
 
-/// Fills what a tile has room for and does not hold, behind the outputs of a part that has fewer than others. No result depends on it,
-/// but kernels compute with it, and what lies in the memory by chance could overflow.
+/// Fills the memory of a tile that the tile does not hold. It follows the elements of a part that has fewer outputs
+/// than other parts. No result depends on this memory, but kernels compute with it, and arbitrary values could
+/// overflow.
+///
+///   a dim with room for [0, 6) that holds [0, 4): fills [4, 6)
 template <class Fill>
 inline void fill_spare_room(const movement& m, const buffer_layout& target, Fill fill) {
   buffer_layout spare = target;
@@ -110,8 +118,8 @@ inline void fill_spare_room(const movement& m, const buffer_layout& target, Fill
   }
 }
 
-/// Sets the index that a shard holds in a turn of a map that places the indices of a dim: that of the turn, counted as it is in the
-/// result.
+/// Restricts a shard to the index of a turn, for a map that places the indices of a dim. Operand and result both
+/// count this index as in the result.
 inline void hold_placed(const movement& m, std::int64_t turn, bool is_source, buffer_layout& shard) {
   const int d = m.map->placed_dim;
   const auto from = m.map->placed[static_cast<int>(turn)];
@@ -122,9 +130,11 @@ inline void hold_placed(const movement& m, std::int64_t turn, bool is_source, bu
   shard.held.end[d] = is_here ? turn + 1 : turn;
 }
 
-/// The shard of a movement's result that a turn is about. Calls `fill(box, bits)` for boxes of elements that no element of the operand
-/// becomes, if they are to be filled: those before, behind and between the steps along one dim, where the dims before it have
-/// steps. It does so in the first turn about this shard.
+/// Returns the shard of a movement's result that a turn copies to. Calls `fill(box, bits)` for the boxes that no
+/// element of the operand maps to, if the map fills them. These boxes are before, after and between the steps of a
+/// dim, restricted to the steps of the previous dims. Each box is filled in the first turn of its shard only.
+///
+///   slice of the first example, second device: holds steps [2, 4)
 template <class Fill>
 inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn, Fill fill) {
   if (m.map != nullptr && m.map->has_margins()) return margin_of(mesh, m, at, turn, fill);
@@ -183,7 +193,8 @@ inline buffer_layout target_of(const mesh_shape& mesh, const movement& m, const 
   return target_of(mesh, m, at, turn, [](const placed_box&, std::uint64_t) {});
 }
 
-/// Calls `visit(map, turn)` for the dims with a map, of the turn with this number.
+/// Calls `visit(map, turn)` for each dim with a map. `turn` is the dim's own turn in the movement's turn with this
+/// number.
 template <class Visit>
 inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
   if (m.map->has_margins()) {
@@ -198,7 +209,7 @@ inline void for_each_map(const movement& m, std::int64_t number, Visit visit) {
   }
 }
 
-/// The shard of a movement's operand.
+/// Returns the shard of a movement's operand that a turn copies from.
 inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const coordinates& at, std::int64_t turn) {
   if (m.map != nullptr && m.map->reshapes) return reshape_source(mesh, m, at, turn);
   auto source = layout_of(mesh, m.from_global, m.from, at);
@@ -221,8 +232,10 @@ inline buffer_layout source_of(const mesh_shape& mesh, const movement& m, const 
   return source;
 }
 
-/// Goes through the holders of a movement with a map: calls `visit(coordinates)` for the members that may hold something of `target`, in
-/// one of its turns. Of large groups these are few. `holder` is where the device itself is.
+/// Calls `visit(coordinates)` for each member that may hold elements of `target` in one turn of a movement with a
+/// map. In large groups these are few members. `holder` has the coordinates of this device.
+///
+///   slice of the first example, second device: visits the second and the third member
 template <class Visit>
 inline void for_each_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                             std::int64_t turn, Visit visit) {

@@ -10,16 +10,20 @@
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/movement_boxes.hpp"
 
-/// Movements of boxes with gaps, through memory that a node shares: who holds a box packs it there, and who needs it copies it
-/// from there to its place. As a message it would be packed, copied by MPI, and unpacked. Not for gathers: whole shards are not
-/// packed, so they would be copied once more.
+/// Movements of boxes with gaps, through memory that the ranks of a node share. The holder of a box packs the box
+/// into this memory, and the receiver copies the box from there into its result. A message would be packed, copied by
+/// MPI, and unpacked. Gathers do not use this memory: they do not pack whole shards, so this memory would cost them
+/// one more copy.
 namespace gspmd::detail {
 
-/// How boxes go through in pieces. All members cut all boxes at the same indices, counted from where a box begins, so that nobody
-/// need know how many pieces the others have: along the dims before `dim` a piece has one index, along `dim` up to `block`, and
-/// behind it all of them.
+/// The division of boxes into pieces. All members cut all boxes at the same indices, counted from the begin of each
+/// box. So no member needs the number of pieces of another member. A piece has one index along the dims before `dim`,
+/// up to `block` indices along `dim`, and all indices along the dims after `dim`.
+///
+///   largest box [4, 6], at most 12 elements: 2 pieces of [2, 6]
 struct box_cut {
-  /// No box has larger extents than `largest`, which are not 0. A piece has up to `most` elements, at least 1.
+  /// No box has larger extents than `largest`, which are not 0. A piece has at most `most` elements; `most` is at
+  /// least 1.
   box_cut(const buffer_layout& largest, std::int64_t most) {
     auto behind = largest.elems();
     for (int d = 0; d < largest.held.rank; ++d) extents[d] = largest.local[d];
@@ -35,7 +39,7 @@ struct box_cut {
     pieces *= blocks;
   }
 
-  /// Piece `k` of a box; empty where this box is too small to have it.
+  /// Returns piece `k` of a box. The piece is empty if the box is too small to have it.
   [[nodiscard]] held_ranges piece(held_ranges box, std::int64_t k) const {
     const auto keep = [&](int d, std::int64_t first, std::int64_t n) {
       const auto begin = box.begin[d] + first;
@@ -59,7 +63,7 @@ struct box_cut {
   std::int64_t pieces = 1;
 };
 
-/// Boxes without the room that a held_ranges has for other ranks.
+/// A list of boxes. It is smaller than a list of held_ranges, which has memory for max_rank dims.
 class range_list {
  public:
   void add(const held_ranges& box) {
@@ -82,11 +86,11 @@ class range_list {
   std::vector<std::int64_t> ends_;
 };
 
-/// The boxes that one member shows to the others and takes from them, in a movement without a map.
+/// The boxes that one member copies to and from the shared memory, in a movement without a map.
 struct node_boxes {
   std::int64_t n, self;
   buffer_layout source, target;
-  buffer_layout largest;  // as large as any box
+  buffer_layout largest;  // no box has larger extents
   range_list shown, taken;
 
   node_boxes(const mesh_shape& mesh, const movement& m, const coordinates& me)
@@ -105,9 +109,12 @@ struct node_boxes {
   }
 };
 
-/// Carries out such a movement. show(fill) calls fill(memory), which writes up to `room` elements, at least a cache line for each
-/// other member, to memory that all members see; meets them; and returns a function from a member to its memory, which holds
-/// until the next but one call. All members call it equally often.
+/// Carries out a movement of boxes through the shared memory. show(fill) is called equally often by all members and
+/// does three things:
+/// 1. It calls fill(memory), which writes up to `room` elements to memory that all members can read. `room` has at
+///    least one cache line for each other member.
+/// 2. It synchronises the members.
+/// 3. It returns a function from a member to the memory of this member, valid until the second call after this one.
 template <class T, class Show>
 void move_through_node(const node_boxes& b, std::int64_t room, const T* in, T* out, Show show) {
   constexpr auto line = static_cast<std::int64_t>(cache_line_bytes / sizeof(T));
@@ -125,7 +132,7 @@ void move_through_node(const node_boxes& b, std::int64_t room, const T* in, T* o
       }
     });
     for (std::int64_t i = 1; i < b.n; ++i) {
-      const auto j = (b.self + i) % b.n;  // not all from the same one at once
+      const auto j = (b.self + i) % b.n;  // start with different members, so not all members read the same memory first
       const auto piece = cut.piece(b.taken[j], k);
       if (piece.any()) copy_box(out, memory_of(j) + place_of(j, b.self), place(piece, packed(piece), b.target), sizeof(T));
     }

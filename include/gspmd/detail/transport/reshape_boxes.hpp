@@ -7,8 +7,8 @@
 #include "gspmd/detail/ir/reshape_map.hpp"
 #include "gspmd/detail/transport/box.hpp"
 
-/// The boxes of a movement that reshapes: both sides count in the digits of the row-major number (reshape_map.hpp). A turn is about one
-/// of the boxes of each shard.
+/// The boxes of a movement that reshapes. Both sides count in the digits of the row-major number (reshape_map.hpp).
+/// Each turn copies between one box of each shard.
 namespace gspmd::detail {
 
 inline reshape_digits digits_of(const mesh_shape& mesh, const movement& m) {
@@ -19,7 +19,7 @@ inline std::int64_t reshape_turns(const mesh_shape& mesh, const movement& m) {
   return digits.exist ? pieces_of(digits.from) * pieces_of(digits.to) : 1;
 }
 
-/// Box `piece` of a shard, as a buffer of one dim whose steps are the strides of the digits.
+/// Returns box `piece` of a shard as the layout of a buffer. The steps of its dims are the strides of the digits.
 inline buffer_layout reshape_layout(const mesh_shape& mesh, const reshape_digits& digits, const digit_ranges& ranges,
                                     const extents& global, const sharding& s, const coordinates& at, std::int64_t piece) {
   auto box = digits.whole();
@@ -61,7 +61,8 @@ inline void move_to_holder(const mesh_shape& mesh, const sharding& s, int dim, s
   }
 }
 
-/// Calls `visit(coordinates)` for the members that may hold something of `target`. `holder` is where the device itself is.
+/// Calls `visit(coordinates)` for the members that may hold elements of `target`. `holder` has the coordinates of
+/// this device.
 template <class Visit>
 inline void for_each_reshape_holder(const mesh_shape& mesh, const movement& m, const buffer_layout& target, coordinates holder,
                                     Visit visit) {

@@ -13,11 +13,13 @@
 #include "gspmd/detail/transport/combine.hpp"
 #include "gspmd/detail/transport/movement_boxes.hpp"
 
-/// The share of one device in a collective when it can read the buffers of its peers. Threads do their shares at once
-/// between two barriers, the simulated backend one after the other. Peers are called by their number in the group.
+/// The part of a device in a collective, if the device can read the buffers of its peers. Threads process their parts
+/// concurrently between two barriers, the simulated backend processes them one after the other. Peers are identified
+/// by their number in the group.
 namespace gspmd::detail {
 
-/// The buffers that the devices of a communicator hand to a neighbour on a ring, and those where they put what arrives; by local device.
+/// The buffers that the devices of a communicator send to a neighbour on a ring, and the buffers that receive, by
+/// local device.
 struct ring_buffers {
   peer_inputs from;
   peer_outputs to;
@@ -28,7 +30,7 @@ struct ring_buffers {
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The work of a device for a movement, all at once: it copies a box of a member's input, or fills one.
+/// A single copy or fill of a device in a movement: copies a box of a member's input, or fills a box.
 struct movement_part {
   std::int64_t member;  // -1: fills
   std::uint64_t bits;
@@ -37,7 +39,7 @@ struct movement_part {
 };
 using part_visitor = void (*)(void* data, const movement_part& part);
 
-/// Calls visit(data, part) for all that the device at `me` does, in order.
+/// Calls visit(data, part) for all copies and fills of the device at `me`, in order.
 template <class = once>
 void for_each_part(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t bytes_per_elem,
                    part_visitor visit, void* data) {
@@ -61,7 +63,7 @@ void for_each_part(const mesh_shape& mesh, const movement& m, const coordinates&
     const auto n = mesh.size_of(m.axes);
     const auto self = group_index(mesh, m.axes, me);
     for (std::int64_t k = 0; k < n; ++k) {
-      const auto j = self + k < n ? self + k : self + k - n;  // everyone starts at another peer
+      const auto j = self + k < n ? self + k : self + k - n;  // each device starts with another peer
       copy_from(j, group_member(mesh, m.axes, me, j));
     }
   }
@@ -89,8 +91,10 @@ void move_from_peers(const mesh_shape& mesh, const movement& m, const coordinate
   if (any_streaming) fence_streams();
 }
 
-/// The elements [begin, end) that member j of n reduces in an all_reduce: whole cache lines, so that no two members
-/// write to the same one.
+/// The elements [begin, end) that member j of n reduces in an all_reduce. Chunks are whole cache lines, so no two
+/// members write to the same line.
+///
+///   100 floats, 2 members: [0, 64) and [64, 100)
 struct chunk {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -102,7 +106,8 @@ constexpr chunk chunk_of(std::int64_t elems, std::int64_t bytes_per_elem, std::i
   return {begin, begin + step < elems ? begin + step : elems};
 }
 
-/// all_reduce: reduces one chunk of the flat, padded buffers and writes it to all members. Their `out` may be their `in`.
+/// all_reduce: reduces one chunk of the flat, padded buffers and writes it to all members. The `out` of a member may
+/// be its `in`.
 template <class = once>
 void all_reduce_from_peers(const row_combiner& op, std::int64_t elems, std::int64_t n, std::int64_t self, peer_inputs peer_in,
                            peer_outputs peer_out) {
@@ -110,10 +115,11 @@ void all_reduce_from_peers(const row_combiner& op, std::int64_t elems, std::int6
   if (mine.begin < mine.end) reduce_row_to_all(op, n, peer_in, peer_out, mine.begin * op.elem_bytes, mine.end - mine.begin);
 }
 
-/// The box that the device at `me` reduces in a reduce_scatter. A device works it out when it has arrived, while the others come.
+/// The box that the device at `me` reduces in a reduce_scatter. A device computes the box after it has arrived, while
+/// other members still arrive.
 struct scattered_box {
   placed_box box;
-  std::int64_t elems;  // 0: the device has nothing
+  std::int64_t elems;  // 0: the device reduces nothing
 };
 template <class = once>
 void find_scattered_box(const mesh_shape& mesh, const reduction& r, const coordinates& me, scattered_box& found) {
@@ -122,7 +128,7 @@ void find_scattered_box(const mesh_shape& mesh, const reduction& r, const coordi
   if (found.elems > 0) found.box = place(target.held, layout_of(mesh, r.global, r.from, me), target);
 }
 
-/// reduce_scatter: reduces the own box from all `n` members into `out`, which is nobody's `in`.
+/// reduce_scatter: reduces the own box of all `n` members into `out`, which must not be the `in` of any member.
 template <class = once>
 void reduce_scatter_from_peers(const row_combiner& op, const scattered_box& mine, std::int64_t n, peer_inputs peer_in,
                                void* out) {
@@ -141,7 +147,8 @@ inline void reduce_scatter_from_peers(const row_combiner& op, const mesh_shape& 
   reduce_scatter_from_peers(op, mine, mesh.size_of(r.axes), peer_in, out);
 }
 
-/// The share of the device at `me` in either reduction over a group of at least two. The caller knows which one it is.
+/// Carries out the part of the device at `me` in an all_reduce or reduce_scatter over a group of at least two
+/// members.
 template <class = once>
 void reduce_from_peers(const row_combiner& op, const mesh_shape& mesh, const reduction& r, const coordinates& me,
                        peer_inputs peer_in, peer_outputs peer_out) {
@@ -161,7 +168,7 @@ GSPMD_COMPILED_ONCE(void reduce_scatter_from_peers<once>(const row_combiner&, co
 GSPMD_COMPILED_ONCE(void reduce_from_peers<once>(const row_combiner&, const mesh_shape&, const reduction&, const coordinates&,
                                                  peer_inputs, peer_outputs));
 
-/// A reduction over a group of one device is a copy of its box.
+/// Carries out a reduction over a group with a single device, which is a copy of its box.
 inline void reduce_alone(const mesh_shape& mesh, const reduction& r, const coordinates& me, const void* in, void* out,
                          std::int64_t bytes_per_elem) {
   if (in == out) return;

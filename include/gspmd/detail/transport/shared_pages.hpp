@@ -22,16 +22,18 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// Pages of memory that processes of one machine share. They have no name in any file system. If a process is killed, nothing is left.
+/// Pages of memory that the processes of a machine share. They have no name in a file system. If a process is killed,
+/// the system frees the pages.
 ///
-/// MPI_Win_allocate_shared is not used: its pages are in /dev/shm and are reserved at the first write to each. If /dev/shm is small, as in
-/// containers, a process dies by SIGBUS, or waits for a process that has given up. Also, all processes must come together to free a window.
+/// MPI_Win_allocate_shared is not used: its pages are in /dev/shm and each page is reserved when it is first written.
+/// If /dev/shm is small, as in containers, a process dies by SIGBUS, or waits forever for a process that has given
+/// up. Also, freeing a window is collective.
 namespace gspmd::detail {
 
-/// The way in which other processes get the file descriptor of the pages (memfd_create).
+/// The way in which the file descriptor of the pages (memfd_create) reaches other processes.
 enum class page_source : std::uint8_t {
-  opened,  // they open /proc/PID/fd/N of the owner
-  sent,    // the owner sends the descriptor over a UNIX socket: processes in different user namespaces may not open /proc/PID/fd
+  opened,  // other processes open /proc/PID/fd/N of the owner
+  sent,    // the owner sends the descriptor over a UNIX socket, since /proc/PID/fd of another user namespace may be closed
 };
 
 struct unmap_pages {
@@ -40,28 +42,29 @@ struct unmap_pages {
 };
 using mapped_pages = std::unique_ptr<std::byte, unmap_pages>;
 
-/// Returns null if the system refuses; errno says why.
+/// Maps the pages of a file. Returns null if the system refuses; errno has the reason.
 inline mapped_pages map_pages(int fd, std::size_t bytes) {
   void* const p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return p == MAP_FAILED ? mapped_pages{} : mapped_pages(static_cast<std::byte*>(p), unmap_pages{bytes});
 }
 
-/// The facts about the pages of a process that the other processes need. In another container a different file may have the same path, so
-/// receivers compare the numbers of device and file.
+/// The data about the pages of a process that other processes need. In another container, a different file may have
+/// the same path, so receivers compare the device and file numbers.
 struct page_offer {
   char name[40];  // opened: the path of the pages; sent: the address of the owner's socket, in the abstract namespace
   std::uint64_t device, file;
-  std::int64_t failure;  // an errno; 0: none
+  std::int64_t failure;  // an errno, or 0
 };
 
-/// Maps the pages of another process if `fd` is their file. Else, or if the system refuses, returns null; errno says why. Closes `fd`.
+/// Maps the pages of another process if `fd` is their file. Otherwise, or if the system refuses, returns null; errno
+/// has the reason. Closes `fd`.
 inline mapped_pages map_offered(int fd, const page_offer& offer, std::size_t bytes) {
   struct stat found {};
   mapped_pages pages;
   int failure = ESTALE;
   if (::fstat(fd, &found) != 0) failure = errno;
   else if (found.st_dev == offer.device && found.st_ino == offer.file && found.st_uid == ::geteuid() &&
-           static_cast<std::uint64_t>(found.st_size) >= bytes) {  // less would be a SIGBUS
+           static_cast<std::uint64_t>(found.st_size) >= bytes) {  // mapping a smaller file would cause a SIGBUS
     pages = map_pages(fd, bytes);
     failure = errno;
   }
@@ -70,7 +73,7 @@ inline mapped_pages map_offered(int fd, const page_offer& offer, std::size_t byt
   return pages;
 }
 
-/// Zeroed pages of this process, which others can get as long as this object lives.
+/// Zeroed pages of this process. Other processes can get them as long as this object exists.
 class offered_pages {
  public:
   offered_pages(page_source from, std::size_t bytes) { offer_.failure = make(from, bytes); }
@@ -104,8 +107,9 @@ class offered_pages {
     std::memcpy(CMSG_DATA(head), &fd_, sizeof fd_);
     return ::sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
   }
-  /// Returns the pages of the process with this offer, which has sent their descriptor here. Else null; errno says why. Does not wait.
-  /// Ignores messages with more than one descriptor, and closes all descriptors of such a message.
+  /// Returns the pages of the process with this offer, if their descriptor has arrived. Otherwise returns null; errno
+  /// has the reason. Does not wait. Ignores each message with more than one descriptor, and closes the descriptors of
+  /// such messages.
   [[nodiscard]] mapped_pages receive_from(const page_offer& other, std::size_t bytes) const {
     mapped_pages pages;
     for (int failure = ESTALE; !pages; failure = errno) {
@@ -145,7 +149,7 @@ class offered_pages {
   static sockaddr_un address_of_socket(const page_offer& offer) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, offer.name, sizeof offer.name);  // begins with '\0': no file
+    std::memcpy(address.sun_path + 1, offer.name, sizeof offer.name);  // begins with '\0': an abstract address, no file
     return address;
   }
 
@@ -166,7 +170,8 @@ class offered_pages {
     return mine_ ? 0 : errno;
   }
 
-  /// The address is random, so no other program has it in the network namespace of another process.
+  /// Opens a socket with a random address, so that no other program has this address in the network namespace of a
+  /// receiver.
   int open_socket() {
     std::uint64_t random[2];
     if (::getrandom(random, sizeof random, 0) != sizeof random) return EAGAIN;
@@ -177,12 +182,12 @@ class offered_pages {
     return socket_ < 0 || ::bind(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ? errno : 0;
   }
 
-  /// Reserves all pages now: a missing page is an error here, and a signal at the first write. Reserves in pieces, because a signal, such
-  /// as a profiler's, undoes the reservation of the interrupted call.
+  /// Reserves all pages, so that a lack of memory is an error in this call and not a signal at the first write.
+  /// Reserves in pieces, because a signal, for example a profiler's, undoes the reservation of the interrupted call.
   [[nodiscard]] int reserve(std::size_t bytes) const {
     if (const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGESIZE);
         pages > 0 && size > 0 && bytes / static_cast<std::size_t>(size) > static_cast<std::size_t>(pages))
-      return ENOMEM;  // before it takes all memory of the machine
+      return ENOMEM;  // fails before the reservation takes all memory of the machine
     constexpr std::size_t piece = std::size_t{4} << 20;
     for (std::size_t at = 0; at < bytes; at += piece) {
       int failure = EINTR;
@@ -198,11 +203,12 @@ class offered_pages {
   mapped_pages mine_;
 };
 
-/// Opens the pages that another process offers as page_source::opened. Returns null if it cannot; errno says why.
+/// Opens the pages that another process offers as page_source::opened. Returns null if it cannot; errno has the
+/// reason.
 inline mapped_pages open_pages(const page_offer& offer, std::size_t bytes) {
   struct stat found {};
   if (::stat(offer.name, &found) != 0) return {};
-  if (found.st_dev != offer.device || found.st_ino != offer.file) {  // opening another file may have an effect
+  if (found.st_dev != offer.device || found.st_ino != offer.file) {  // opening another file may have side effects
     errno = ESTALE;
     return {};
   }

@@ -7,24 +7,25 @@
 
 namespace gspmd::detail {
 
-/// Elements change their indices.
+/// Returns true if elements change their indices.
 constexpr bool is_mapped(const plan_step& s) {
   constexpr auto first = id_of<kernels::move>, last = id_of<kernels::finish_move>;
   static_assert(static_cast<int>(last) - static_cast<int>(first) == 3, "the kernels that move stand side by side in the list");
   return s.spec >= 0 && s.kernel >= first && s.kernel <= last;
 }
-/// A movement of one value into memory of its own, or a reduction of one value, which may go on beside other steps (start_move,
-/// start_combine).
+/// Returns true for a movement of a single value to its own memory, or a reduction of a single value. Such a step can run
+/// concurrently with other steps (start_move, start_combine).
 constexpr bool may_be_started(const plan_step& s) {
   return (is<kernels::move>(s) || is<kernels::combine>(s)) && s.operands.count == 1 && s.results.count == 1 && s.bytes_sent > 0;
 }
-/// A movement into a range of its second operand, which its result is otherwise.
+/// Returns true for a movement into a range of its second operand. The other elements of the result are those of this
+/// operand.
 constexpr bool writes_into_operand(const plan_step& s) { return is<kernels::move>(s) && s.operands.count == 2; }
 
 namespace kernels {
 
-/// A slice (no axes), all_gather, all_to_all, collective_permute; one with a map, which may send nothing; a copy to an output's
-/// memory.
+/// A slice (no axes), all_gather, all_to_all or collective_permute; a movement with a map, which can send nothing; a
+/// copy to the memory of an output.
 struct move : plain_step, without_scratch, not_by_rows {
   using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
   static constexpr step_work work = step_work::moves;
@@ -45,10 +46,10 @@ struct move : plain_step, without_scratch, not_by_rows {
   static void run(const movement& m, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 
-/// Movements of which one message to each other device carries all parts: with maps, a margin and what lies around it at the corners,
-/// which have the same neighbours; without, collectives of one kind over the same axes.
+/// Movements that share one message to each other device. With maps these are a margin and the corners around it, which
+/// have the same neighbours. Without maps these are equal collectives over the same axes.
 using joint_movements = inline_vec<movement, most_moved_together>;
-/// Likewise.
+/// Reductions that share one message to each other device.
 using joint_reductions = inline_vec<reduction, most_moved_together>;
 
 struct moves_together : plain_step, never_in_place, without_scratch, not_by_rows {
@@ -64,7 +65,8 @@ struct moves_together : plain_step, never_in_place, without_scratch, not_by_rows
 struct begins_moving {
   static constexpr step_work work = step_work::moves;
   static constexpr axis_mask axes(const auto& p, const plan_step& s) { return move::axes(p, s); }
-  /// Those of the widest margins to each side: all have the same neighbours. Without maps, those of one.
+  /// Returns the messages of the widest margins to each side, because all margins have the same neighbours. Without
+  /// maps, returns the messages of a single movement.
   static constexpr std::int64_t messages(const auto& p, const plan_step& s) {
     if (!is_mapped(s)) return messages_of(s.collective, p.mesh->size_of(axes(p, s)));
     index_map all = map_of(p, s, 0);
@@ -89,7 +91,7 @@ struct begins_moving {
     return sum;
   }
 };
-/// The second half of a collective of Base, whose traffic the first one has.
+/// The second half of a collective of Base. The first half counts its traffic.
 template <class Base>
 struct ending : Base {
   static constexpr step_work work = step_work::ends_moving;
@@ -104,21 +106,21 @@ struct move_together : moves_together, begins_moving {
   template <class T, class Comm>
   static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
-/// The same, or one movement with a map, in two steps, between which it is under way: nobody writes what it reads or touches its results.
-/// Both steps have its operands, its results and its maps; the first one counts as the collective. A communicator that starts none
-/// carries all of it out in the first step.
+/// The same as move_together, or one movement with a map, in two steps. Between the steps the movement is in progress:
+/// no step writes its operands or accesses its results. Both steps have the operands, results and maps; the first one
+/// counts as the collective. If a communicator cannot start collectives, it executes everything in the first step.
 struct start_move : moves_together, begins_moving {
   template <class T, class Comm>
   static void run(const joint_movements& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 struct finish_move : ending<moves_together> {};
 
-/// A reduction of complex elements, of which `run` reduces the parts.
+/// Returns a reduction of complex elements as the reduction of their parts that `run` executes.
 constexpr reduction by_parts(reduction r, dtype type) {
   if (is_complex(type)) r.global.push_back(2);
   return r;
 }
-/// reduce_scatter, all_reduce: of one value, or all_reduce of several that lie one after the other.
+/// reduce_scatter or all_reduce of a single value, or all_reduce of several values that are contiguous in memory.
 struct combine : without_scratch, not_by_rows {
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
@@ -144,7 +146,7 @@ struct combine : without_scratch, not_by_rows {
   template <class T, class Comm>
   static void run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
-/// Reductions of one kind over the same axes, of values wherever they lie, in one message to each other device.
+/// Equal reductions over the same axes, of values anywhere in memory, with one message to each other device.
 struct combine_together : plain_step, never_in_place, without_scratch, not_by_rows {
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
@@ -169,7 +171,8 @@ struct combine_together : plain_step, never_in_place, without_scratch, not_by_ro
   template <class T, class Comm>
   static void run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
-/// A reduction in two steps, as start_move. The result of an all_reduce may lie where its operand does: nobody touches it in between.
+/// A reduction in two steps, like start_move. An all_reduce can have its result in the memory of its operand, because
+/// no step accesses it in between.
 struct start_combine : combine_together {
   template <class T, class Comm>
   static void run(const joint_reductions& all, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);

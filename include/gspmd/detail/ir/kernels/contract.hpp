@@ -11,22 +11,22 @@
 
 namespace gspmd::detail {
 
-/// How an einsum takes an operand shard by shard. Places in scratch are in elements from its begin.
+/// An einsum that processes an operand shard by shard. Positions in scratch are in elements from its begin.
 struct planned_ring {
-  int contraction = 0;                     // of one shard
-  std::int8_t operand = 0;                 // whose shards go round
-  std::int8_t letter = 0;                  // of the contraction: the dim along which they lie
-  inline_vec<std::int8_t, 3> dims;         // which dim that is of both operands and the result; -1: of none
+  int contraction = 0;                     // of a single shard
+  std::int8_t operand = 0;                 // the operand whose shards rotate
+  std::int8_t letter = 0;                  // of the contraction: the split dim
+  inline_vec<std::int8_t, 3> dims;         // the same dim of both operands and the result; -1: does not exist
   inline_vec<std::int8_t, max_axes> axes;  // of the ring
   bool both_ways = false;
   std::int64_t buffers_at = 0;   // shards of the other devices: see ring_rounds
-  std::int64_t operand_at = -1;  // the part of the other operand; -1: it is used where it lies
-  std::int64_t result_at = -1;   // the part of the result; likewise
+  std::int64_t operand_at = -1;  // the part of the other operand; -1: it is used in place
+  std::int64_t result_at = -1;   // the part of the result; -1: it is written in place
   std::int64_t scratch_elems = 0;
   friend constexpr bool operator==(const planned_ring&, const planned_ring&) = default;
 };
 
-/// Buffers in scratch are whole cache lines of the smallest elements that an einsum has.
+/// Returns the elements of a buffer in scratch: whole cache lines of the smallest elements of an einsum.
 constexpr std::int64_t buffer_elems(std::int64_t elems) { return (elems + 15) / 16 * 16; }
 
 inline namespace GSPMD_TARGET {
@@ -45,14 +45,14 @@ struct contract : plain_step, on_one_device, never_in_place {
     return table_of<contraction_plan>(tables)[static_cast<std::size_t>(s.spec)].scratch_elems * bytes_of(s.type);
   }
 
-  /// Letters that lead both operands and the result: `ij` of `ijkc,ijk->ijc`.
+  /// Returns the number of leading letters that both operands and the result share: `ij` of `ijkc,ijk->ijc`.
   static constexpr int leading_letters(const contraction& c) {
     int n = 0;
     while (n < c.lhs.count && n < c.rhs.count && n < c.out.count && c.lhs[n] == n && c.rhs[n] == n && c.out[n] == n) ++n;
     return n;
   }
-  /// Sums of products, and products of a matrix and a vector, for each index of the first dims: `ab,ab->a`, `ijc,ij->ic`. (There is no
-  /// product of matrices in them that blocks of rows could make smaller.)
+  /// Finds rows of sums of products, and of matrix-vector products, for each index of the first dims: `ab,ab->a`,
+  /// `ijc,ij->ic`. (These contain no product of matrices that blocks of rows could make smaller.)
   static constexpr void find_rows(const auto& lowered, const plan_step& s, row_work& found) {
     const contraction* const known = lowered.contraction_of(s);
     if (known == nullptr) return;
@@ -99,7 +99,7 @@ struct contract : plain_step, on_one_device, never_in_place {
   static void run(const prepared_contraction& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// The same, while the shards of one operand go round a ring of devices.
+/// The same, while the shards of one operand rotate around a ring of devices.
 struct contract_round_ring : plain_step, never_in_place, not_by_rows {
   using tables = mp11::mp_list<kernel_table<planned_ring, entries::shared_by_equal_steps>,
                                kernel_table<contraction_plan, entries::shared_by_equal_steps>>;

@@ -20,7 +20,7 @@ struct without_description : on_one_device, without_scratch, not_by_rows {
 
 namespace kernels {
 
-/// Reads one row, at an index that is computed: zeros where the device does not hold it.
+/// Reads one row at a computed index. The result is zeros if the device does not hold the row.
 struct row : plain_step, without_description, never_in_place {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
@@ -41,8 +41,8 @@ struct add_row : writes_row {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// A shard as it is: into a carried value, or to where the body of a conditional leaves its result. A carried value that takes turns
-/// with what follows it is handed on as it is: operand and result are one.
+/// Copies a shard to a carried value, or to the result of a conditional's body. If a carried value alternates between
+/// two places, it is passed on without a copy: operand and result are the same.
 struct copy : without_description {
   static constexpr step_role role = step_role::hands_on;
   static constexpr bool works_in_place(const plan_step&) { return true; }
@@ -50,13 +50,14 @@ struct copy : without_description {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// A device's term of a reduction over axes that the result is partial over: of axes that split the operand its part, of equal data all of
-/// it on the first device, and identity elements everywhere else.
+/// Computes a device's partial value of a reduction over axes along which the result is partial. Along axes that split
+/// the operand, this is the device's part. For equal data, it is the whole value on the first device. All other
+/// elements are identity elements.
 struct terms : plain_step, without_description, never_in_place {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// A user's function of blocks: `local` of the step, whose entry `spec` runs.
+/// A user's function of blocks: entry `spec` of the step's `local`.
 struct local : plain_step, without_description, never_in_place {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };

@@ -7,13 +7,13 @@
 
 namespace gspmd::detail {
 
-/// A reduction along one dim of several tensors by a monoid of the user's, or all of its steps. A second set of operands, if there is
-/// one, has what stands before each part: [..., parts, ...].
+/// A reduction or scan along one dim of several tensors by a user's monoid. An optional second set of operands has the
+/// initial value of each part: [..., parts, ...].
 struct fold_spec {
   std::int8_t dim = 0;
   bool is_scan = false;       // every index has a result
-  bool is_exclusive = false;  // without its own element
-  bool is_reversed = false;   // of everything from an index on
+  bool is_exclusive = false;  // excludes the element at the index
+  bool is_reversed = false;   // reduces the elements from an index on
   friend constexpr bool operator==(const fold_spec&, const fold_spec&) = default;
 };
 

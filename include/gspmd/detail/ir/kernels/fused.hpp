@@ -19,9 +19,9 @@ struct planned_group {
   table_range ops;
   table_range stores;
   table_range margins;
-  table_range reductions;  // of what is stored last; those are no results themselves
-  int part = -1;           // in table_of<inner_part>: what of the loop is computed; -1: all of it
-  bool is_rim = false;     // what that leaves
+  table_range reductions;  // of the last stored values, which are then not results themselves
+  int part = -1;           // in table_of<inner_part>: the part of the loop that is computed; -1: the whole loop
+  bool is_rim = false;     // computes the rest of the loop after this part
   friend constexpr bool operator==(const planned_group&, const planned_group&) = default;
 };
 
@@ -29,7 +29,7 @@ struct fused_loops;
 
 namespace kernels {
 
-/// A run of elementwise operators, and reductions of what they compute.
+/// A sequence of elementwise operators, and reductions of their results.
 struct fused : on_one_device {
   using tables =
       mp11::mp_list<kernel_table<planned_group, entries::one_per_step>, kernel_table<scalar_op, entries::one_per_step>,
@@ -49,9 +49,10 @@ struct fused : on_one_device {
     }
     return bytes;
   }
-  /// (A reduction has fewer elements than the loop, and an operand with so few is no dense one.)
+  /// Always true. (A reduction has fewer elements than the loop, and an operand with this number of elements is not
+  /// dense.)
   static constexpr bool works_in_place(const plan_step&) { return true; }
-  /// An operand is read at the index that is written if all its loads have the strides of the dense loop, and no offset.
+  /// An operand is read at the written index if all its loads have the strides of the dense loop and no offset.
   static constexpr void mark_kept(const auto& tables, const plan_step& s, std::uint8_t* kept) {
     const planned_group& group = table_of<planned_group>(tables)[static_cast<std::size_t>(s.spec)];
     const auto& ops = table_of<scalar_op>(tables);
@@ -64,7 +65,7 @@ struct fused : on_one_device {
       kept[margins[static_cast<std::size_t>(i)].slot] = 1;
   }
 
-  /// Not where rows end early, or an index is counted along the rows.
+  /// Finds no rows if rows end early, or if an index is counted along the rows.
   static constexpr void find_rows(const auto& lowered, const plan_step& s, row_work& found) {
     const auto& tables = lowered.out;
     const planned_group& group = table_of<planned_group>(tables)[s.spec];

@@ -8,36 +8,41 @@
 
 namespace gspmd {
 
-/// The treatment of an index for which a slice does not lie inside of the tensor. clip: it is moved to the nearest one for which it does,
-/// as in StableHLO's gather. fill: gather gives a number in its place, scatter leaves its update out. error: the program fails where it
-/// runs, with a gspmd::error that names the operator, the dim and the index, on every device that reads such an index; the others learn of
-/// it, and none of them waits.
+/// The treatment of an index if its slice is not inside the tensor.
+///
+///   clip    the index is moved to the nearest index whose slice is inside, as in StableHLO's gather
+///   fill    gather gives a fill value instead, scatter drops the update
+///   error   the run fails
+///
+/// **Errors.** With `error`, gspmd::error names the operator, the dim and the index on every device that reads such an
+/// index. The other devices are notified, and no device waits.
 enum class out_of_range : std::uint8_t { clip, fill, error };
 
 namespace detail {
 
-/// The accesses of gather and scatter to the memory of a device: slices of a table, at places that a tensor of indices names, to or from a
-/// tensor of slices. Every dim of the slices is a dim of the indices, or runs inside of a slice.
+/// The accesses of gather and scatter to the memory of a device. They read or write slices of a table, at positions in
+/// a tensor of indices, to or from a tensor of slices. Every dim of the slices is a dim of the indices, or a dim inside
+/// a slice.
 struct indexed_access {
   struct table_dim {
     std::int64_t size = 1;    // global
     std::int64_t slice = 1;   // global
-    std::int8_t column = -1;  // of the indices: where a slice begins; -1: at 0
-    std::int8_t along = -1;   // the dim of the slices that runs along it; -1: a slice is one index there
-    bool is_aligned = false;  // index i of that dim is index i of this one
+    std::int8_t column = -1;  // of the indices: the begin of a slice; -1: 0
+    std::int8_t along = -1;   // the dim of the slices that corresponds to it; -1: a slice has one index there
+    bool is_aligned = false;  // index i of that dim is index i of this dim
     friend constexpr bool operator==(const table_dim&, const table_dim&) = default;
   };
   inline_vec<table_dim, max_rank> dims;
   extents table, slices, indices;            // allocated, dense row-major
-  inline_vec<std::int8_t, max_rank> lookup;  // by dim of the slices: the dim of the indices; -1: it runs inside of a slice
-  std::int8_t vector_dim = -1;               // of the indices: their columns; -1: there is one
+  inline_vec<std::int8_t, max_rank> lookup;  // by dim of the slices: the dim of the indices; -1: a dim inside a slice
+  std::int8_t vector_dim = -1;               // of the indices: their columns; -1: a single column
   dtype index_type = dtype::s64;
   out_of_range beyond = out_of_range::clip;
   monoid combined_by = monoid::add;  // scatter
-  bool onto = false;                 // scatter_set: combines, and does not replace
-  bool is_uniform = false;           // scatter, scatter_set: the slices are one element in memory, which stands for all of them
+  bool onto = false;                 // scatter_set: combines instead of replacing
+  bool is_uniform = false;           // scatter, scatter_set: the slices are one element in memory, which is used for all of them
   std::uint64_t fill = 0;            // gather: the bits of an element
-  std::uint64_t nothing = 0;         // gather: those of one that another device gives
+  std::uint64_t nothing = 0;         // gather: the bits for an element that another device provides
   friend constexpr bool operator==(const indexed_access&, const indexed_access&) = default;
 
   static constexpr int of_slices = max_rank;  // a bound of dim d of the slices has this index plus d
@@ -54,7 +59,7 @@ struct indexing_kernel : on_one_device, without_scratch, not_by_rows {
   static constexpr element_kinds handles = element_kinds::bytes;
 };
 
-/// Every slice from where its index says.
+/// Reads every slice at its index.
 struct gather : plain_step, indexing_kernel, never_in_place {
   template <class = once>
   static prepared_gather prepare(const plan_view& p, const plan_step& s);
@@ -63,7 +68,7 @@ struct gather : plain_step, indexing_kernel, never_in_place {
   static void run(const prepared_gather& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// The identity, with every slice combined into where its index says, in row-major order of the indices.
+/// Starts from the identity and combines every slice at its index, in row-major order of the indices.
 struct scatter : plain_step, indexing_kernel, never_in_place {
   template <class = once>
   static prepared_scatter prepare(const plan_view& p, const plan_step& s);
@@ -72,7 +77,8 @@ struct scatter : plain_step, indexing_kernel, never_in_place {
   static void run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// Operand 0, with every slice written where its index says, or combined with what is there, in the same order.
+/// Starts from operand 0 and writes every slice at its index, or combines it with the existing elements, in row-major
+/// order of the indices.
 struct scatter_set : indexing_kernel {
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }

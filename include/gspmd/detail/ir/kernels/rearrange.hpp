@@ -9,13 +9,13 @@
 
 namespace gspmd::detail {
 
-/// Which loops, and the function that is compiled for the elements.
+/// The loops, and the function that is compiled for the elements.
 struct prepared_reduction;
 struct prepared_permutation;
 
 namespace kernels {
 
-/// Over dims of a shard.
+/// Reduces dims of a shard.
 struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
   using tables = mp11::mp_list<kernel_table<reduction_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
@@ -42,7 +42,7 @@ struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
   static void run(const prepared_reduction& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// A transpose of a shard.
+/// Transposes a shard.
 struct permute : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   using tables = mp11::mp_list<kernel_table<permutation_spec, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;

@@ -5,12 +5,13 @@
 
 namespace gspmd::detail {
 
-/// Steps that are done on blocks of rows.
+/// Steps that run on blocks of rows.
 struct row_blocks {
   std::int64_t rows = 0, at_once = 0;
-  std::uint64_t given_up = 0;  // operands in whose place a result of their size may lie: each row is read before it is written
+  // operands whose memory a result of the same size can use: each row is read before it is written
+  std::uint64_t given_up = 0;
 
-  /// The first row of a block; the last one ends with the last row.
+  /// Returns the first row of a block. The last block ends with the last row.
   [[nodiscard]] constexpr std::int64_t first_row(std::int64_t block) const {
     return block * at_once < rows - at_once ? block * at_once : rows - at_once;
   }
@@ -21,7 +22,7 @@ struct row_blocks {
 
 namespace gspmd::detail::kernels {
 
-/// A step at which a body of a loop or conditional begins or ends.
+/// A step at the begin or the end of the body of a loop or conditional.
 template <step_role Role>
 struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows {
   using tables = mp11::mp_list<>;
@@ -30,15 +31,16 @@ struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows 
   static constexpr element_kinds handles = element_kinds::bytes;
 };
 
-// The body of a loop follows, up to the loop_end at `target`; a loop of no trips goes past it.
+// The body of a loop follows, up to the loop_end at `target`. If the loop has no iterations, the program continues after it.
 struct loop_begin : region_end<step_role::loop_begin> {};
 struct loop_end : region_end<step_role::loop_end> {};
-// Goes past `target`, the otherwise step, where its operand does not hold; that one goes to its `target`, the join step.
+// If its operand is false, the program continues after `target`, the otherwise step. From an otherwise step it continues
+// at the `target` of that step, the join step.
 struct branch : region_end<step_role::branch> {};
 struct otherwise : region_end<step_role::otherwise> {};
 struct join : region_end<step_role::join> {};
-// The steps up to the rows_end at `target` are done block by block. Operands and results are what they read and make whose rows lie in
-// memory; the first result is the number of the first row of the block.
+// The steps up to the rows_end at `target` run block by block. Operands and results are the values that these steps
+// read and write and whose rows are all in memory. The first result is the number of the first row of the block.
 struct rows_begin : region_end<step_role::loop_begin> {
   using tables = mp11::mp_list<kernel_table<row_blocks, entries::shared_by_equal_steps>>;
   static constexpr bool works_in_place(const plan_step&) { return true; }

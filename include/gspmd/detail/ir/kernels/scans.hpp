@@ -8,23 +8,23 @@
 
 namespace gspmd::detail {
 
-/// Reductions of everything up to an index along a dim, of a shard. Where the dim is split, `parts` values of every line lie in a second
-/// operand, that of each part's elements.
+/// A scan of a shard: each result is the reduction of all elements up to its index along a dim. If the dim is split, a
+/// second operand has `parts` values for each line: the reduction of the elements of each part.
 struct scan_spec {
   extents shape;  // allocated, dense row-major
   std::int8_t dim = 0;
   monoid combined_by = monoid::add;
-  bool is_exclusive = false;  // the element itself takes no part
-  bool is_reversed = false;   // of everything from an index on
+  bool is_exclusive = false;  // excludes the element at the index
+  bool is_reversed = false;   // reduces the elements from an index on
   std::int64_t parts = 1;
   friend constexpr bool operator==(const scan_spec&, const scan_spec&) = default;
 };
 
-/// The k largest elements of every line of the last dim, and where they are.
+/// The k largest elements of every line of the last dim, and their positions.
 struct top_k_spec {
   extents shape;          // allocated, dense row-major
-  std::int64_t k = 0;     // of the result; of fewer elements all
-  bool is_merge = false;  // operand 1 says where the elements are
+  std::int64_t k = 0;     // of the result; if a line has fewer elements, all of them
+  bool is_merge = false;  // operand 1 has the positions of the elements
   friend constexpr bool operator==(const top_k_spec&, const top_k_spec&) = default;
 };
 

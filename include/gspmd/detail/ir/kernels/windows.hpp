@@ -17,8 +17,9 @@ struct window_along {
   friend constexpr bool operator==(const window_along&, const window_along&) = default;
 };
 
-/// A reduction of windows over a tile. Along dims without a window every element is a window of its own. Tile and result may be
-/// larger than what is looked at: of the result the part that is there, of the tile what it reads.
+/// A reduction of windows over a tile. Along dims without a window, every element is its own window. Tile and result
+/// can be larger than the accessed part. Only existing elements of the result are computed, and only their windows are
+/// read.
 struct window_reduction {
   extents in, out;  // allocated, dense row-major
   inline_vec<window_along, max_mapped_dims> windows;
@@ -26,23 +27,24 @@ struct window_reduction {
   friend constexpr bool operator==(const window_reduction&, const window_reduction&) = default;
 };
 
-/// The gradient of a maximum or minimum over windows: of an element's own windows alone, whichever part of a tensor this is. The tile of
-/// the gradient holds at index q of every dim with a window what the window brings that begins at index q of the operand's tile, 0 if
-/// none does; element i of the result is at index room + step * i of the latter.
+/// The gradient of a maximum or minimum over windows, for any part of a tensor. An element depends only on its own
+/// windows. Along every dim with a window, index q of the gradient's tile belongs to the window that begins at index q of
+/// the operand's tile. It holds the gradient of this window, or 0 if no window begins there. Element i of the result is at
+/// index room + step * i of the operand's tile.
 struct window_selection {
   struct along_dim {
     std::int8_t dim = 0;
     std::int64_t size = 1, dilation = 1;  // of the window
     std::int64_t step = 1;
-    std::int64_t room = 0;              // before the first element, for windows that begin there: the span less 1
-    std::int64_t in_at = 0, by_at = 0;  // where index 0 is in the memory of either tile
+    std::int64_t room = 0;              // space before the first element, for windows that begin there: the span - 1
+    std::int64_t in_at = 0, by_at = 0;  // the positions of index 0 in the memory of the two tiles
     friend constexpr bool operator==(const along_dim&, const along_dim&) = default;
   };
   extents in, by, out;  // allocated: the tiles of the operand and of the gradient, the result
   inline_vec<along_dim, max_mapped_dims> windows;
   bool is_minimum = false;
-  /// There are no tiles, as a device holds all that its windows read: `in` and `by` are the operand and the gradient, window q begins at
-  /// step * q - room.
+  /// There are no tiles, because a device holds all elements that its windows read. `in` and `by` are the operand and
+  /// the gradient. Window q begins at step * q - room.
   bool is_own = false;
   friend constexpr bool operator==(const window_selection&, const window_selection&) = default;
 };
@@ -52,7 +54,7 @@ struct prepared_window_selection;
 
 namespace kernels {
 
-/// Every output from its window. Nothing of it knows which part of the tensor the tile is.
+/// Computes every output from its window. The step does not depend on the part of the tensor that the tile belongs to.
 struct reduce_window : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   using tables = mp11::mp_list<kernel_table<window_reduction, entries::one_per_movement>>;
   static constexpr step_work work = step_work::computes;
@@ -65,7 +67,7 @@ struct reduce_window : plain_step, on_one_device, never_in_place, without_scratc
   static void run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// Adds each window's element of the source to the first of the window's elements that is the largest, or smallest.
+/// Adds the source element of each window to the first of the largest (or smallest) elements of the window.
 struct select_and_scatter : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   using tables = mp11::mp_list<kernel_table<window_selection, entries::one_per_movement>>;
   static constexpr step_work work = step_work::computes;

@@ -6,11 +6,11 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Values that go round the steps of a program: an output that is the next value of an input is marked as that, and lies after the step as the
-/// input lies before it. Completion finds how inputs lie, and then it is written of both.
+/// Next values. An output that is marked as the next value of an input has, after the step, the sharding that the
+/// input has before it. Completion finds the sharding of the input; then both get it as an annotation.
 namespace gspmd::detail {
 
-/// Where a value lies that is annotated so and completed to this: no dim of it is open any more.
+/// Returns the annotation of a node whose completed sharding is `found`: no dim is open any more.
 constexpr annotation closed_place(const node& n, const sharding& found) {
   annotation place;
   if (n.annotated) place = n.annotation;
@@ -19,12 +19,13 @@ constexpr annotation closed_place(const node& n, const sharding& found) {
   return place;
 }
 
-/// Whether a node is its operand in another shape.
+/// Returns true if a node is its operand with another shape.
 constexpr bool is_operand_reshaped(const node& n) {
   return facts_of(n.op).runs == realisation::alias && facts_of(n.op).made == origin::shards;
 }
 
-/// The first of the marks of one input that are set on each other, as `carried` sets one on what an optimizer gives back: they are one.
+/// Returns the first of several nested marks of an input. `carried`, for example, marks the result of an optimizer,
+/// which is marked already. Nested marks count as one mark.
 constexpr int first_mark(span<const node> nodes, int mark) {
   const auto at = [&](int i) -> const node& { return nodes[static_cast<std::size_t>(i)]; };
   const auto input = next_value_mark::of(at(mark)).input;
@@ -34,8 +35,9 @@ constexpr int first_mark(span<const node> nodes, int mark) {
   return mark;
 }
 
-/// The number of an input of which two outputs are next values; -1: there is none. Marks that are no outputs count for nothing: an optimizer sets
-/// one on what the program computes on with. One output given twice is one next value.
+/// Returns the number of an input that has two outputs as next values; -1 if no input does. Marks that are no outputs
+/// do not count: an optimizer marks values that the program uses further. One output that is returned twice is one
+/// next value.
 constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
   vec<int> has_next;
   has_next.resize(inputs.size(), -1);
@@ -50,7 +52,8 @@ constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<
   return -1;
 }
 
-/// Whether the next values of inputs do not all lie yet as the inputs do, or updates are to be split, or an input has two next values.
+/// Returns true if a next value and its input do not have the same closed annotation yet. Also returns true if updates
+/// are to be split, or if an input has two next values.
 constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
   if (marked_twice(nodes, inputs, outputs) >= 0) return true;
   for (const node& n : nodes) {
@@ -63,7 +66,7 @@ constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs, sp
   return false;
 }
 
-/// Writes into a program where its marked inputs lie, as completion found it, and that their next values lie there too.
+/// Annotates marked inputs with the shardings that completion found, and their next values with the same shardings.
 constexpr void place_next_values(graph& g, const vec<sharding>& layouts) {
   if (const int twice = marked_twice(g.nodes, g.inputs, g.outputs); twice >= 0) {
     g.fail({}, "next_value", mistake::other,

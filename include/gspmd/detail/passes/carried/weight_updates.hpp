@@ -8,22 +8,28 @@
 #include "gspmd/detail/passes/carried/next_values.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
-/// Automatic cross-replica sharding of weight updates (Xu et al. 2020): devices that hold the same weights each update a part of them.
+/// Automatic cross-replica sharding of weight updates (Xu et al. 2020): each of the devices that hold the same weights
+/// updates a part of the weights.
 namespace gspmd::detail {
 
-/// Splits the updates of weights over mesh axes, in a program whose next values are marked (next_values.hpp), by annotations alone: what is sent
-/// for them is the planner's choice as for those that a user writes, a reduce_scatter of the gradient, the update of a part, and an all_gather
-/// of the new weight.
+/// Splits the updates of weights over mesh axes, in a program whose next values are marked (next_values.hpp). The pass
+/// only adds annotations. The planner chooses the communication, as for annotations of a user: a reduce_scatter of the
+/// gradient, the update of a part, and an all_gather of the new weight.
 ///
-///   1. Which values all devices along the axes hold alike, and which of these read a reduction over the axes (3.1 of the paper): completion
-///      has found how values lie, and the rules of operators say what is reduced.
-///   2. A weight is carried, updated by such a value, and read on the way to the reduction. What else is carried and read by its update only
-///      stays split from step to step: moments. They are one group. A moment of another shape, a mean of squares over rows say, is split
-///      where the rules of the operators between it and the new weight pass the cut on to it. One over the dim that is cut is a sum of the
-///      devices' parts: it is split along a dim of its own, and scattered and gathered in the place of reduced, which sends as many bytes.
-///   3. The dim that is cut: where parts are smallest with their padding, the first of several (4.1).
-///   4. Whether it pays (3.2): the time of the update, by what it reads and writes, that a device saves, against what reduce_scatter and
-///      all_gather take longer than all_reduce, on the network of the mesh; or than to gather the examples, where there are few of them.
+/// 1. Find the values that are equal on all devices along the axes. Find those among them that depend on a reduction
+///    over the axes (3.1 of the paper). Completion has found the shardings, and the rules of operators state the
+///    reductions.
+/// 2. Find the weights. A weight is carried, is updated by such a value, and is read on the way to the reduction.
+///    Other carried values that only the update reads, the moments, stay split from step to step. They are one group.
+///    A moment may have another shape, for example as a mean of squares over rows. It is split if the rules of the
+///    operators between it and the new weight pass the cut on. If the moment is reduced over the dim that is cut, it
+///    is a sum of the devices' parts. Then it is split along a dim of its own, and scattered and gathered instead of
+///    reduced, which sends the same number of bytes.
+/// 3. Choose the dim that is cut: the parts with their padding must be smallest. The first of several such dims is cut
+///    (4.1).
+/// 4. Split if that saves time (3.2). Each device saves update time, estimated from the operations and the bytes read
+///    and written. In return, reduce_scatter and all_gather may take longer than all_reduce on the network of the
+///    mesh. If gathering the examples is faster than a reduction, its time is used instead of the reduction's.
 class weight_updates {
  public:
   constexpr weight_updates(graph& g, const vec<sharding>& layouts)
@@ -40,7 +46,7 @@ class weight_updates {
       axes_ |= mark.axes;
       if (first_mark(g.nodes, static_cast<int>(i)) == static_cast<int>(i)) {
         marks_.push_back(static_cast<int>(i));
-      } else {  // what is decided for the first one holds for it
+      } else {  // the decision for the first mark applies to it
         mark.axes = 0;
         mark.keep(g.nodes[i]);
       }
@@ -60,8 +66,8 @@ class weight_updates {
     vec<int> states;              // marks
     bool is_any_unlike = false;   // of another shape than the weight
     std::int64_t operations = 0;  // on each element
-    std::int64_t bytes = 0;       // of each element, that are read and written
-    std::int64_t gather = 0;      // picoseconds to gather what is reduced to the gradient
+    std::int64_t bytes = 0;       // of each element, read and written
+    std::int64_t gather = 0;      // picoseconds to gather the operands of the gradient's reduction
   };
   struct way_to_cut {
     int dim = -1;
@@ -75,7 +81,7 @@ class weight_updates {
     return graph_.inputs[static_cast<std::size_t>(next_value_mark::of(at(mark)).input)];
   }
 
-  /// Whether node `i` reduces over the axes what its operands hold in parts, or is given as terms.
+  /// Returns true if node `i` reduces parts of its operands over the axes, or if it consists of partial values.
   [[nodiscard]] constexpr bool reduces(int i) const {
     const node& n = at(i);
     if ((layouts_[i].partial & axes_) != 0) return true;
@@ -91,7 +97,8 @@ class weight_updates {
         if ((axes_ & axis_bit(use.axis)) != 0 && rule.leaves_partial(use.dim)) return true;
     return false;
   }
-  /// Finds what devices hold alike and reads a reduction, and what is read by something that they do not hold alike.
+  /// Finds the values that are equal on all devices and depend on a reduction, and the values that a split value
+  /// depends on.
   constexpr void follow_reductions() {
     const auto count = graph_.nodes.size();
     is_source_.resize(count, 0);
@@ -108,7 +115,7 @@ class weight_updates {
         for (const int o : at(i).operands) is_used_[o] = 1;
   }
 
-  /// Decides for the update of a weight, with the states that it reads; false: it is none.
+  /// Decides about the update of a weight and of its states. Returns false if mark number `k` belongs to no weight.
   constexpr bool look_at_weight(int k) {
     const int m = marks_[k];
     const int input = before(m), next = updated_value(at(m).operands[0]);
@@ -131,8 +138,9 @@ class weight_updates {
     mark.keep(at(m));
     return true;
   }
-  /// The value that is cut: the new weight, or the one of which it is a view (optimizer/reformatted.hpp), if that has smaller parts. What is
-  /// the next value of a state as well (floats of wide parameters, optimizer/master_weights.hpp) is cut before it is marked as that.
+  /// Returns the value that is cut: the new weight, or the value that it is a view of (optimizer/reformatted.hpp), if
+  /// that has smaller parts. A new weight that is also the next value of a state is cut before its mark (floats of
+  /// wide parameters, optimizer/master_weights.hpp).
   [[nodiscard]] constexpr int updated_value(int next) const {
     while (next_value_mark::is_on(at(next))) next = at(next).operands[0];
     int best = next;
@@ -169,7 +177,7 @@ class weight_updates {
       mark.outcome = mark.saved > mark.sent_longer ? update_outcome::split : update_outcome::too_slow;
     }
   }
-  /// Along which dim a state of a weight is split whose updated value is cut along `dim`; -1: along none.
+  /// Returns the dim along which a state is split if the updated value of its weight is cut along `dim`; -1 if none.
   [[nodiscard]] constexpr int dim_of_state(int m, int updated, int dim) {
     const node& state = at(before(m));
     if (state.shape == at(updated).shape) return dim;
@@ -184,7 +192,7 @@ class weight_updates {
                       sent_longer(whole * bytes, best.elems * bytes, most_picoseconds);
     return pays ? best.dim : -1;
   }
-  /// Whether the next value of mark `m` is computed of a gradient otherwise than by single numbers that are made of it.
+  /// Returns true if the next value of mark `m` depends on a gradient other than by single numbers.
   [[nodiscard]] constexpr bool hangs_on_gradient(int m) {
     vec<int> open;
     open.push_back(at(m).operands[0]);
@@ -221,12 +229,12 @@ class weight_updates {
     mark.keep(at(m));
   }
 
-  /// Lists the operators of the update of a weight: goes back from its new value to the reduction and to inputs, not through single numbers, by
-  /// which tensors hang together that are updated apart.
+  /// Lists the operators of the update of a weight, from its new value back to the reduction and to inputs. Stops at
+  /// single numbers, which connect tensors that are updated separately.
   [[nodiscard]] constexpr group group_of(int k, int updated) {
     group found;
     const node& weight = at(updated);
-    found.bytes = 3 * bytes_of(weight.type);  // its gradient is read, itself read and written
+    found.bytes = 3 * bytes_of(weight.type);  // reads its gradient, reads and writes the weight
     const sharding& place = layouts_[updated];
     vec<int> open;
     open.push_back(updated);
@@ -255,7 +263,8 @@ class weight_updates {
     }
     return found;
   }
-  /// Follows the cut of the new value of weight number `k` back through its group: of several ways to a value the first one counts.
+  /// Passes the cut of the new value of weight number `k` back through its group. If several paths lead to a value,
+  /// the first one decides.
   constexpr void pass_on_cut(int k, int next, int dim) {
     struct cut_value {
       int node, dim;
@@ -277,7 +286,7 @@ class weight_updates {
           open.push_back({n.operands[o], passed});
     }
   }
-  /// The dim that all of the axes split; -1: there is none.
+  /// Returns the dim that all of the axes split; -1 if there is no such dim.
   [[nodiscard]] constexpr int dim_of_cut(const inline_vec<axis_use, max_axes>& splits) const {
     axis_mask found = 0;
     int dim = -1;
@@ -304,7 +313,8 @@ class weight_updates {
   [[nodiscard]] constexpr std::int64_t time_of_update(const group& with, std::int64_t elems) const {
     return net_.time_of({saturating_multiply(elems, with.operations), saturating_multiply(elems, with.bytes)});
   }
-  /// The time to gather the operands of a reduction: where that is less, each device computes the gradient of all examples.
+  /// Returns the time to gather the operands of a reduction. If that is less, each device computes the gradient of all
+  /// examples.
   [[nodiscard]] constexpr std::int64_t gather_time_of(const node& n) const {
     std::int64_t time = 0;
     for (int k = 0; k < facts_of(n.op).reads(n); ++k) {
@@ -315,7 +325,7 @@ class weight_updates {
     }
     return time == 0 ? most_picoseconds : time;
   }
-  /// A collective in which each device has or gets `part` bytes of each other one.
+  /// Returns the time of a collective that moves `part` bytes for each other device.
   [[nodiscard]] constexpr std::int64_t time_to(collective_kind kind, std::int64_t part) const {
     return time_of_collective(mesh_, net_, kind, axes_, saturating_multiply(mesh_.size_of(axes_) - 1, part));
   }
@@ -346,15 +356,15 @@ class weight_updates {
   const vec<sharding>& layouts_;
   axis_mask axes_ = 0;
   vec<int> marks_;                // nodes
-  vec<int> visited_;              // by node: the last group that it was looked at for
-  vec<int> cut_dim_;              // by node of that group: its dim that the cut of the new weight comes to; -1: none
-  vec<int> seen_for_;             // by node: the mark that hangs_on_gradient met it for last
+  vec<int> visited_;              // by node: the last group for which it was visited
+  vec<int> cut_dim_;              // by node of that group: the dim along which the cut of the new weight splits it; -1: none
+  vec<int> seen_for_;             // by node: the last mark for which hangs_on_gradient visited it
   vec<std::uint8_t> is_source_;   // by node: it reduces over the axes
-  vec<std::uint8_t> is_reduced_;  // it is made of such reductions, on all devices alike
-  vec<std::uint8_t> is_used_;     // read by what devices hold in parts, or by a reduction: by what is before the update
+  vec<std::uint8_t> is_reduced_;  // depends on these reductions, and is equal on all devices
+  vec<std::uint8_t> is_used_;     // read before the update: by a split value or by a reduction
 };
 
-/// Decides for updates that are to be split, and gives all next values their places. Along axes of one device there is nothing to split.
+/// Decides about the updates that are to be split, and annotates all next values. An axis of one device splits nothing.
 constexpr void place_carried(graph& g, const vec<sharding>& layouts) {
   axis_mask asked = 0;
   for (const node& n : g.nodes)

@@ -7,25 +7,25 @@
 
 namespace gspmd::detail {
 
-/// The choice for a node. Of inputs, of what a loop carries or a conditional gives, and of a reshard only the sharding counts.
+/// The choice for a node. Inputs, reshards, carried values and results of conditionals use `result` only.
 struct node_choice {
   sharding result;
-  int wanted = 0;            // of an operator: where the shardings of its operands begin in the table
-  std::uint32_t forced = 0;  // by operand: the operator cannot keep a split that the operand was to have
-  axis_mask lost = 0;        // the axes of these splits
+  int wanted = 0;            // operator: index of the sharding of its first operand in choice_table::wanted
+  std::uint32_t forced = 0;  // bit k: the operator cannot keep a split that operand k should have
+  axis_mask lost = 0;        // the axes of the lost splits
   ring_einsum ring;
-  bool moved = false;  // a movement takes the place of the operator
+  bool moved = false;  // a movement replaces the operator
 };
 
-/// The path of a reshard, by which a value gets a sharding: from the form with this number, by so many steps of the table. Without a form
-/// to start from the value is made anew: a source, or an operator that is_made_again.
+/// The path that brings a value to a sharding: `steps` entries of choice_table::steps, beginning at `step`, applied to
+/// form `from`. If `from` is -1, the value is computed in that sharding: it is a source, or its operator is_made_again.
 struct reshard_path {
   int from = -1;
   int step = 0, steps = 0;
 };
 
-/// The decisions of choose, which emit carries out. Paths stand in the order in which values are asked for; forms are numbered in the
-/// order in which they are made.
+/// The decisions of choose. emit carries them out. `paths` follows the requests of form_walk. Forms are
+/// numbered in the order of their making.
 struct choice_table {
   vec<node_choice> nodes;
   vec<sharding> wanted;

@@ -11,14 +11,23 @@
 
 namespace gspmd::detail {
 
-/// Chooses for every operator, in order (GSPMD 4.1-4.5), and emits nothing; `state` is what it fills:
-/// 1. every mesh axis is given to one factor of the operator's rule, or to none: the joint use of all axes that takes least time on
-///    the mesh's network, for the operands, the result and the work of one device; ties go to fewer bytes, then to fewer collectives,
-///    then to smaller shards;
-/// 2. operands are brought to the sharding this needs; a form of a value that was made before is used again;
-/// 3. the operator runs on shards. Axes given to a reduction factor leave the result partial;
-/// 4. a partial result stays so until a user of it needs the sum (linear operators pass it on);
-/// 5. an einsum that the user set a limit for takes an operand that would be gathered beyond it in parts (ring_choice.hpp).
+/// Chooses the shardings of the operands and results of each operator, in program order (GSPMD 4.1-4.5).
+///
+/// Input: the graph, the mesh with its network, and the preferred sharding of every value. Result: `state`, with the
+/// choice for every node, the forms of every value and the estimated time. This class emits nothing.
+///
+/// 1. Each mesh axis is assigned to one factor of the operator's rule, or to none. The joint assignment of all axes
+///    takes the least time on the mesh's network: for the operands, for the result and for the work of one device. Ties
+///    are broken by fewer bytes, then by fewer collectives, then by smaller shards.
+/// 2. Each operand is brought to the sharding that the assignment requires, from the cheapest form that exists already.
+/// 3. The operator runs on shards. Axes that are assigned to a reduction factor leave the result partial.
+/// 4. A partial result stays partial until one of its users needs the reduced value. Linear operators pass partial
+///    values on.
+/// 5. If an einsum has a gather limit, an operand that would exceed the limit rotates around a ring in parts
+///    (ring_choice.hpp).
+///
+///   bd,df->bf with x [data, _], w [_, model]: b over data, f over model; result [data, model], nothing is sent
+///             with x [_, model], w [model, _]: d over model; result [_, _] partial(model: add), if a gather takes longer
 class chooser {
  public:
   constexpr chooser(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
@@ -31,8 +40,10 @@ class chooser {
     state.book.as_written = state.table.as_written;
   }
 
-  /// Goes on until all is chosen, for the outputs too; or until so many nodes were looked at, or so many prices worked out; or until it is
-  /// sure that the plan is no better than `rival`, or than the one that is replayed.
+  /// Chooses for the remaining items: the nodes, then the outputs. Stops after `most_nodes` choices or `most_prices`
+  /// computed prices; another call continues. Never stops between the results of one operator. Eight replayed items
+  /// count as one choice (replay::choice). Also stops as soon as the plan is certainly no better than `rival`, or than
+  /// the replayed plan.
   constexpr void run(int most_nodes, int most_prices, const choose_state* rival = nullptr) {
     const graph& g = known_.program;
     const int count = static_cast<int>(g.nodes.size());
@@ -58,11 +69,15 @@ class chooser {
     state_.marks.push_back(state_.mark());
     state_.is_complete = true;
   }
-  /// How many operators were chosen, and items replayed.
+  /// Returns the number of items that were chosen. `replayed` returns the number of items that were copied from the
+  /// replayed plan.
   [[nodiscard]] constexpr int chosen() const { return chosen_; }
   [[nodiscard]] constexpr int replayed() const { return replayed_; }
 
-  // ---- what form_walk asks ----
+  // ---- the client interface of form_walk ----
+  /// Returns the sharding of node `i` if no operator is chosen for it. A further result takes the sharding that its
+  /// operator chose. A result of a conditional stays partial if the other branch gives zero and a loop only adds the
+  /// result to a sum.
   [[nodiscard]] constexpr sharding layout_of(int i) const {
     const node& n = known_.at(i);
     const origin made = facts_of(n.op).made;
@@ -82,7 +97,7 @@ class chooser {
     return found_path(known_.inside(i, known_.mesh_of(i)), i, wanted);
   }
   constexpr const reshard_step& step(const reshard_path& way, int k) const { return state_.table.steps[way.step + k]; }
-  // The functions for values that are made do nothing here: emit makes them.
+  // The functions below do nothing here. emit makes the values.
   constexpr void input(int, int) {}
   constexpr void renamed(int, int) {}
   constexpr void named(int, int) {}
@@ -105,13 +120,13 @@ class chooser {
   constexpr void ends(int) {}
   constexpr void closes() {}
 
-  /// Whether a node is looked at at all: what no output needs is not computed, but inputs are there.
+  /// Returns true if the walk visits node `i`: an output needs it, or it is an input.
   static constexpr bool is_visited(const graph& g, const value_uses& uses, int i) {
     return uses.needed[i] != 0 || facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::given;
   }
 
   [[nodiscard]] constexpr int prices() const { return operators_.prices; }
-  /// Records for the operators from here on every way to run them: see operator_chooser.
+  /// Records in `ways` every way to run the operators that are chosen from here on (see operator_chooser).
   constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
  private:
@@ -215,8 +230,8 @@ class chooser {
     return choice;
   }
 
-  /// Returns the use of the axes that the types of the program state. Operands lie as they are; equal data that shares a split dim with
-  /// others is cut.
+  /// Returns the use of the axes that the types of the program state. Operands keep their layouts. If an axis splits
+  /// one operand and another operand with the same factor is replicated along it, the replicated operand is sliced.
   [[nodiscard]] constexpr operator_use typed_use(int i, const node& n, const op_rule& rule) const {
     operator_use use;
     for (int k = 0; k < n.operands.count; ++k)
@@ -229,14 +244,17 @@ class chooser {
     use.result = known_.preferred_of(i);
     return use;
   }
-  /// Adds a use of an axis that has none.
+  /// Adds `use` if its axis has no use yet.
   static constexpr void add_if_free(factor_splits& uses, const axis_use& use) {
     for (const auto& known : uses)
       if (known.axis == use.axis) return;
     add_factor_split(uses, use.axis, use.dim);
   }
-  /// Over the border of a region (local_view_op) nothing is sent: along its axes both sides lie as is written, and the others split both
-  /// alike. As the value lies, if that costs no more: who reads it brings it to where it is wanted, as if there were no border.
+  /// Returns the use of the axes at the border of a manual region (local_view_op). The border sends nothing. Along the
+  /// region's axes both sides keep the layouts that are written. The other axes split both sides in the same way: like
+  /// a form of the operand, or like the preferred sharding of the result or the operand, whichever costs least. If
+  /// costs are equal, the largest shard is taken, because the other shards are parts of it. The users reshard the
+  /// result as if no border existed.
   [[nodiscard]] constexpr operator_use border_use(int i, const node& n, const op_rule& rule) const {
     const sharding &from = known_.preferred_of(n.operands[0]), &to = known_.preferred_of(i);
     const auto add = [&](const tensor_map& map, const sharding& lies, bool is_closed, factor_splits& uses) {
@@ -262,7 +280,7 @@ class chooser {
       trial.result.partial |= terms;
       if (terms != 0) trial.result.reduced_by = to.reduced_by;
       cost price = prices.of(trial, use_search::no_limit);
-      price.memory = -local_elements(known_.mesh, known_.shape_of(n.operands[0]), trial.wanted[0]);  // all else is a part of it
+      price.memory = -local_elements(known_.mesh, known_.shape_of(n.operands[0]), trial.wanted[0]);  // ties: the largest shard
       if (!price.is_less_than(least)) return;
       least = price;
       best = trial;
@@ -273,7 +291,9 @@ class chooser {
     consider(rule.operand(0), from);
     return best;
   }
-  /// A sum that a loop only adds to stays partial with what it adds.
+  /// Chooses for an operator that adds to a carried sum (loop_sums.hpp). If the added value is partial, the sum stays
+  /// partial in the loop. If the operator does not run that way, the carried sum is marked as reduced and the operator
+  /// is chosen like any other.
   constexpr operator_use choose_with_sums(operator_chooser& of_operators, int i, const node& n, const op_rule& rule) {
     const auto [carry, k] = summed_up_by(known_.program, known_.uses, i);
     if (k < 0) return of_operators.choose(i, n, rule);
@@ -289,7 +309,8 @@ class chooser {
     state_.table.nodes[carry].result = layout;
     return of_operators.choose(i, n, rule);
   }
-  /// Adds to a sum that is partial already a term that is partial too: where it was whole one device has it, and the others have zeros.
+  /// Returns the use for one more term of a sum that is partial already. If the term is reduced, one device uses the
+  /// term and the other devices use zeros.
   [[nodiscard]] constexpr operator_use with_one_more_term(const node& n, const op_rule& rule, int k, int added,
                                                           const sharding& sum) const {
     operator_use use = use_of(known_, n, rule, to_factors(known_.mesh, rule, rule.operand(k), sum.splits), {});
@@ -299,14 +320,14 @@ class chooser {
     }
     return use;
   }
-  /// Whether what is added to such a sum is partial, and lies as the sum does.
+  /// Returns true if the value that is added to operand `k` is partial and has the splits of the sum.
   [[nodiscard]] constexpr bool is_added_partial(int i, const node& n, int k) const {
     const sharding& sum = state_.book.layout_of(state_.book.first_of(n.operands[k]));
     const int added = n.operands[operand_added_to(n, k)];
     return is_partial(added, splits_of_added(known_.program, known_.mesh, i, k, sum.splits)) &&
            (state_.book.layout_of(state_.book.last_of(added)).partial & sum.split_axes()) == 0;
   }
-  /// Whether all there is of node `i` are terms of a sum, the last of them split so.
+  /// Returns true if all forms of node `i` are partial and the last form is a sum with these splits.
   [[nodiscard]] constexpr bool is_partial(int i, const inline_vec<axis_use, max_axes>& splits) const {
     int v = state_.book.first_of(i);
     while (v >= 0 && state_.book.layout_of(v).partial != 0 && state_.book.values[v].next >= 0) v = state_.book.values[v].next;
@@ -319,10 +340,10 @@ class chooser {
   reader_preferences readers_;
   operator_chooser operators_;
   form_walk<chooser> walk_;
-  inline_vec<sharding, max_results> further_;  // of the operator chosen last: those of its further results
-  replay* replay_;                             // null: everything is chosen anew
-  bool is_replayed_ = false;                   // the item that is looked at
-  int path_ = 0;                               // of the plan that is replayed: the next one
+  inline_vec<sharding, max_results> further_;  // shardings of the further results of the last operator
+  replay* replay_;                             // null: every item is chosen
+  bool is_replayed_ = false;                   // the current item
+  int path_ = 0;                               // index of the next path of the replayed plan
   int chosen_ = 0, replayed_ = 0;
 };
 

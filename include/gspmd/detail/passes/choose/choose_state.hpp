@@ -10,14 +10,15 @@
 
 namespace gspmd::detail {
 
-/// Where the lists of a choose_state ended, and what it all took, before an item was looked at: a node; after the nodes, an output.
+/// The lengths of the lists of a choose_state and its costs, before one item. An item is a node or, after the nodes, an
+/// output.
 struct item_mark {
   int values = 0, wanted = 0, paths = 0, steps = 0;
   int forced = 0;
   std::int64_t time = 0, least = 0;
 };
 
-/// How long the lists of a choose_state are, by their names.
+/// The lengths of the lists of a choose_state, by name.
 struct choose_lengths {
   struct {
     std::size_t values = 0, roots = 0, first = 0, last = 0, open = 0, inside = 0, level_of_inside = 0;
@@ -28,21 +29,21 @@ struct choose_lengths {
   std::size_t given = 0, marks = 0;
 };
 
-/// The state of choose after some of the items: another evaluation may go on from there.
+/// The state of choose after some of the items. Another evaluation can continue from it.
 struct choose_state {
   form_book book;
   choice_table table;
-  vec<int> given;        // see form_walk
-  vec<item_mark> marks;  // by item; one more once all are looked at
-  int next = 0;          // item
+  vec<int> given;        // results of the open conditionals, see form_walk
+  vec<item_mark> marks;  // by item; one more entry when all items are done
+  int next = 0;          // the next item
   bool is_complete = false;
-  std::int64_t time = 0;   // picoseconds that all of it takes
-  std::int64_t least = 0;  // that its work takes in any plan
-  int forced = 0;          // gathers that operators cannot do without, and what the user wanted kept and is not
+  std::int64_t time = 0;   // picoseconds of all items
+  std::int64_t least = 0;  // picoseconds of the work that every plan needs
+  int forced = 0;          // forced gathers, and keep_split and keep_partial policies that are broken
 
   constexpr choose_state() = default;
   constexpr explicit choose_state(const graph& g) : book(g) {}
-  /// `all`, which is complete, as it was before `item`; of a program without regions.
+  /// Copies the complete state `all` as it was before `item`. The program must not have regions.
   constexpr choose_state(const choose_state& all, int item)
       : book(all.book, all.marks[item].values),
         next(item),

@@ -8,13 +8,13 @@
 
 namespace gspmd::detail {
 
-/// So many bytes can be added up.
+/// The largest number of bytes that the planner counts. Larger numbers are cut to it.
 inline constexpr std::int64_t most_counted_bytes = std::int64_t{1} << 56;
 
-/// The cost of one way to run an operator, compared member by member.
+/// The cost of one way to run an operator. Costs are compared member by member, in this order.
 struct cost {
-  int refused = 0;         // the user does not allow so many things of it: only if nothing else is possible
-  std::int64_t time = 0;   // picoseconds on the mesh's network, of communication and of computing
+  int refused = 0;         // reasons to refuse this way; taken only if no other way exists
+  std::int64_t time = 0;   // picoseconds of communication and computation on the mesh's network
   std::int64_t bytes = 0;  // sent by one device
   int messages = 0;
   std::int64_t memory = 0;  // bytes of all shards of the operator
@@ -26,7 +26,7 @@ struct cost {
     if (messages != other.messages) return messages < other.messages;
     return memory < other.memory;
   }
-  /// The time beyond which other ways need not be looked at, once this cost is known.
+  /// Returns the time above which other ways need not be examined once this cost is known.
   [[nodiscard]] constexpr std::int64_t limit() const { return refused != 0 ? std::numeric_limits<std::int64_t>::max() : time; }
 };
 

@@ -10,8 +10,8 @@
 
 namespace gspmd::detail {
 
-/// The uses of the mesh axes by the factors of an operator, from the layouts of its operands and result. Of an operand that goes round a
-/// ring the others say all.
+/// Returns the axes that split each factor of an operator's rule, read from the layouts of its operands and result.
+/// Skips an operand that rotates around a ring, because the other tensors determine the uses.
 constexpr factor_splits uses_in(const mesh_shape& mesh, const local_program& p, const instruction& op, const op_rule& rule) {
   factor_splits uses;
   for (int k = 0; k <= op.operands.count; ++k) {
@@ -27,8 +27,9 @@ constexpr factor_splits uses_in(const mesh_shape& mesh, const local_program& p, 
   return uses;
 }
 
-/// The arithmetic and the work of every line of the program on the device that has most of it, shards counted with their padding: flops
-/// as its operators state of themselves. Data that only moves, and what collectives add up on the way, counts no flops.
+/// Adds the flops and the work of each operator to the line of its node, for the device that has the most. Shards count
+/// with their padding. The flops are a fact of the operator. Movements, and reductions inside collectives, count no
+/// flops.
 constexpr void count_flops(const graph& g, const mesh_shape& mesh, const value_uses& uses, const local_program& p,
                            span<planned_node> nodes) {
   for (const auto& op : p.ops) {
@@ -38,7 +39,7 @@ constexpr void count_flops(const graph& g, const mesh_shape& mesh, const value_u
     const auto flops = facts_of(n.op).flops(g, mesh, p, op);
     operator_work work{flops, 0};
     if (const auto& facts = facts_of(n.op);
-        facts.uniform || n.operands.count <= 1) {  // the same, without asking how the rule is used
+        facts.uniform || n.operands.count <= 1) {  // equal to the other branch, without the rule
       const auto bytes = works(facts) ? moved_bytes(g, uses, op.node) : bytes_by_tensor();
       for (int t = 0; t < bytes.count; ++t)
         work.bytes += bytes[t] * elements(p.value(t < op.operands.count ? op.operands[t] : op.result).local);
@@ -55,7 +56,7 @@ constexpr void count_flops(const graph& g, const mesh_shape& mesh, const value_u
   }
 }
 
-/// The lines of the program, with what each costs a device.
+/// Returns the lines of the program with their costs on one device. The lines in a loop count all iterations.
 constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, const value_uses& uses,
                                        const local_program& local) {
   vec<planned_node> nodes;

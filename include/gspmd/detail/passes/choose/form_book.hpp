@@ -7,21 +7,24 @@
 
 namespace gspmd::detail {
 
-/// A value of the program that every device runs: a node's result under one sharding.
+/// A form: the result of a node under one sharding. It is one value of the program that every device runs.
 struct value_form {
   int node = 0;
   sharding layout;
-  int next = -1;  // of the same node
+  int next = -1;  // the next form with the same root; -1: none
 };
 
-/// Which forms of every value there are at a point of the program. What a reader needs is made from one of them, and is then a form
-/// itself (GSPMD 4.5). A form that is made in the body of a loop or conditional is there until the body ends.
+/// The forms of every value that exist at one point of the program. The operand of a user is made from an existing form
+/// and then is a form too (GSPMD 4.5). A form that is made in the body of a loop or conditional exists until the body
+/// ends.
+///
+///   y = f(w), z = g(w), w [model, _], both need w [_, _]: f gathers w, g uses the gathered form
 struct form_book {
   vec<value_form> values;
-  vec<int> roots;        // by node: itself; of a reshard, what it reshards: both have the same forms
-  vec<int> first, last;  // by root: its forms; -1: none
+  vec<int> roots;        // by node: itself, or the value that a reshard reshards; both have the same forms
+  vec<int> first, last;  // by root: its first and last form; -1: none
   vec<int> open;         // the nodes that opened the bodies around this point
-  vec<int> inside;       // forms that go when the body of their level ends
+  vec<int> inside;       // forms that are removed when the body of their level ends
   vec<int> level_of_inside;
   bool as_written = false;  // see choice_table
 
@@ -33,7 +36,7 @@ struct form_book {
     first.resize(count, -1);
     last.resize(count, -1);
   }
-  /// The first `count` forms of `all`, of a program without regions.
+  /// Copies the first `count` forms of `all`. The program must not have regions.
   constexpr form_book(const form_book& all, int count) : values(all.values.data(), all.values.data() + count), roots(all.roots) {
     first.resize(roots.size(), -1);
     last.resize(roots.size(), -1);
@@ -48,15 +51,16 @@ struct form_book {
 
   [[nodiscard]] constexpr int root_of(int i) const { return roots[i]; }
   [[nodiscard]] constexpr int depth() const { return static_cast<int>(open.size()); }
-  /// Whether who reads a node takes what it reshards as it lies.
+  /// Returns true if node `n` is a deferred reshard: its users read its operand in any layout.
   [[nodiscard]] constexpr bool defers(const node& n) const { return n.deferred && !as_written; }
   [[nodiscard]] constexpr bool has_forms(int i) const { return first[roots[i]] >= 0; }
   [[nodiscard]] constexpr const sharding& layout_of(int value) const { return values[value].layout; }
-  /// The form of `i` that was made first, and last.
+  /// Returns the form of `i` that was made first. `last_of` returns the form that was made last.
   [[nodiscard]] constexpr int first_of(int i) const { return first[roots[i]]; }
   [[nodiscard]] constexpr int last_of(int i) const { return last[roots[i]]; }
 
-  /// At how many of the open bodies' depth a form of node `i` is made now: what a loop need not make again is made before it.
+  /// Returns the level of a form of node `i` that is made now: the number of open bodies around it. A form that is
+  /// equal in all iterations is made before the loop, at a lower level.
   [[nodiscard]] constexpr int level_of(const graph& g, int i) const {
     i = roots[i];
     for (int level = depth(); level > 0; --level)
@@ -69,7 +73,7 @@ struct form_book {
     values.push_back({i, layout, -1});
     return static_cast<int>(values.size()) - 1;
   }
-  /// Makes a value a form of node `i`.
+  /// Registers `value` as a form of node `i`.
   constexpr void name(const graph& g, int i, int value) {
     const int root = roots[i];
     if (first[root] < 0) first[root] = value;

@@ -12,7 +12,8 @@
 
 namespace gspmd::detail {
 
-/// Whether an operator of one operand can make its result in sharding `wanted`, and from what.
+/// Computes the sharding of a single operand that gives the operator a result sharded as `wanted`. Returns
+/// false if no such sharding exists.
 constexpr bool is_made_from(const graph& g, const mesh_shape& mesh, const node& n, const sharding& wanted, sharding& operand) {
   op_rule rule;
   rule_of(g, n, rule);
@@ -21,7 +22,8 @@ constexpr bool is_made_from(const graph& g, const mesh_shape& mesh, const node& 
   return to_dims(mesh, rule, rule.result(), uses) == wanted.splits;
 }
 
-/// The inputs of the choice for one operator: the program, what is asked for of its values, and the forms that there are.
+/// The inputs of the choice for one operator: the program, the preferred sharding of every value and the existing
+/// forms.
 struct form_prices {
   const graph& program;
   const mesh_shape& mesh;
@@ -29,17 +31,17 @@ struct form_prices {
   const value_uses& uses;
   span<const sharding> preferred;
   const form_book& book;
-  axis_mask hidden = 0;  // axes that the mesh is without: of values of the local view nothing is known along these
+  axis_mask hidden = 0;  // axes that `mesh` lacks: layouts along them are unknown in the local view
 
   [[nodiscard]] constexpr const network_rates& net() const { return request.network; }
-  /// The mesh that the values of node `i` are planned on.
+  /// Returns the mesh without the hidden axes of node `i`. The values of node `i` are planned on it.
   [[nodiscard]] constexpr mesh_shape mesh_of(int i) const {
     mesh_shape visible = mesh;
     for (int a = 0; a < visible.axis_count(); ++a)
       if ((at(i).hidden_axes & axis_bit(a)) != 0) visible.sizes[a] = 1;
     return visible;
   }
-  /// The same on that mesh.
+  /// Returns these inputs on the mesh `visible`.
   [[nodiscard]] constexpr form_prices inside(int i, const mesh_shape& visible) const {
     return {program, visible, request, uses, preferred, book, at(i).hidden_axes};
   }
@@ -49,10 +51,12 @@ struct form_prices {
   [[nodiscard]] constexpr const extents& shape_of(int i) const { return at(i).shape; }
   [[nodiscard]] constexpr const sharding& preferred_of(int i) const { return preferred[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr span<const int> readers_of(int i) const { return uses.readers(i); }
-  /// Whether anybody asks for a value: not for every result of an operator that has several.
+  /// Returns true if an operator or an output reads the value. Some results of an operator with several results may be
+  /// unread.
   [[nodiscard]] constexpr bool is_read(int i) const { return !readers_of(i).empty(); }
-  /// Where the operator of node `i` is to bring its result: where it is asked for, or where its only reader asks for what it makes of it
-  /// element by element, since nobody else wants it.
+  /// Returns the sharding that the operator of node `i` brings its result to. If the only user of an unannotated
+  /// result is elementwise, this is the preferred sharding of that user. Otherwise it is the preferred sharding of the
+  /// result.
   [[nodiscard]] constexpr const sharding& wanted_of(int i) const {
     const auto readers = readers_of(i);
     const bool is_for_one = readers.size() == 1 && readers[0] != i && !at(i).annotated && facts_of(at(readers[0]).op).uniform;
@@ -60,18 +64,19 @@ struct form_prices {
   }
   [[nodiscard]] constexpr int level_of(int i) const { return book.level_of(program, i); }
 
-  /// The cheapest form of a node's value to start from; -1 if it is made anew: sources always, what may be made again
-  /// where its operand moves fewer bytes than its result.
+  /// The form that is the cheapest start for bringing a value to a sharding. `value` is -1 if the value is computed
+  /// again instead: always for a source; for an operator that is_made_again, if bringing its operand is cheaper than
+  /// bringing its result.
   struct priced_form {
     int value = -1;
-    reshard_price price;  // of bringing it to what is wanted, or the operand of what is made anew
+    reshard_price price;  // of bringing the form, or the operand of a value that is computed again
   };
   [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
     if (has_hidden_axes(i)) return inside(i, mesh_of(i)).best_form(i, wanted);
     const int root = book.root_of(i);
     const node& n = at(root);
     priced_form best;
-    for (const bool is_whole : {false, true})  // made partial only where no form is
+    for (const bool is_whole : {false, true})  // a reduced form is made partial only if no other form exists
       for (int v = best.value < 0 ? book.first_of(i) : -1; v >= 0; v = book.values[v].next) {
         const sharding& layout = book.values[v].layout;
         if (layout == wanted) return {v, {}};
@@ -82,7 +87,7 @@ struct form_prices {
     if (best.value < 0 || wanted.partial != 0) return best;
     const auto& facts = facts_of(n.op);
     if (facts.made == origin::source) return {};
-    // A slice sends nothing, but needs its operand in memory. A loop reads a broadcast in place.
+    // A slice sends nothing, but its operand must be in memory. A loop reads a broadcast in place.
     const bool is_free = best.price.bytes == 0;
     if (!facts.is_made_again(n) || (is_free && facts.runs != realisation::strides)) return best;
     sharding operand;
@@ -93,7 +98,7 @@ struct form_prices {
     return best;
   }
 
-  /// `bytes` that are sent in the open bodies at `level`, in all trips of the loops around it.
+  /// Returns `bytes` times the iterations of all loops among the first `level` open bodies.
   [[nodiscard]] constexpr std::int64_t in_all_trips(std::int64_t bytes, int level) const {
     for (int k = 0; k < level; ++k) {
       const node& start = at(book.open[k]);
@@ -109,7 +114,8 @@ struct form_prices {
     return time;
   }
 
-  /// True when operand `k` stands before, in a list of shardings too if there is one: it is moved once.
+  /// Returns true if an earlier operand has the same root as operand `k` and, if `wanted` is not null, the same
+  /// required sharding. Then one reshard serves both.
   template <class Wanted>
   [[nodiscard]] constexpr bool is_again(const node& n, int k, const Wanted* wanted) const {
     for (int o = 0; o < k; ++o)

@@ -8,24 +8,26 @@
 
 namespace gspmd::detail {
 
-/// For whose sake a value is brought to a sharding.
+/// The reason why a value is brought to a sharding.
 struct purpose {
-  int user = 0;        // node
-  axis_mask lost = 0;  // it cannot work on what these axes split, and the value is gathered over them
+  int user = 0;        // the node that needs it
+  axis_mask lost = 0;  // axes that this node cannot keep, so the value is gathered over them
   bool for_output = false;
 };
 
-/// Goes through a program as every device will run it, and keeps the book of what forms there are. Both choose and emit walk like this:
-/// `Client` decides, or reads what was decided, and is called for what is made.
+/// Walks through a program in the order of execution on every device, and keeps the form_book up to date. choose
+/// and emit use the same walk. `Client` makes the decisions (choose) or reads them (emit), and is called for each value
+/// that is made.
 ///
-///   layout_of(i)                        the sharding of an input, of a reshard, of what a loop carries or a conditional gives
-///   choice_for(i), wanted(i, k)         the choice for an operator, and the sharding of its operand k
-///   next_path(i, wanted), step(p, k)    how a form of node i gets that sharding
-///   input, renamed, named, made, made_with_last, moved, ran, ran_movement, copied, opens, ends, closes      what is made: see emitter
+///   layout_of(i)                        the sharding of an input, a reshard, a carried value or a conditional's result
+///   choice_for(i), wanted(i, k)         the choice for an operator, and the required sharding of its operand k
+///   next_path(i, wanted), step(p, k)    the path that brings node i to a sharding, and its step k
+///   input, renamed, named, made, made_with_last, moved, ran, ran_movement, copied, opens, ends, closes
+///                                       called for each value that is made; see emitter
 ///
-/// Loops and conditionals: a carried value has one sharding, that of its carry node. It is brought to it before the loop and at the
-/// end of the body. What a body needs of a value from outside is made before the loop; a conditional makes it where it is needed, and
-/// what was made in a body is not there after it.
+/// A carried value has one sharding, that of its carry node. It is brought to this sharding before the loop and at the
+/// end of the body. If a loop needs a value from outside, the form is made before the loop. A conditional makes it in
+/// the branch that needs it. Forms that are made in a body are removed at its end.
 template <class Client>
 class form_walk {
  public:
@@ -37,7 +39,7 @@ class form_walk {
     switch (facts_of(n.op).made) {
       case origin::given: {
         const int form = book_.add_value(i, client_.layout_of(i));
-        book_.first[i] = book_.last[i] = form;  // wherever it stands, it is there from the start
+        book_.first[i] = book_.last[i] = form;  // an input exists from the start, in whichever body its node is
         return client_.input(i, form);
       }
       case origin::source: return;
@@ -54,7 +56,7 @@ class form_walk {
     }
   }
 
-  /// The form of node `i` under `wanted`, after it was made.
+  /// Brings node `i` to `wanted` along the path of the client. Returns the form.
   constexpr int bring(int i, const sharding& wanted, const purpose& why) {
     const reshard_path way = client_.next_path(i, wanted);
     const int level = book_.level_of(graph_, i);
@@ -91,7 +93,8 @@ class form_walk {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// The steps that a program writes itself. The result is a value of its own: what its readers need is not made from other forms.
+  /// Makes the steps that an explicit program writes. The result is a value of its own: its users never start from
+  /// other forms of the operand.
   constexpr void visit_written(int i) {
     const node& n = at(i);
     const int operand = n.operands[0];
@@ -113,7 +116,8 @@ class form_walk {
     client_.renamed(i, form);
   }
 
-  /// Brings a form of the operand of node `i` to `to` by the steps of a written reshard. Returns the form of node `i`.
+  /// Brings `form`, a form of the operand of node `i`, to `to` by the steps of a written reshard. Returns the form of
+  /// node `i`.
   constexpr int resharded(int i, int form, const sharding& to, int level) {
     const node& n = at(i);
     const mesh_info& on = *graph_.mesh;
@@ -137,7 +141,7 @@ class form_walk {
       operands.push_back(
           bring(n.operands[k], client_.wanted(i, k), {i, (choice.forced >> k & 1U) != 0 ? choice.lost : axis_mask{0}}));
     const int movements = movements_of(n, choice.moved);
-    int written = -1;  // what the movements before left: each writes into it
+    int written = -1;  // the result of the previous movement; each movement writes into it
     for (int k = 0; k + 1 < movements; ++k) {
       const int next = book_.add_value(i, choice.result);
       client_.ran_movement(i, k, operands[k], written, next);
@@ -149,7 +153,7 @@ class form_walk {
   }
 
   constexpr void copy_to(int result, int from, sharding layout, int user) {
-    if (is_zero(at(from))) layout.partial = 0;  // of a sum that stays partial the zeros are whole
+    if (is_zero(at(from))) layout.partial = 0;  // zeros on every device are also partial zeros
     client_.copied(user, bring(from, layout, {user}), result);
   }
   constexpr void open_body(int i, int operand, int result) {
@@ -205,8 +209,8 @@ class form_walk {
       given_.resize(given_.size() - static_cast<std::size_t>(count));
     }
   }
-  /// `results`, those of node `i` and the ones after it, are there once the body has ended. Nothing stands between the copies of
-  /// `next` to them: the scheduler sees them as one.
+  /// Ends the body of a region. `results` are the values of node `i` and of the nodes after it, and exist from here on.
+  /// The copies of `next` to them are adjacent, because the scheduler treats them as one.
   constexpr void end_body(int i, const vec<int>& results, const vec<int>& next) {
     for (std::size_t k = 0; k < next.size(); ++k) client_.copied(i + static_cast<int>(k), next[k], results[k]);
     client_.ends(i);
@@ -220,9 +224,9 @@ class form_walk {
   const graph& graph_;
   const mesh_shape& mesh_;
   int saving_;
-  const vec<std::uint8_t> gives_way_ = giving_way(graph_.nodes, saving_, 1, 0);  // the inputs that are gathered again, of level 1
+  const vec<std::uint8_t> gives_way_ = giving_way(graph_.nodes, saving_, 1, 0);  // inputs gathered again, at level 1
   form_book& book_;
-  vec<int>& given_;  // what the open conditionals give
+  vec<int>& given_;  // results of the open conditionals
   Client& client_;
 };
 

@@ -4,18 +4,19 @@
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/complete/value_uses.hpp"
 
-/// The values of a program that may lie otherwise than completion has them.
+/// The values whose sharding the planner may change.
 namespace gspmd::detail {
 
-/// Whether a value is handed on by a body and so lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
+/// Returns true if a body passes the value on: a carried value or a result of a conditional. The planner chooses its
+/// sharding, whichever operator made the operand.
 constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
 
-/// Whether nobody annotated node `i`, nor what it is only read to be resharded to.
+/// Returns true if the planner may change the sharding of node `i`. The node is neither annotated nor an output, is
+/// made by an operator or passed on by a body, and is read by no reshard.
 constexpr bool is_free(const graph& g, const value_uses& uses, int i) {
   const auto at = [&g](int k) -> const node& { return g.nodes[static_cast<std::size_t>(k)]; };
   const node& n = at(i);
-  if (n.annotated || uses.readers(i).empty() || n.results != 1)
-    return false;  // of a conditional all results are made, read or not
+  if (n.annotated || uses.readers(i).empty() || n.results != 1) return false;  // an unread result of a conditional is made too
   if ((facts_of(n.op).made != origin::shards && !is_handed_on(n.op)) || n.operands.count == 0) return false;
   for (const int reader : uses.readers(i)) {
     if (reader == i) return false;
@@ -25,7 +26,10 @@ constexpr bool is_free(const graph& g, const value_uses& uses, int i) {
   return true;
 }
 
-/// `splits` of a tensor of an operator as another tensor of it has them; what it does not have is not split.
+/// Returns the splits of tensor `to` of an operator that correspond to `splits` of its tensor `from`. Drops the splits
+/// of factors that `to` lacks or that must stay whole.
+///
+///   bd,df->bf, from x [data, model] to the result: [data, _]
 constexpr inline_vec<axis_use, max_axes> carried(const mesh_shape& mesh, const op_rule& rule, const tensor_map& from,
                                                  const inline_vec<axis_use, max_axes>& splits, const tensor_map& to) {
   if (rule.uniform) return splits;
@@ -38,8 +42,10 @@ constexpr inline_vec<axis_use, max_axes> carried(const mesh_shape& mesh, const o
   return to_dims(mesh, rule, to, factors);
 }
 
-/// Returns the splits of a value that devices repeat, since nothing it is made of is split (random numbers, constants), so that each
-/// makes its part of it: by all axes that nobody has a use for, on the largest dim.
+/// Returns `splits`, extended so that devices do not repeat the work for a value whose operands are not split (random
+/// numbers, constants). All unused axes split the largest unsplit dim, and each device makes its part.
+///
+///   4 x 8 random numbers on a mesh of x and y: [_, x y]
 constexpr inline_vec<axis_use, max_axes> split_further(const mesh_shape& mesh, const node& n,
                                                        const inline_vec<axis_use, max_axes>& splits) {
   sharding s;

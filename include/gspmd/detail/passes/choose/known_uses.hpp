@@ -12,14 +12,16 @@
 
 namespace gspmd::detail {
 
-/// Which uses of the mesh axes operators got so far: the layers of a network look alike, and an operator that finds everything as an
-/// equal one found it gets the same use, without a price being worked out. All that a choice looks at goes into a key of 64 bits.
+/// Remembers the uses of the mesh axes that operators got. The layers of a network repeat: if all inputs of a choice
+/// equal those of an earlier operator, the operator gets the same use and no price is computed. The key is a 64-bit
+/// hash of the inputs.
 class known_uses {
  public:
   constexpr known_uses(const form_prices& known, reader_preferences& readers) : known_(known), readers_(readers) {}
 
-  /// The key of what the choice for node `i` looks at; 0 if it is not to be remembered: in bodies of loops and conditionals, of functions
-  /// of the user's own, where the user wrote policies, and in local views.
+  /// Returns the key of the inputs of the choice for node `i`. Returns 0 if the choice must not be remembered: in
+  /// bodies of loops and conditionals, for user-defined functions, under policies such as keep_split, and in
+  /// local views.
   [[nodiscard]] constexpr std::uint64_t key_of(int i, const node& n, const operand_shardings& held) {
     if (known_.book.depth() > 0 || n.function != nullptr || n.local != nullptr || n.gather_limit >= 0) return 0;
     if ((n.local_axes | n.annotation.closed) != 0 || known_.at(i).keep_partial) return 0;
@@ -33,13 +35,13 @@ class known_uses {
     take(std::uint64_t{axes_gathered_anyway(known_, i)});
     for (int k = 0; k < n.operands.count; ++k) take_operand(i, n, k, held[k]);
     const shared_sum sum = shared_sum_of(known_, i);
-    if (known_.net().is_named)  // what lies in memory counts
+    if (known_.net().is_named)  // the time depends on the values in memory
       for (const auto bytes : moved_bytes(known_.program, known_.uses, i)) take(bytes);
     take(sum.open);
     for (const auto& term : sum.chosen) take(term);
     return key_ == 0 ? 1 : key_;
   }
-  /// The use that was remembered under a key; null if none was.
+  /// Returns the use that is remembered under `key`, or null.
   [[nodiscard]] constexpr const factor_splits* find(std::uint64_t key) const {
     const std::size_t first = entries_.size() < most_looked_at ? 0 : entries_.size() - most_looked_at;
     for (std::size_t k = entries_.size(); k-- > first;)
@@ -84,7 +86,7 @@ class known_uses {
   }
   constexpr void take_operand(int i, const node& n, int k, const sharding& held) {
     const int o = n.operands[k];
-    int same = 0, same_root = 0;  // which operand before it is the same value, or the same in another sharding
+    int same = 0, same_root = 0;  // the first operand that is the same value, and the first with the same root
     while (n.operands[same] != o) ++same;
     while (known_.book.root_of(n.operands[same_root]) != known_.book.root_of(o)) ++same_root;
     take(64 * same + same_root);
@@ -98,7 +100,8 @@ class known_uses {
     for (const auto& preference : readers_.of(known_, o))
       if (preference.last > i) take(preference.wanted);
   }
-  /// The forms from which a value is brought to what is asked for, and if it may be made again, those of what it is made from.
+  /// Adds the forms of value `o` to the key. If the value can be computed again, adds the forms of its operand in the
+  /// same way.
   constexpr void take_forms(int o) {
     for (int steps = 0; steps < most_made_again; ++steps) {
       const node& root = known_.at(known_.book.root_of(o));
@@ -107,7 +110,7 @@ class known_uses {
       if (root.operands.count != 1 || !facts_of(root.op).is_made_again(root)) return;
       o = root.operands[0];
     }
-    take(o);  // such a chain is longer than any that was met: not the same as another one
+    take(o);  // the chain is too long: its key equals no other key
   }
 
   static constexpr std::size_t most_looked_at = 64;

@@ -5,7 +5,8 @@
 
 namespace gspmd::detail {
 
-/// True when a value is sure to be brought to the sharding that is asked for: an output, or what is computed with it has the same one.
+/// Returns true if node `i` is certainly brought to its preferred sharding: it is an output, or an elementwise user
+/// prefers the same splits.
 constexpr bool is_kept(const form_prices& known, int i) {
   for (const int reader : known.readers_of(i))
     if (reader == i ||
@@ -16,13 +17,13 @@ constexpr bool is_kept(const form_prices& known, int i) {
 
 constexpr std::int64_t bytes_of_all(const node& n) { return bounded_bytes(n.shape, bytes_of(n.type)); }
 
-/// The shardings that elementwise readers, and outputs, will ask of the values of a program. Found once for each value: it may have as many
-/// readers as the program has operators.
+/// The shardings that elementwise users and outputs prefer for each value. Each list is made once, because a value can
+/// have hundreds of users.
 class reader_preferences {
  public:
   struct preference {
     sharding wanted;
-    int last = 0;  // node that asks for it
+    int last = 0;  // the last user that prefers it; an output counts as after all nodes
   };
 
   constexpr const vec<preference>& of(const form_prices& known, int o) {
@@ -30,10 +31,10 @@ class reader_preferences {
     if (at_[o] >= 0) return lists_[at_[o]];
     at_[o] = static_cast<int>(lists_.size());
     vec<preference> found;
-    for (const int reader : known.readers_of(o)) {  // the last one first
+    for (const int reader : known.readers_of(o)) {  // the last user first
       const node& user = known.at(reader);
       if (!facts_of(user.op).uniform || !is_kept(known, reader)) continue;
-      if (bytes_of_all(user) < bytes_of_all(known.at(o))) continue;  // moves its result
+      if (bytes_of_all(user) < bytes_of_all(known.at(o))) continue;  // the user reshards its smaller result instead
       preference one{{}, reader == o ? static_cast<int>(known.program.nodes.size()) : reader};
       one.wanted.splits = known.preferred_of(reader).splits;
       bool is_known = false;
@@ -45,11 +46,12 @@ class reader_preferences {
   }
 
  private:
-  vec<int> at_;  // by node: its list; -1: not known yet
+  vec<int> at_;  // by node: index of its list; -1: not made yet
   vec<vec<preference>> lists_;
 };
 
-/// The shardings that readers after node `i` will ask of its operands: a form that serves them too is worth more.
+/// The shardings that users after node `i` prefer for the operands of node `i`. A use of the axes that makes these
+/// forms saves the later reshards.
 class later_preferences {
  public:
   constexpr later_preferences(const form_prices& known, reader_preferences& readers, int i, const node& n)
@@ -68,8 +70,8 @@ class later_preferences {
     }
   }
 
-  /// Returns the time of reshards for them that is left, at most, after operands were brought to what `p` wants: of the preferences for an
-  /// operand one is served, the one that gains most.
+  /// Returns an upper bound of the time of later reshards if node `i` runs as `p`. For each operand, `p` serves only
+  /// the preference that gains most.
   [[nodiscard]] constexpr std::int64_t left_after(const operator_use& p) const {
     std::int64_t left = all_;
     int operand = -1;
@@ -95,7 +97,7 @@ class later_preferences {
   struct later_preference {
     int operand = 0;
     sharding wanted;
-    std::int64_t time = 0;  // what it would take
+    std::int64_t time = 0;  // of the reshard from the forms that exist now
   };
   const form_prices& known_;
   const node& n_;

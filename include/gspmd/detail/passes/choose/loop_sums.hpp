@@ -6,16 +6,19 @@
 #include "gspmd/detail/passes/choose/partial_rule.hpp"
 #include "gspmd/detail/passes/choose/shared_sums.hpp"
 
-/// Sums that a loop only adds to, from 0 on: gradients over microbatches, those of the rows of a scan. What is added may stay partial, and
-/// the sum with it; one reduction after the loop does, where every trip would make its own.
-///     g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has ended
+/// Sums that a loop only adds to, starting at 0: gradients over microbatches, or over the rows of a scan. If the added
+/// value is partial, the sum may stay partial. One reduction after the loop then replaces one reduction in each
+/// iteration.
+///
+///   g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has ended
 namespace gspmd::detail {
 
-/// The operand that is added to operand `k`, all of it or to a row; -1: the operator does something else.
+/// Returns the number of the operand that is added to operand `k`, to all of it or to a row. Returns -1 for any other
+/// operator.
 constexpr int operand_added_to(const node& n, int k) {
   int added = -1;
   if (n.operands.count < 2 || partial_rule_of(n, k, monoid::add) != partial_rule::all) return -1;
-  if (partial_rule_of(n, k, monoid::maximum) == partial_rule::all) return -1;  // it only writes
+  if (partial_rule_of(n, k, monoid::maximum) == partial_rule::all) return -1;  // a write, no addition
   for (int o = 0; o < n.operands.count; ++o) {
     if (o == k || partial_rule_of(n, o, monoid::add) != partial_rule::all) continue;
     if (added >= 0) return -1;
@@ -24,11 +27,13 @@ constexpr int operand_added_to(const node& n, int k) {
   return added;
 }
 
-/// A sum that a loop only adds to, once in a trip or several times in a row: what carries it, and the operand of a node on its way that is it.
+/// A sum that a loop only adds to, once or several times in an iteration: its carry node, and the operand of a node
+/// that is the sum.
 struct summed_up {
   int carry = -1, operand = -1;
 };
-/// Returns the sum that node `i` adds to, of the loop in whose body it stands, and only to: g = (g + a) + b.
+/// Returns the sum that node `i` adds to, in the loop around node `i`. Nothing else may read the sum: g = (g + a) + b.
+/// Returns a carry of -1 otherwise.
 constexpr summed_up summed_up_by(const graph& g, const value_uses& uses, int i) {
   constexpr int most_in_a_row = 4;
   const auto at = [&g](int k) -> const node& { return g.nodes[static_cast<std::size_t>(k)]; };
@@ -58,13 +63,14 @@ constexpr summed_up summed_up_by(const graph& g, const value_uses& uses, int i) 
 }
 constexpr int operand_summed_up(const graph& g, const value_uses& uses, int i) { return summed_up_by(g, uses, i).operand; }
 
-/// The operand of a conditional's result in whose place is 0 if the other way is taken; -1: none.
+/// Returns the number of the operand that a conditional's result has in one branch, if the other branch gives 0.
+/// Returns -1 otherwise.
 constexpr int operand_or_zero(const graph& g, const node& n) {
   if (n.op != opcode::cond_result || is_zero(operand_of(g, n, 1)) == is_zero(operand_of(g, n, 2))) return -1;
   return is_zero(operand_of(g, n, 1)) ? 2 : 1;
 }
 
-/// Returns how what node `i` adds to operand `k` is split if that is split so.
+/// Returns the splits of the value that node `i` adds to operand `k`, if operand `k` has the splits `splits`.
 constexpr inline_vec<axis_use, max_axes> splits_of_added(const graph& g, const mesh_shape& mesh, int i, int k,
                                                          const inline_vec<axis_use, max_axes>& splits) {
   const node& n = g.nodes[static_cast<std::size_t>(i)];
@@ -73,19 +79,20 @@ constexpr inline_vec<axis_use, max_axes> splits_of_added(const graph& g, const m
   return carried(mesh, rule, rule.operand(k), splits, rule.operand(operand_added_to(n, k)));
 }
 
-/// A sum that a value is added to, and how the value is split where the sum is.
+/// A sum that a value is added to, and the splits of the value that match the splits of the sum.
 struct loop_sum {
   int carry = -1;
   inline_vec<axis_use, max_axes> splits;
 };
-/// The sum that the value of node `i` is added to and used for nothing else, at once, after elementwise operators that are linear in it, with
-/// other terms, or where a condition holds; or that it is, with one more term; of several such sums the last; without a carry: none.
-/// `term`: the operand of node `i` from where the search came.
+/// Returns the sum of a loop that the value of node `i` is added to, if the value has no other purpose. Linear
+/// elementwise operators, other terms and a conditional with 0 may come between. If node `i` itself adds to a sum, this
+/// is that sum. If the value is added to several sums, returns the last one. Returns a carry of -1 if no sum qualifies.
+/// `term`: the operand that the recursion started from.
 constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1, std::size_t steps = shared_sums::most_steps) {
   if (known.book.open.empty() || steps == 0) return {};
   const node& n = known.at(i);
   if (const auto [carry, k] = summed_up_by(known.program, known.uses, i); k >= 0) {
-    if (!known.book.has_forms(carry)) return {};  // of an inner loop that is not planned yet
+    if (!known.book.has_forms(carry)) return {};  // an inner loop that is not planned yet
     const auto& splits = known.book.layout_of(known.book.first_of(carry)).splits;
     if (term < 0) return {carry, splits};
     if (n.operands[operand_added_to(n, k)] != term) return {};
@@ -104,7 +111,7 @@ constexpr loop_sum sum_of_loop(const form_prices& known, int i, int term = -1, s
   }
   loop_sum found;
   const auto readers = known.readers_of(i);
-  for (std::size_t k = 0; k < readers.size() && (k == 0 || found.carry >= 0); ++k)  // one that is itself: an output
+  for (std::size_t k = 0; k < readers.size() && (k == 0 || found.carry >= 0); ++k)  // a reader equal to `i` is an output
     found = readers[k] == i ? loop_sum{} : sum_of_loop(known, readers[k], i, (steps - 1) / readers.size());
   return found;
 }

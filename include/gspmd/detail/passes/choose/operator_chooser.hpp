@@ -8,22 +8,25 @@
 
 namespace gspmd::detail {
 
-/// A way to run an operator, and what it takes with its operands, its result and later readers.
+/// One way to run an operator, and its price together with its operands, its result and later users.
 struct tried_use {
   operator_use use;
   cost price;
 };
 
-/// Which use of the mesh axes an operator gets: the one that takes least time for its operands, its result, its work and what later
-/// readers will ask for; then by the fewest bytes and collectives, with the smallest shards, as the result and then the operands ask
-/// for it.
+/// Chooses the use of the mesh axes by one operator.
+///
+/// Input: the rule of the operator, the preferred shardings of its tensors and the existing forms. Result: an
+/// operator_use. Rule: the use takes the least time for the operands, the result, the work and the reshards that later
+/// users need. Ties are broken by fewer bytes, fewer collectives and smaller shards. The axes are ordered as the
+/// result, then the operands prefer.
 class operator_chooser {
  public:
   constexpr operator_chooser(const form_prices& known, reader_preferences& readers)
       : known_(known), readers_(readers), remembered_(known, readers) {}
 
-  /// The time of the operator by itself, once its operands are there: its work, movements and tiles; and its work alone if all devices had
-  /// an equal part of it.
+  /// The time of the operator itself, after its operands are in place. `all`: its work, movements and tiles. `least`:
+  /// its work alone, if all devices had an equal part of it.
   struct own_times {
     std::int64_t all = 0, least = 0;
   };
@@ -35,13 +38,16 @@ class operator_chooser {
             past_begin(known_.net().time_of(work.of({})) / known_.mesh.device_count())};
   }
 
-  vec<tried_use>* record = nullptr;  // for those who ask why: every way, those too that a bound rules out
-  int prices = 0;  // that were worked out so far, what an evaluation takes: one of a reduction with padding counts as four
+  vec<tried_use>* record = nullptr;  // if set, gets every way, also those that a bound excludes
+  int prices = 0;  // computed so far, a measure of the evaluation's length; a price of a reduction with padding counts as four
 
+  /// Chooses the use of the axes by node `i`.
+  ///
+  ///   bd,df->bf, x [data, _], w [_, model], preferred [data, model]: b over data, f over model, and nothing is sent
   [[nodiscard]] constexpr operator_use choose(int i, const node& n, const op_rule& rule) {
     const mesh_shape& mesh = known_.mesh;
     const auto held = held_partial(known_, i);
-    use_search::preferences asked;  // the result's, the operands', the further results', and the operands' as they are
+    use_search::preferences asked;  // of the result, the operands, the further results, and the operands as they are
     asked.push_back(to_factors(mesh, rule, rule.result(), known_.preferred_of(i).splits));
     bool agree = rule.uniform && !facts_of(n.op).has_collectives && !is_summed_before(i, n, held, asked[0]);
     for (int k = 0; k < n.operands.count; ++k) {
@@ -76,8 +82,9 @@ class operator_chooser {
       remembered_.remember(key, best);
       return best;
     }
-    // A plan that would be refused for the whole copies it makes (see silent_replication): only if nothing else is possible.
-    std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to do so
+    // A use that makes whole copies is refused unless the program allows replication, so it is taken only if no other
+    // use exists.
+    std::uint32_t held_fast = 0;  // by operand: the axes that split it must go on to split it
     if (!known_.program.allow_replication && !n.allow_replication)
       for (int k = 0; k < n.operands.count; ++k)
         if (must_lose_a_split(known_, n, rule, k) || is_looked_into(known_, n, rule, k)) held_fast |= std::uint32_t{1} << k;
@@ -90,7 +97,8 @@ class operator_chooser {
           ++refused;
       return refused + (gives_up_parts(i, n, p) ? 1 : 0);
     };
-    // An operator on whole lines best leaves their dim, with every axis that splits it, for one or several others.
+    // An operator with collectives of its own works on whole lines. The axes that split a line may be better on one
+    // or several other dims, so all factors are tried.
     search.know(tensors_of(i, n, rule), facts_of(n.op).has_collectives);
     const later_preferences later(known_, readers_, i, n);
     least.refused += refusals(best);
@@ -112,7 +120,7 @@ class operator_chooser {
         const operator_use trial = use_of(known_, n, rule, uses, held);
         cost price = price_of(trial, memory, limit);
         record->push_back({trial, price});
-        ++price.refused;  // no bound comes of it
+        ++price.refused;  // the search gets no bound, and proposes every use
         return price;
       });
       operator_use moved;
@@ -138,8 +146,8 @@ class operator_chooser {
   }
 
  private:
-  /// Whether operands would be added up over axes that are to split the result, where it might be partial instead and be added up once, as
-  /// or with other terms.
+  /// Returns true if operands would be reduced over axes that split the preferred result, although the result could
+  /// stay partial. Then one reduction would serve several terms.
   [[nodiscard]] constexpr bool is_summed_before(int i, const node& n, const operand_shardings& held,
                                                 const factor_splits& wanted) const {
     axis_mask used = 0;
@@ -155,7 +163,8 @@ class operator_chooser {
     const shared_sum with = shared_sum_of(known_, i);
     return with.open > 0 || !with.chosen.empty();
   }
-  /// Whether an operator that works on parts would gather what need not be whole: it would send less of keys than of keys and values.
+  /// Returns true if an operator with collectives of its own would gather its first operand along axes that should
+  /// split a result. A gather of the keys alone would look cheaper than an exchange of keys and values.
   [[nodiscard]] constexpr bool gives_up_parts(int i, const node& n, const operator_use& p) const {
     if (!facts_of(n.op).has_collectives) return false;
     axis_mask wanted = 0;
@@ -163,14 +172,15 @@ class operator_chooser {
       if (known_.is_read(i + r)) wanted |= known_.wanted_of(i + r).split_axes();
     return (known_.preferred_of(n.operands[0]).split_axes() & wanted & ~p.wanted[0].split_axes()) != 0;
   }
-  /// Whether devices do the same work, and that is worth a look.
+  /// Returns true if devices repeat work and the work takes long enough to be shared.
   [[nodiscard]] constexpr bool is_repeated(const work_counter& work, const factor_splits& uses) const {
     axis_mask used = 0;
     for (const auto& use : uses) used |= axis_bit(use.axis);
     return (known_.mesh.wide_axes() & ~used) != 0 && work_time(work.of(uses)) >= least_picoseconds_of_shared_work;
   }
-  /// One movement in the place of the operator, from a form of its operand to what its result is to be; or from near the form, or to near
-  /// the result, where a reshard before or behind it makes that less.
+  /// Considers one movement instead of the operator, from a form of its operand to the preferred sharding of the
+  /// result. Also considers a reshard before or after the movement, if the movement then begins or ends at a sharding
+  /// nearby.
   constexpr void consider_movement(int i, const node& n, operator_prices& prices_of, operator_use& best, cost& least) {
     if (!may_be_moved(known_.program, n)) return;
     operator_use moved;
@@ -195,16 +205,19 @@ class operator_chooser {
     for (int v = least.bytes > 0 ? known_.book.first_of(o) : -1; v >= 0; v = known_.book.values[v].next) {
       const sharding& form = known_.book.layout_of(v);
       const axis_mask gathered = form.split_axes() & ~asked.split_axes() & known_.preferred_of(o).split_axes() & ~anyway;
-      // A gather before the movement would be refused, and one behind it is the same.
+      // A gather over these axes would be refused, before the movement or after it.
       if (gathered != 0 && !n.allow_replication && !known_.program.allow_replication) continue;
       for (const auto& near : shardings_near(form, asked, rank)) consider(near, asked);
       if (known_.at(o).keep_split && (form.split_axes() & ~asked.split_axes()) != 0) continue;
-      for (const auto& near : shardings_near(asked, form, n.shape.count)) consider(form, near);  // holds more in between
+      for (const auto& near : shardings_near(asked, form, n.shape.count)) consider(form, near);  // holds more between the steps
     }
   }
-  /// Returns the shardings from which one movement to `result` may send less than from `form`: gathered over the axes that the result has
-  /// not, as a movement cannot begin otherwise; with parts of what a device holds cut off for those that it has besides; and with all
-  /// axes, or one of them, on another dim, as the result splits the elements.
+  /// Returns the starting shardings of one movement to `result` that may send less than `form`:
+  /// - `form`, gathered over the axes that `result` lacks, because a movement cannot begin otherwise;
+  /// - the same, with one dim split further by the axes that only `result` has;
+  /// - all axes of `result` on one dim, or `form` with one axis on another dim.
+  ///
+  ///   {x,-} towards {-,y}: {-,-}, {y,-}, {-,y}
   static constexpr vec<sharding> shardings_near(const sharding& form, const sharding& result, int rank) {
     vec<sharding> near;
     sharding fewer;
@@ -231,7 +244,7 @@ class operator_chooser {
     return near;
   }
 
-  /// Returns the time of the work beyond the time to begin it.
+  /// Returns the time of the work in all iterations, without the time to begin it.
   [[nodiscard]] constexpr std::int64_t work_time(const operator_work& work) const {
     return known_.time_in_all_trips(past_begin(known_.net().time_of(work)), known_.book.depth());
   }
@@ -269,7 +282,7 @@ class operator_chooser {
       else if (form >= 0 && form == book.last_of(o) && book.layout_of(form).partial == 0 &&
                !known_.is_again<operand_shardings>(n, k, nullptr))
         know(book.layout_of(form));
-      else t.elems = elements(known_.shape_of(o));  // no bound
+      else t.elems = elements(known_.shape_of(o));  // gives no bound
       tensors.push_back(t);
     }
     return tensors;

@@ -9,14 +9,14 @@
 
 namespace gspmd::detail {
 
-/// The prices of bringing one tensor of an operator from or to a sharding, of those asked for so far. The proposals for an operator are
-/// many more than the shardings that they ask of one tensor, and a price takes thousands of steps.
+/// Caches the prices of bringing one tensor of an operator from or to a sharding. The proposals for an operator
+/// outnumber the shardings that they require for a tensor, and a price takes thousands of steps.
 class known_prices {
  public:
-  /// Returns the price of `s` if it is known; otherwise `find()` works it out.
+  /// Returns the price of `s`. Calls `find()` if the price is not cached.
   template <class Find>
   constexpr reshard_price of(const sharding& s, Find find) {
-    std::uint64_t key = s.partial;  // hardly two shardings have the same: a call to compare them is rare
+    std::uint64_t key = s.partial;  // two shardings rarely share a key, so few comparisons are made
     for (int i = 0; i < s.splits.count; ++i)
       key = 1021 * key + static_cast<std::uint64_t>(32 * s.splits.items[i].axis + s.splits.items[i].dim + 1);
     const entry* const end = entries_.end();
@@ -36,7 +36,7 @@ class known_prices {
   vec<entry> entries_;
 };
 
-/// The costs of ways to run the operator of node `i`.
+/// Computes the costs of ways to run the operator of node `i`.
 class operator_prices {
  public:
   constexpr operator_prices(const form_prices& known, int i, const node& n, const op_rule& rule)
@@ -46,9 +46,9 @@ class operator_prices {
     if (is_any_kept_) held_ = held_partial(known, i);
   }
 
-  /// Returns the cost of bringing the operands to what they must be, of the operator itself, and of bringing the result to its sharding: in
-  /// all trips of the loops around it, but an operand from outside of a loop is brought there before it. Where this takes longer than
-  /// `limit`, any sum of parts of it that does.
+  /// Returns the cost of bringing the operands to their required shardings, of the operator's own communication, and of
+  /// bringing the result to its sharding. Counts all iterations of the loops around the operator. An operand from
+  /// outside a loop is brought before the loop. If the cost exceeds `limit`, returns a part of it that does.
   constexpr cost of(const operator_use& p, std::int64_t limit) {
     count_planning();
     const int depth = known_.book.depth();
@@ -79,7 +79,7 @@ class operator_prices {
       add(total, price_of(i_ + r, further_result(known_.mesh, rule_, p.uses, r)), depth);
     return total;
   }
-  /// Returns the price of what the operator itself sends in a trip, besides bringing operands and results to where they must be.
+  /// Returns the price of the operator's own communication in one iteration, without bringing operands and results.
   [[nodiscard]] constexpr reshard_price own(const operator_use& p) const {
     reshard_price total;
     const auto take = [&](const reshard_price& price) {
@@ -121,7 +121,7 @@ class operator_prices {
       return price;
     });
   }
-  /// Returns the price of the neighbours' parts in the tiles of an operand.
+  /// Returns the price of the halos in the tiles of an operand.
   [[nodiscard]] constexpr reshard_price of_tile(int k, const sharding& s) const {
     const extents& from = known_.shape_of(n_.operands[k]);
     const index_map map = needed_tile(known_.program, known_.mesh, n_, k, from, s);
@@ -129,7 +129,7 @@ class operator_prices {
     const auto traffic = traffic_of_tiles(known_.mesh, from, s, map);
     return price_of_traffic(traffic, bytes_of(known_.at(n_.operands[k]).type));
   }
-  /// Returns the price of what the operator's own steps send to each other.
+  /// Returns the price of the collectives among the operator's own steps.
   [[nodiscard]] constexpr reshard_price of_steps(const operator_use& p) const {
     reshard_price total;
     if (!facts_of(n_.op).has_collectives) return total;
@@ -151,7 +151,7 @@ class operator_prices {
   [[nodiscard]] constexpr reshard_price price_of(int i, sharding made) const {
     if (!known_.is_read(i)) return {};
     if (known_.at(i).keep_partial || known_.preferred_of(i).partial != 0)
-      made.partial = 0;  // who needs the sum pays for it, see plan_search
+      made.partial = 0;  // the user that needs the sum pays for it, see plan_search
     sharding wanted = known_.wanted_of(i);
     wanted.partial = 0;
     const auto on = [&](const mesh_shape& mesh) {
@@ -160,7 +160,8 @@ class operator_prices {
     return known_.has_hidden_axes(i) ? on(known_.mesh_of(i)) : on(known_.mesh);
   }
 
-  /// At how many bodies' depth the result is reduced: that of a loop if it stays partial in it, see choose_with_sums.
+  /// Returns the number of open bodies around the reduction of the result. If the result stays partial in a loop, it is
+  /// reduced after the loop, see choose_with_sums.
   [[nodiscard]] constexpr int level_of_result(const sharding& made) const {
     int level = known_.book.depth();
     if (sum_.carry < 0 || made.partial == 0 || made.reduced_by != monoid::add || made.splits != sum_.splits) return level;
@@ -173,12 +174,12 @@ class operator_prices {
   int i_;
   const node& n_;
   const op_rule& rule_;
-  loop_sum sum_;  // that the result is only added to
+  loop_sum sum_;  // the loop's sum that the result is only added to
   shared_sum shared_;
-  inline_vec<int, max_map_arity> brought_for_;  // by operand: so many readers
+  inline_vec<int, max_map_arity> brought_for_;  // by operand: the number of users that share its reshard
   known_prices operands_[max_map_arity];
   known_prices result_;
-  bool is_any_kept_ = false;  // of the operands: by the user
+  bool is_any_kept_ = false;  // an operand has a policy of the program
   operand_shardings held_;
 };
 

@@ -8,15 +8,17 @@ namespace gspmd::detail {
 
 using operand_shardings = inline_vec<sharding, max_map_arity>;
 
-/// One way to run an operator: which axes split which factors of its rule, and the shardings that this asks of its tensors.
+/// One way to run an operator: the axes that split the factors of its rule, and the shardings that this requires of its
+/// tensors.
 struct operator_use {
   factor_splits uses;
   operand_shardings wanted;
   sharding result;
-  bool moved = false;  // a movement takes the place of the operator: the rule need not connect the shardings
+  bool moved = false;  // a movement replaces the operator: the rule need not connect the shardings
 };
 
-/// True when a partial value is one device's, and zeros on the others: 0 times what is not finite is no zero.
+/// Returns true if one device has the value of node `i` and the others have zeros, as after a lookup. Then a product
+/// must not use the partial values, because 0 times infinity is not 0.
 constexpr bool is_looked_up(const form_prices& known, int i) {
   const auto& roots = known.book.roots;
   for (i = roots[i]; known.at(i).operands.count == 1;) i = roots[known.at(i).operands[0]];
@@ -27,15 +29,18 @@ constexpr bool is_looked_up(const form_prices& known, int i) {
   return false;
 }
 
-/// Whether the sums of all operands are outputs: a result that is partial like them would be reduced once more.
+/// Returns true if all operands are outputs, which are reduced anyway. A result that is partial like them would need
+/// one more reduction.
 constexpr bool are_reduced_anyway(const form_prices& known, const node& n) {
-  if (known.program.find_types != nullptr) return false;  // which may have partial outputs
+  if (known.program.find_types != nullptr) return false;  // an explicit program may have partial outputs
   for (const int o : n.operands)
     if (known.readers_of(o).empty() || known.readers_of(o)[0] != o || known.at(o).keep_partial) return false;
   return true;
 }
-/// Lets operands stay partial where the operator is linear in them and the sum is no smaller before than after it (GSPMD 3.2). `held`:
-/// the forms of operands that are partial.
+/// Lets operands of a linear operator stay partial if reducing the result costs no more than reducing the operand
+/// (GSPMD 3.2). `held`: the forms of the operands that are partial, by operand.
+///
+///   y = 2 * x with x partial over model and no other user: y is partial over model, and x is not reduced
 constexpr void pass_partial(const form_prices& known, const node& n, const operand_shardings& held, operator_use& p) {
   axis_mask used = 0;
   for (const auto& use : p.uses) used |= axis_bit(use.axis);
@@ -46,13 +51,13 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
     const auto how = partial_rule_of(n, k, kind);
     if (how == partial_rule::any) {
       if ((p.result.partial & axes) != 0 || (n.operands.count > 1 && is_looked_up(known, n.operands[k]))) continue;
-      bool needed_whole = false;  // x * x needs the sum of x anyway
+      bool needed_whole = false;  // x * x needs the reduced x anyway
       for (int o = 0; o < n.operands.count; ++o) needed_whole = needed_whole || (o != k && n.operands[o] == n.operands[k]);
       if (needed_whole) continue;
       const auto before = local_elements(known.mesh, known.shape_of(n.operands[k]), p.wanted[k]);
       const auto after = local_elements(known.mesh, n.shape, p.result);
       const bool is_kept = known.at(n.operands[k]).keep_partial;
-      // No smaller: somebody else may need the whole value, and then it would be reduced twice.
+      // If the sizes are equal and another user needs the reduced value, the value would be reduced twice.
       const bool is_shared = known.readers_of(n.operands[k]).size() > 1 && sum_of_loop(known, n.operands[k]).carry < 0;
       if (!is_kept && (after > before || (after == before && is_shared))) continue;
       p.wanted[k].partial = axes;
@@ -73,11 +78,11 @@ constexpr void pass_partial(const form_prices& known, const node& n, const opera
     }
     p.result.partial |= axes;
     p.result.reduced_by = kind;
-    return;  // a product may be partial in one operand only
+    return;  // only one operand of a product may be partial
   }
 }
 
-/// The sharding of a further result.
+/// Returns the sharding of further result `r`.
 constexpr sharding further_result(const mesh_shape& mesh, const op_rule& rule, const factor_splits& uses, int r) {
   sharding s;
   s.splits = to_dims(mesh, rule, rule.result(r), uses);
@@ -87,6 +92,9 @@ constexpr sharding further_result(const mesh_shape& mesh, const op_rule& rule, c
   return s;
 }
 
+/// Returns the way to run an operator with these uses of the axes.
+///
+///   bd,df->bf, b over data, d over model: operands [data, model] and [model, _], result [data, _] partial(model: add)
 constexpr operator_use use_of(const form_prices& known, const node& n, const op_rule& rule, const factor_splits& uses,
                               const operand_shardings& held) {
   operator_use p;
@@ -104,7 +112,8 @@ constexpr operator_use use_of(const form_prices& known, const node& n, const op_
   return p;
 }
 
-/// Returns true if no user of node i, nor of its views, takes it as a partial sum. A value that leaves a loop or a branch may be partial.
+/// Returns true if no user of node `i`, or of its views, takes it as a partial sum. A value that leaves a loop or a
+/// branch may be partial.
 constexpr bool is_used_whole(const form_prices& known, int i, int steps = shared_sums::most_steps) {
   for (const int r : known.readers_of(i)) {
     const node& user = known.at(r);
@@ -115,15 +124,17 @@ constexpr bool is_used_whole(const form_prices& known, int i, int steps = shared
   }
   return !known.at(i).keep_partial;
 }
-/// Returns true if node i is the quotient of a sum, and gains nothing by dividing partial sums. Then the sum is reduced first, which costs the
-/// same and is exact if the quotient is: a mean of equal numbers is that number on every mesh.
+/// Returns true if node `i` is the quotient of a sum, and dividing partial sums gains nothing. Then the sum is reduced
+/// first. This costs the same and is exact if the quotient is exact: a mean of equal numbers is that number on every
+/// mesh.
 constexpr bool divides_whole_sum(const form_prices& known, int i) {
   const node& n = known.at(i);
   if (known.program.find_types != nullptr || facts_of(n.op).meets(n, monoid::add).takes != partial_class::first) return false;
   return !known.at(n.operands[0]).keep_partial && is_used_whole(known, i);
 }
 
-/// Returns by operand its form, if the only ones it has are partial and node i may take it so.
+/// Returns by operand its last form if all of its forms are partial and node `i` may take it so. The other entries are
+/// empty.
 constexpr operand_shardings held_partial(const form_prices& known, int i) {
   const node& n = known.at(i);
   if (divides_whole_sum(known, i)) return operand_shardings(n.operands.count, sharding{});
@@ -138,7 +149,7 @@ constexpr operand_shardings held_partial(const form_prices& known, int i) {
   return held;
 }
 
-/// Whether operand `k` is to stay as it is, and would not.
+/// Returns true if `wanted` breaks the keep_split or keep_partial policy of operand `k`.
 constexpr bool breaks_policy(const form_prices& known, const node& n, int k, const sharding& wanted, const sharding& held) {
   const int o = n.operands[k];
   const node& of = known.at(o);
@@ -152,19 +163,19 @@ constexpr bool breaks_policy(const form_prices& known, const node& n, int k, con
   return partial_rule_of(n, k, held.reduced_by) == partial_rule::any;
 }
 
-/// Whether the operator can work on operand `k` where it is split so.
+/// Returns true if the operator can run with operand `k` in sharding `s`.
 constexpr bool can_keep(const form_prices& known, const op_rule& rule, int k, const sharding& s) {
   const use_search search(known.mesh, known.net(), rule, use_search::no_preferences);
   const auto uses = search.legal(to_factors(known.mesh, rule, rule.operand(k), s.splits));
   return to_dims(known.mesh, rule, rule.operand(k), uses) == s.splits;
 }
-/// True when the operator cannot keep a split that its operand is to have, whatever it would cost.
+/// Returns true if the operator cannot keep a preferred split of operand `k`, at any cost.
 constexpr bool must_lose_a_split(const form_prices& known, const node& n, const op_rule& rule, int k) {
   const sharding& had = known.preferred_of(n.operands[k]);
   return !rule.uniform && !had.splits.empty() && !can_keep(known, rule, k, had);
 }
-/// Returns the axes along which a value is read whole wherever it is read: the user asked for it so, or they split something else of the
-/// reader's result.
+/// Returns the axes along which every user reads the value whole. Either an annotation requires this, or the axes split
+/// another dim of the user's result.
 constexpr axis_mask axes_read_whole(const form_prices& known, int i) {
   const auto asked_whole = [&](int v) {
     const node& n = known.at(v);
@@ -188,15 +199,16 @@ constexpr axis_mask axes_read_whole(const form_prices& known, int i) {
   }
   return whole | asked_whole(i);
 }
-/// Returns the axes over which an operator may gather though it is not said to: what a view is made of has as many elements as the view,
-/// and is no larger gathered before than after it.
+/// Returns the axes that a view may gather its operand over without allow_replication. The operand has as many
+/// elements as the view, so it is no larger if it is gathered before the view than after it.
 constexpr axis_mask axes_gathered_anyway(const form_prices& known, int i) {
   const node& n = known.at(i);
   if (!may_be_moved(known.program, n) || known.preferred_of(n.operands[0]).splits.empty()) return 0;
   return axes_read_whole(known, i);
 }
-/// Returns the axes that split operand `k` of node `i` no more because the operator cannot keep them beside those that it keeps; not what it
-/// might keep, and gathers where that sends less, nor what is gathered anyway.
+/// Returns the axes that no longer split operand `k` of node `i` because the operator cannot keep them together with
+/// the axes that it keeps. Leaves out the axes that the operator could keep but gathers because that sends less, and
+/// the axes that are gathered anyway.
 constexpr axis_mask axes_lost(const form_prices& known, int i, const op_rule& rule, int k, const sharding& wanted) {
   const node& n = known.at(i);
   const sharding& had = known.preferred_of(n.operands[k]);
@@ -209,7 +221,7 @@ constexpr axis_mask axes_lost(const form_prices& known, int i, const op_rule& ru
     while (first < kept.splits.count && kept.splits[first].dim < use.dim) ++first;
     int last = first;
     while (last < kept.splits.count && kept.splits[last].dim == use.dim) ++last;
-    for (const int at : {last, first}) {  // minor to the others of its dim, or major
+    for (const int at : {last, first}) {  // minor to the other axes of its dim, or major
       if ((lost & axis_bit(use.axis)) == 0) break;
       sharding beside = kept;
       beside.splits.insert(at, use);
@@ -220,7 +232,8 @@ constexpr axis_mask axes_lost(const form_prices& known, int i, const op_rule& ru
   }
   return lost;
 }
-/// True when an operand is split along a factor that is looked into: it is not gathered, though that may send less.
+/// Returns true if operand `k` is split along an indexed factor. The operand is not gathered, although a gather may
+/// send less.
 constexpr bool is_looked_into(const form_prices& known, const node& n, const op_rule& rule, int k) {
   if (rule.uniform) return false;
   const tensor_map& map = rule.operand(k);

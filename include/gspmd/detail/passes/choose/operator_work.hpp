@@ -11,11 +11,12 @@ namespace gspmd::detail {
 
 using bytes_by_tensor = inline_vec<std::int64_t, max_map_arity + 1>;
 
-/// Whether an operator takes a device time: what it does with the elements it has.
+/// Returns true if the operator takes time on a device, for its own work on elements.
 constexpr bool works(const operator_facts& facts) {
   return facts.made == origin::shards && (facts.runs == realisation::loop || facts.runs == realisation::steps);
 }
-/// The bytes of an element of each operand of node `i`, then of its result; 0: it does not lie in memory, or is counted elsewhere.
+/// Returns the bytes per element of each operand of node `i`, then of its result. A value of 0 means that the tensor is
+/// not in memory, or is counted elsewhere.
 constexpr bytes_by_tensor moved_bytes(const graph& g, const value_uses& uses, int i) {
   const node& n = g.nodes[static_cast<std::size_t>(i)];
   const auto& facts = facts_of(n.op);
@@ -25,7 +26,8 @@ constexpr bytes_by_tensor moved_bytes(const graph& g, const value_uses& uses, in
     const int t = k == count ? i : n.operands[k];
     bool is_moved = uses.in_memory[t] != 0;
     for (int o = 0; o < k && o < count; ++o) is_moved = is_moved && n.operands[o] != t;
-    // The operators that read neighbours of the same elements in place find them in a cache.
+    // Operators that read neighbours of the same elements in place find them in a cache. Only the first operator counts
+    // them.
     if (k < count && facts.runs != realisation::loop && is_read_in_place(n) && !uses.readers(t).empty())
       is_moved = is_moved && uses.readers(t)[uses.readers(t).size() - 1] == i;
     bytes.push_back(is_moved ? bytes_of(g.nodes[static_cast<std::size_t>(t)].type) : 0);
@@ -33,11 +35,12 @@ constexpr bytes_by_tensor moved_bytes(const graph& g, const value_uses& uses, in
   return bytes;
 }
 
-/// Counts what a device does in the operator of node `i`, by the extents that it has of each factor: arithmetic for every combination of
-/// them, and the bytes of the operands and results that lie in memory, each once.
+/// Counts the work of a device in the operator of node `i`, from the device's extent of each factor. The flops are
+/// counted for every combination of the factors. The bytes are those of the operands and results in memory, each once.
 ///   bd,df->bf of float   2 (b+16) (d+16) (f+16) flops, 4 (bd + df + bf) bytes
 ///   x + y * z            2 flops an element, and 16 bytes
-/// `by_flops_alone`, where the user names no network: 2 for every combination, and neither memory nor small extents count.
+/// If `by_flops_alone` is true (no network is named), every combination counts 2 flops, and memory and small extents do
+/// not count.
 class work_counter {
  public:
   constexpr work_counter(const graph& g, const mesh_shape& mesh, const value_uses& uses, int i, const op_rule& rule,
@@ -54,7 +57,7 @@ class work_counter {
   [[nodiscard]] constexpr bool is_product() const { return is_product_; }
   [[nodiscard]] constexpr operator_work of(const factor_splits& uses) const {
     if (!works_) return {};
-    std::int64_t both = 1, side[3] = {0, 0, 0};  // side: of the first operand, of the second one, contracted; 0: there is none
+    std::int64_t both = 1, side[3] = {0, 0, 0};  // side: of the first operand, of the second one, contracted; 0: absent
     bytes_by_tensor elems(elem_bytes_.count, std::int64_t{1});
     for (int f = 0; f < rule_.factors.count; ++f) {
       const factor& of = rule_.factors[f];
@@ -82,7 +85,7 @@ class work_counter {
   }
 
  private:
-  // The products, by their names: not every program has both.
+  // Products are recognised by name, because not every program includes both operators.
   static constexpr operator_name einsum{"einsum"}, convolution{"convolution"};
   [[nodiscard]] constexpr bool holds(int t, int f) const {
     return rule_.uniform || (t == rule_.maps.count - rule_.results ? rule_.result() : rule_.operand(t)).holds(f);
@@ -92,7 +95,7 @@ class work_counter {
   bool by_flops_alone_;
   bool works_ = false, is_product_ = false;
   std::int64_t each_ = 1;
-  bytes_by_tensor elem_bytes_;  // none where flops alone count
+  bytes_by_tensor elem_bytes_;  // empty if only flops count
 };
 
 }  // namespace gspmd::detail

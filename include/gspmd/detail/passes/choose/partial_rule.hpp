@@ -5,15 +5,15 @@
 
 namespace gspmd::detail {
 
-/// Whether choose leaves an operand partial, the reduction being left for later (GSPMD 3.2).
+/// States whether choose leaves an operand partial, so that its reduction happens later (GSPMD 3.2).
 enum class partial_rule : std::uint8_t {
-  none,  // it is reduced first
-  any,   // it may be partial if the others do not differ along its axes; the result is then partial likewise
-  all,   // all operands must be partial over the same axes; the result is then partial likewise
+  none,  // the operand is reduced first
+  any,   // the operand may be partial if the other operands are equal along its axes; the result is then partial too
+  all,   // all operands must be partial over the same axes; the result is then partial too
 };
 
-/// A value that is made again where it is read (a broadcast) is made of the reduced operand: reduced once, the operand serves all who read
-/// it.
+/// Returns the rule for operand `k` of a node, if the operand is partial by monoid `kind`. A value that is computed
+/// again for each user (a broadcast) is computed from the reduced operand: one reduction then serves all users.
 constexpr partial_rule partial_rule_of(const node& n, int k, monoid kind) {
   const operator_class c = facts_of(n.op).meets(n, kind);
   if (c.turns_order || (c.selectors >> k & 1U) != 0) return partial_rule::none;

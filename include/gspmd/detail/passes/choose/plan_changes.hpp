@@ -7,21 +7,24 @@
 
 namespace gspmd::detail {
 
-/// Which values of a program may lie otherwise than is asked for, which of them lie otherwise together, and how.
+/// Finds the values whose sharding a search may change, the values that change together, and the shardings to try.
+///
+///   y = transpose(x), z = y + 1, all free: y and z form a run; x follows the run through the transpose
 class plan_changes {
  public:
   /// The shardings that are tried for one value.
   using candidates = inline_vec<sharding, 8>;
 
-  /// `asked`: what is asked for by what completion found; `preferred`: by the best plan so far.
+  /// `asked`: the shardings of completion, narrowed. `preferred`: the shardings that the best plan so far prefers.
   constexpr plan_changes(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> asked,
                          const vec<sharding>& preferred)
       : graph_(g), mesh_(mesh), uses_(uses), asked_(asked), preferred_(preferred) {}
 
   [[nodiscard]] constexpr bool is_free(int i) const { return detail::is_free(graph_, uses_, i); }
 
-  /// Node `i`, and what elementwise operators connect with it and is asked for alike. What the next trip of a loop carries lies as what
-  /// this one does, but what it carries first need not; what a conditional gives lies as both of its bodies leave it.
+  /// Returns the run of node `i`: the free values with its sharding that elementwise operators connect with it. A
+  /// carried value and its next value belong to one run, but its initial value need not. A result of a conditional and
+  /// the results of both bodies belong to one run.
   [[nodiscard]] constexpr vec<int> run_of(int i) const {
     vec<int> run;
     run.push_back(i);
@@ -47,7 +50,9 @@ class plan_changes {
     return run;
   }
 
-  /// Returns the splits that the neighbours of a run prefer for it, and no splits; none where they agree.
+  /// Returns the shardings to try for a run. The list has the shardings that neighbours of the run prefer. It also has
+  /// a partial sharding that is reduced later, the sharding of completion, and unsplit. If none differs from the
+  /// present sharding, the list has the splits of split_further instead.
   [[nodiscard]] constexpr candidates candidates_for(const vec<int>& run) const {
     candidates list;
     const auto add = [&](const inline_vec<axis_use, max_axes>& splits) {
@@ -88,8 +93,10 @@ class plan_changes {
     else add(split_further(mesh_, at(run[0]), preferred_[run[0]].splits));
     return list;
   }
-  /// Returns the shardings of node `i` in which one axis has another place than in what is asked for: on each dim, major or minor to what
-  /// splits it, or nowhere.
+  /// Returns the shardings of node `i` that differ from the preferred sharding in a single axis. The axis splits another
+  /// dim, is major or minor to the other axes of a dim, or splits nothing.
+  ///
+  ///   {x,-} on a mesh of x: {-,-}, {-,x}
   [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {
     vec<sharding> list;
     const auto& now = preferred_[i].splits;
@@ -116,14 +123,15 @@ class plan_changes {
     }
     return list;
   }
-  /// Lets the values follow that lie as the changed ones did, before or after an operator of tensors of several shapes; returns false if
-  /// there are none:
-  ///     y = transpose(x)   x [a, _], y [_, a]: where x becomes [_, b], y becomes [b, _]
+  /// Changes the values that follow the changed values through an operator with tensors of several shapes. A value
+  /// follows if its present splits correspond to those of a changed value. Returns false if no value follows.
+  ///
+  ///   y = transpose(x)   x [a, _], y [_, a]: if x becomes [_, b], y becomes [b, _]
   constexpr bool change_followers(vec<int>& changed, vec<sharding>& tried) const {
     const std::size_t own = changed.size();
     for (std::size_t next = 0; next < changed.size() && changed.size() < most_in_a_run; ++next) {
       const int i = changed[next];
-      const auto follow = [&](int via, int from, int to) {  // the tensors of an operator, as its rule numbers them
+      const auto follow = [&](int via, int from, int to) {  // the tensors of an operator: operand numbers, or -1 for the result
         op_rule rule;
         rule_of(graph_, at(via), rule);
         const auto map = [&](int k) { return k < 0 ? rule.result() : rule.operand(k); };
@@ -147,8 +155,8 @@ class plan_changes {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// Whether what makes a run may leave sums to be added up, and all who read it take them as they are: then it may be a reader who pays
-  /// for that, of something smaller.
+  /// Returns true if the operators of the run may leave partial sums and all users of the run accept partial values.
+  /// Then a user can reduce a smaller value.
   [[nodiscard]] constexpr bool may_be_summed_later(const vec<int>& run) const {
     bool may_be_partial = false;
     for (const int i : run) {
@@ -164,8 +172,8 @@ class plan_changes {
     }
     return may_be_partial;
   }
-  /// The splits that completion found for node `i`, a tensor of an operator, where the operator does not need whole lines: the largest dim
-  /// that nothing splits takes those that it cannot keep.
+  /// Returns the splits that completion found for node `i`, adapted to a tensor of an operator. If the operator needs a
+  /// split dim whole, the axes of that dim split the largest unsplit dim instead.
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> moved_on(int i, const op_rule& rule, const tensor_map& map) const {
     const sharding& asked = asked_[static_cast<std::size_t>(i)];
     if (rule.uniform || asked.splits.empty()) return asked.splits;

@@ -9,7 +9,8 @@
 
 namespace gspmd::detail {
 
-/// The plans that a plan was compared with: the program is planned once more, for those who ask.
+/// Lists the plans that a plan was compared with. Plans the program once more, so only callers that need the reasons
+/// pay for them.
 class plan_reasons {
  public:
   plan_reasons(const graph& g, const mesh_shape& mesh, const plan_request& request)
@@ -22,9 +23,10 @@ class plan_reasons {
   plan_reasons(const plan_reasons&) = delete;
   plan_reasons& operator=(const plan_reasons&) = delete;
 
-  /// The picoseconds that it all takes.
+  /// Returns the time of the plan in picoseconds.
   [[nodiscard]] std::int64_t time() const { return found_.best.time; }
-  /// Every way to run the operator of node `i`, given what the operators before it left; none of what is no operator on shards.
+  /// Returns every way to run the operator of node `i`, after the choices for the operators before it. Returns an empty
+  /// list if node `i` is not an operator on shards.
   [[nodiscard]] vec<tried_use> ways(int i) {
     vec<tried_use> found;
     if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
@@ -36,7 +38,7 @@ class plan_reasons {
     if (again.next == i) choices.run(1, no_limit);
     return found;
   }
-  /// Whether that is how the plan runs it.
+  /// Returns true if the plan runs node `i` in this way.
   [[nodiscard]] bool is_chosen(int i, const operator_use& way) const {
     const node_choice& choice = found_.best.table.nodes[i];
     if (choice.result != way.result || choice.moved != way.moved) return false;
@@ -44,13 +46,14 @@ class plan_reasons {
       if (found_.best.table.wanted[choice.wanted + k] != way.wanted[k]) return false;
     return true;
   }
-  /// A plan in which a value, and all that elementwise operators connect with it, lies otherwise.
+  /// A plan with another sharding of a value and of the values that elementwise operators connect with it.
   struct other_plan {
     sharding lies;
     std::int64_t time = 0;
     int forced = 0;
   };
-  /// Returns the plans in which the value of node `i` lies as a neighbour would like it; none where it must lie as it does.
+  /// Returns the plans with a sharding of node `i` that a neighbour prefers. Returns an empty list if
+  /// its sharding is fixed.
   [[nodiscard]] vec<other_plan> others(int i) {
     vec<other_plan> found;
     if (!changes_.is_free(i)) return found;

@@ -14,12 +14,12 @@
 
 namespace gspmd::detail {
 
-/// The changes that a search tries: of values that lie alike and are connected by elementwise operators, to what their neighbours would
-/// like; then of single axes, of such values and of each of them, to another dim. Neighbours like what they have, and the best may be a
-/// part of it.
+/// The phases of a search. `connected_values` gives values with equal shardings, connected by elementwise operators,
+/// the sharding that a neighbour prefers. `single_axes` moves one axis of a value to another dim, for the connected
+/// values and for each of them. The second phase finds shardings that no neighbour has.
 enum class search_phase : std::uint8_t { not_begun, connected_values, single_axes, done };
 
-/// How far the search for a program's plan has come: another evaluation may go on from there.
+/// The progress of the search for a program's plan. Another evaluation can continue from it.
 struct search_state {
   struct lengths {
     choose_lengths best, trial;
@@ -30,21 +30,21 @@ struct search_state {
   };
   search_phase phase = search_phase::not_begun;
   choose_state best;
-  vec<sharding> preferred;  // by node, what it asks for
+  vec<sharding> preferred;  // by node: the shardings that `best` prefers
 
-  // The changes of the round: those around the value order[place] come next, the one with the number `change` first.
+  // The changes of the round. The next change is number `change` of the changes around the value order[place].
   vec<int> order;
   int place = 0, change = 0;
-  bool is_improved = false;  // in this round
-  int choices_left = 0;      // for operators, in all rounds
+  bool is_improved = false;  // a better plan was found in this round
+  int choices_left = 0;      // remaining choices for operators, in all rounds
 
-  // The plan with the last change, if it is under way.
+  // The plan with the last change, while it is made.
   bool is_trying = false;
   choose_state trial;
   vec<sharding> tried;
   differences differs;
 
-  // Plans that were tried, by the hash of what they ask for; that of `preferred` and of `tried`.
+  // The hashes of the preferred shardings of all plans that were tried, of `preferred` and of `tried`.
   vec<std::uint64_t> known;
   std::uint64_t key = 0, tried_key = 0;
 
@@ -65,26 +65,31 @@ struct search_state {
   }
 };
 
-/// Looks for a better plan than the best of whole_plans.hpp: a program whose user asks for it is searched, if so much of its time is no
-/// work, or work that devices repeat, that it may pay (support/tuning.hpp).
+/// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (searched.hpp) and
+/// if other plans may save enough time (support/tuning.hpp).
 ///
-/// 1. the values are put in an order, those first around which most time is spent;
-/// 2. each in turn, with what elementwise operators connect with it, is asked to lie as a neighbour of it would like, or whole; what
-///    that reaches is chosen for again (see replay), and a better plan is kept;
-/// 3. where that kept a plan, it begins anew; where not, single axes are changed, of small programs; where neither did, it ends, as it
-///    does after `most_choices_of_search` choices.
+/// Input: the best whole plan and the shardings that it prefers. Result: search_state::best and
+/// search_state::preferred.
 ///
-/// Where all readers of a value may take it as terms of a sum, one change is that they pay for adding it up: one of them may have
-/// something smaller to add up. In small programs each change is tried once more with what lies as the values do, through transposes and
-/// products. Annotated values and outputs stay; what a loop carries may lie in it as neither before nor after it.
+/// 1. Orders the values by the time that is spent around them, the largest time first.
+/// 2. Takes one value after the other, together with its run (plan_changes.hpp). Tries the shardings that neighbours
+///    prefer, and unsplit. Chooses again only for the operators that the change reaches (replay.hpp). Keeps a plan that
+///    is better.
+/// 3. If a round kept a plan, a new round begins. If it did not, small programs try changes of single axes. If these do
+///    not help either, or after `most_choices_of_search` choices, the search ends.
+///
+/// If all users of a run accept partial values, one change leaves the run partial, so that a user can reduce a smaller
+/// value. In small programs each change is tried once more with the values that follow through transposes and products.
+/// Annotated values and outputs never change. A carried value may have another sharding inside the loop than before and
+/// after it.
 class plan_search {
  public:
-  /// `asked`: what completion found, narrowed; `state` begins with the best plan that is known.
+  /// `asked`: the shardings of completion, narrowed. `state` begins with the best known plan.
   constexpr plan_search(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
                         span<const sharding> asked, search_state& state)
       : graph_(g), mesh_(mesh), request_(request), uses_(uses), state_(state), changes_(g, mesh, uses, asked, state.preferred) {}
 
-  /// Goes on until no change helps, or until so many nodes were looked at, or so many prices worked out.
+  /// Continues until no change helps, or until `most_nodes` choices were made or `most_prices` prices were computed.
   constexpr void run(int most_nodes, int most_prices) {
     if (state_.phase == search_phase::not_begun) {
       begin();
@@ -137,7 +142,7 @@ class plan_search {
       return;
     }
     know_changes();
-    if (state_.change >= static_cast<int>(list_.size())) {  // fewer than before, if a better plan was kept
+    if (state_.change >= static_cast<int>(list_.size())) {  // the list is shorter if a better plan was kept
       ++state_.place;
       state_.change = 0;
       return;
@@ -145,11 +150,11 @@ class plan_search {
     begin_trying(list_[state_.change++]);
   }
 
-  /// Returns the values to try, one of those that elementwise operators connect: of a small program all. Where little time is spent around
-  /// them little is gained, but what a loop carries, say, costs where it is brought, and not where it is read.
+  /// Returns the values to try, one for each run. A small program tries all runs. A large program skips runs with
+  /// little time around them. This can miss a carried value, whose cost is in its reshard and not at its users.
   [[nodiscard]] constexpr vec<int> values_to_try() {
     vec<int> order;
-    vec<std::int64_t> around;  // by place in the order
+    vec<std::int64_t> around;  // by position in `order`
     vec<std::uint8_t> is_known(static_cast<std::size_t>(count()), 0);
     for (int i = 0; i < count(); ++i) {
       if (is_known[i] != 0 || !changes_.is_free(i)) continue;
@@ -172,7 +177,7 @@ class plan_search {
     return order;
   }
 
-  /// The time that is spent on these values and on their readers, but for the work that no plan does without.
+  /// Returns the time that is spent on these values and on their users, without the work that every plan needs.
   [[nodiscard]] constexpr std::int64_t time_around(const vec<int>& values) {
     if (spent_.empty()) know_times();
     std::int64_t time = 0;
@@ -182,7 +187,7 @@ class plan_search {
     }
     return time;
   }
-  /// By node the time of its operator and, for an output, of bringing it to its sharding.
+  /// Computes by node the time of its operator. For an output, adds the time to bring it to its sharding.
   constexpr void know_times() {
     const auto& marks = state_.best.marks;
     const auto time_of = [&marks](int item) {
@@ -202,7 +207,7 @@ class plan_search {
     bool with_followers = false;
   };
 
-  /// The changes around the value whose turn it is.
+  /// Lists the changes around the current value.
   constexpr void know_changes() {
     if (listed_at_ == state_.place) return;
     listed_at_ = state_.place;
@@ -228,7 +233,7 @@ class plan_search {
       for (const auto& s : liked) add(run, s, true);
     }
   }
-  /// Begins the plan with a change; no plan that was tried before.
+  /// Begins the plan with a change, unless an equal plan was tried before.
   constexpr void begin_trying(const plan_change& change) {
     vec<int> changed = change.values;
     state_.tried = state_.preferred;
@@ -259,14 +264,14 @@ class plan_search {
     state_.is_improved = true;
     forget();
   }
-  /// Clears what was worked out for the best plan, of which there is another one now.
+  /// Discards the data about the previous best plan.
   constexpr void forget() {
     spent_.clear();
     listed_at_ = -1;
   }
 
-  /// Whether a change of single axes gains what it takes to begin the steps that it adds. By bytes alone many small exchanges would be
-  /// better than one.
+  /// Returns true if a change of single axes saves more time than the steps that it adds take to begin. A network that
+  /// counts only bytes would otherwise prefer many small exchanges to one large exchange.
   [[nodiscard]] constexpr bool pays_for_its_steps() const {
     if (state_.phase != search_phase::single_axes || !request_.network.is_by_bytes(mesh_.device_count())) return true;
     const auto steps = [](const choose_state& s) { return static_cast<std::int64_t>(s.table.steps.size()); };
@@ -274,7 +279,7 @@ class plan_search {
     return added <= 0 || state_.best.time - state_.trial.time >= multiply_time(picoseconds_to_begin_collective, added);
   }
 
-  /// Whether a plan that asks for the same as the changed one was tried already; if not, it is known from here on.
+  /// Returns true if a plan with the same preferred shardings was tried already. If not, records the plan.
   constexpr bool is_known(const vec<int>& changed) {
     state_.tried_key = state_.key;
     for (const int i : changed) state_.tried_key += key_of(i, state_.tried[i]) - key_of(i, state_.preferred[i]);
@@ -283,7 +288,7 @@ class plan_search {
     state_.known.push_back(state_.tried_key);
     return false;
   }
-  /// The hash of the sharding that is asked for of a node; the sum over all nodes stands for a plan.
+  /// Returns the hash of the preferred sharding of a node. The sum over all nodes identifies a plan.
   static constexpr std::uint64_t key_of(int i, const sharding& s) {
     std::uint64_t key = s.partial + 1;
     for (int k = 0; k < s.splits.count; ++k)
@@ -293,7 +298,7 @@ class plan_search {
     return key ^ key >> 32;
   }
 
-  /// Notes what a plan in which these values are asked to lie otherwise does not take over from the best one, and takes over the rest.
+  /// Marks the parts of the best plan that a plan with these changed values cannot reuse. Copies the rest.
   constexpr void begin_trial(const vec<int>& changed) {
     differences& differs = state_.differs;
     int first = count();
@@ -307,17 +312,17 @@ class plan_search {
     for (const int i : changed) {
       if (state_.tried[i] == state_.preferred[i]) continue;
       note(i);
-      for (const int reader : uses_.readers(i)) {  // it may take its operand as it is asked for, though that lies as it did
+      for (const int reader : uses_.readers(i)) {  // a user also considers the preferred sharding of its operand
         if (uses_.readers(i).size() > most_siblings) break;
         note(reader);
       }
       if (!facts_of(at(i).op).uniform) continue;
-      for (const int o : at(i).operands)  // who reads the same looks at what this asks for, see later_preferences
+      for (const int o : at(i).operands)  // users of the same operand consider this preference, see later_preferences
         if (uses_.readers(o).size() <= most_siblings)
           for (const int sibling : uses_.readers(o))
             if (sibling < i && sibling != o) note(sibling);
     }
-    if (graph_.has_regions || request_.saving > 0) {  // forms went, or were never kept
+    if (graph_.has_regions || request_.saving > 0) {  // forms were removed, or never kept
       state_.trial = choose_state(graph_);
       first = 0;
     } else {
@@ -336,13 +341,13 @@ class plan_search {
   search_state& state_;
   plan_changes changes_;
 
-  // The members below hold for the best plan; another evaluation finds them again.
+  // The members below describe the best plan. Another evaluation computes them again.
   vec<std::int64_t> spent_;  // see know_times
-  int listed_at_ = -1;       // the place in the order that the next one is for
+  int listed_at_ = -1;       // the position in the order that list_ belongs to
   vec<plan_change> list_;
 };
 
-/// Begins with the best of the whole plans.
+/// Returns the state of a search that begins with the best of the whole plans.
 constexpr search_state begin_search(whole_plans found, span<const sharding> asked) {
   search_state state;
   if (!found.may_pay) state.phase = search_phase::done;

@@ -8,21 +8,23 @@
 
 namespace gspmd::detail {
 
-/// How another plan differs from the one that is replayed for it.
+/// The differences between a new plan and the plan that is replayed for it.
 struct differences {
-  vec<std::uint8_t> of;   // by node, see replay::preferred
-  vec<int> now;           // by form of the plan: the same one of the other plan; -1: it has none
-  int last = 0;           // the last item that something which differs reaches
-  std::int64_t hope = 0;  // what the plan spends around what was changed: no more is gained there
-  bool is_worse = false;  // the other plan, as is found out before its end
+  vec<std::uint8_t> of;   // by node: replay::preferred, replay::lies_else
+  vec<int> now;           // by form of the replayed plan: the same form in the new plan; -1: absent
+  int last = 0;           // the last item that a difference reaches
+  std::int64_t hope = 0;  // time that the plan spends around the changed values, a bound of the gain
+  bool is_worse = false;  // the new plan is certainly no better
 };
 
-/// A complete plan. Another plan for the same program, in which other shardings of some values are preferred, takes over its choices where
-/// nothing that differs reaches: a choice takes a hundred times as long.
+/// A complete plan that a new plan for the same program reuses. The new plan prefers other shardings for some values.
+/// It copies the choices that no difference reaches, because a choice takes a hundred times as long as a copy.
+///
+///   a -> b -> c, d -> e; another sharding of b is preferred: chooses b and c again, copies a, d and e
 struct replay {
-  static constexpr int choice = 8;              // one choice allows for as much of an evaluation as so many replayed items
+  static constexpr int choice = 8;              // replayed items that count as one choice
   static constexpr std::uint8_t preferred = 1;  // of a node: another sharding is preferred
-  static constexpr std::uint8_t lies_else = 2;  // its forms are others
+  static constexpr std::uint8_t lies_else = 2;  // of a node: its forms differ
 
   const choose_state& plan;
   differences& differs;
@@ -31,7 +33,7 @@ struct replay {
 
   [[nodiscard]] constexpr std::int64_t least_of(int i) const { return plan.marks[i + 1].least - plan.marks[i].least; }
 
-  /// Whether item `i` is what it is in `plan`.
+  /// Returns true if item `i` is the same as in `plan`, so that its choice can be copied.
   [[nodiscard]] constexpr bool is_same(const form_prices& known, int i) const {
     const int count = static_cast<int>(known.program.nodes.size());
     if (i >= count)
@@ -44,8 +46,9 @@ struct replay {
       if ((differs.of[known.book.root_of(o)] & lies_else) != 0) return false;
     return operand_summed_up(known.program, known.uses, i) < 0;
   }
-  /// Compares the forms that item `i` made. Whether nothing after it can differ and `state`, which is to be as `plan` from here on,
-  /// is no better.
+  /// Compares the forms that item `i` made with those of `plan`. Returns true if the new plan, with the costs in
+  /// `state`, is certainly no better. This is known early if the new plan loses too much, or after the last item that a
+  /// difference reaches.
   constexpr bool is_decided(const form_prices& known, int i, const choose_state& state) {
     const auto& made = state.book.values;
     const auto& had = plan.book.values;
@@ -67,7 +70,7 @@ struct replay {
     const auto time = add_times(state.time, plan.time - mark.time);
     return differs.is_worse = time >= plan.time || state.forced + plan.forced - mark.forced > plan.forced;
   }
-  /// The forms of node `i` are others: what reads it is reached.
+  /// Records that the forms of node `i` differ, and that the difference reaches its users.
   constexpr void note(const form_prices& known, int i) {
     const int root = known.book.root_of(i);
     if ((differs.of[root] & lies_else) != 0) return;
@@ -83,7 +86,7 @@ struct replay {
       const node& n = known.at(reader);
       const auto& facts = facts_of(n.op);
       if (facts.made == origin::region) differs.last = count + static_cast<int>(known.program.outputs.size()) - 1;
-      const bool has_its_form = n.op == opcode::loop_result && n.operands[0] == i;  // what is carried
+      const bool has_its_form = n.op == opcode::loop_result && n.operands[0] == i;  // the result of a carried value
       if (facts.made == origin::renamed) reach(known, reader);
       else if (has_its_form || (facts.made == origin::shards && facts.is_made_again(n))) note(known, reader);
     }

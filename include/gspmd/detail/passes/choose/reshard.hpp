@@ -7,30 +7,32 @@
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// The way from one sharding to another that takes little time on the mesh's network, and sends few bytes (GSPMD 4.5), among ties few
-/// messages.
+/// Finds the path from one sharding to another. The path takes little time on the mesh's network and sends few bytes
+/// (GSPMD 4.5); ties are broken by fewer messages.
 ///
-/// Without a reduction there is little to search. A movement brings every device exactly the elements it lacks, and over
-/// whatever detour a device gets at least these: one movement is a cheapest path, and nothing larger than source and target
-/// is ever held. Slices before it cost nothing and take care that nobody serves more peers than it has to; a dim
-/// with padding is gathered by way of another one where that saves enough (by_less_padding).
+/// A path without a reduction needs little search. One movement brings each device exactly the elements that it lacks,
+/// and no detour brings fewer. So one movement is a cheapest path, and no device holds more than the source and the
+/// target. Slices before the movement cost nothing, and prevent that a device serves more peers than necessary. A dim
+/// with padding is gathered by way of another dim if that saves enough (by_less_padding).
 ///
-/// A reduction is cheaper the smaller the shards it leaves, so axes over which the value is replicated may share the work:
-///   partial over x, replicated over y, wanted everywhere   reduce_scatter over x into shards over x and y, then all_gather
-/// and what follows is one movement again. Ways of this form are compared by the closed forms of collective.hpp, which are
-/// exact for even shards and upper bounds otherwise; tests/unit/reshard.cpp compares the choice with an exhaustive search.
+/// A reduction is cheaper if it leaves smaller shards. Axes along which the value is replicated can therefore share the
+/// work:
+///   partial over x, replicated over y, needed whole   reduce_scatter over x into shards over x and y, then all_gather
+/// The rest of the path is again one movement. These paths are compared by the formulas of collective.hpp. The formulas
+/// are exact for even shards and upper bounds otherwise. tests/unit/reshard.cpp compares the choice with an exhaustive
+/// search.
 namespace gspmd::detail {
 
-/// One step on the way from one sharding to another.
+/// One step on the path from one sharding to another.
 struct reshard_step {
   enum class kind : std::uint8_t { none, slice, reduce, move, terms };
   kind what = kind::none;
   sharding to;
-  axis_mask axes = 0;  // over whose groups a reduce or move communicates
+  axis_mask axes = 0;  // the axes over which a reduce or move communicates
 };
 
-/// `from` with the splits of its dims continued by the axes of `allowed` with which those of `to` go on, as far as every
-/// device finds its shard in the one it holds, and what it needs under `to` of the latter stays in the shard.
+/// Returns `from`, its dims split further by axes of `allowed` in the order of `to`. Each device must find its new
+/// shard in its old shard, and the new shard must contain the shard under `to`.
 ///   {x,-} towards {xy,z}: {xy,z}    {x,-} towards {yx,z}: {x,z}
 ///   {-} of 9 towards {xy}, 2x2: {xy}, but {-} if y is not allowed: 5,4 does not continue to 3,3,3,0
 constexpr sharding continued(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to,
@@ -39,7 +41,7 @@ constexpr sharding continued(const mesh_shape& mesh, const extents& global, cons
   for (int at = 0; at < to.splits.count;) {
     const int dim = to.splits[at].dim;
     bool is_prefix = true;
-    for (const auto& use : from.splits) {  // those of `to` must begin with them
+    for (const auto& use : from.splits) {  // the splits of `to` must begin with these splits
       if (use.dim != dim) continue;
       is_prefix = is_prefix && at < to.splits.count && to.splits[at] == use;
       if (is_prefix) ++at;
@@ -58,9 +60,9 @@ constexpr sharding continued(const mesh_shape& mesh, const extents& global, cons
   return result;
 }
 
-/// The sum of what the steps of a path take and send, in elements, and the number of messages.
+/// The time, the elements sent and the messages of all steps of a path.
 struct path_cost {
-  std::int64_t time = 0;  // where bytes are not all that counts
+  std::int64_t time = 0;  // 0 if only bytes count
   std::int64_t elems = 0;
   int messages = 0;
 
@@ -80,7 +82,7 @@ constexpr std::int64_t cost_as_written(const mesh_shape& mesh, const extents& gl
   return axes == 0 ? 0 : bytes_sent(mesh, movement{global, from, to, axes}, 1);
 }
 
-/// True when a dim is cut into more parts than it has elements.
+/// Returns true if a dim is split into more parts than it has elements.
 constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, const sharding& s) {
   const axis_use* use = s.splits.items;
   const axis_use* const end = use + s.splits.count;
@@ -93,9 +95,9 @@ constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, co
   return false;
 }
 
-/// `from` under the name, of those for the same tiles, from which a movement to `to` sends least: an axis that separates no parts with
-/// data may stand anywhere.
-///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device; from {x,-}, all parts of dim 0 would be gathered
+/// Returns the sharding with the same tiles as `from` that makes a movement to `to` send the least. An axis that
+/// separates no parts with data may split any dim.
+///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device. From {x,-}, all parts of dim 0 would be gathered
 constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding best = from;
   if (!has_empty_parts(mesh, global, from)) return best;
@@ -107,7 +109,7 @@ constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const 
       const axis_use* const moved = start.splits.items + i;
       const auto separating = separating_axes(mesh, start, moved->dim, global[moved->dim]);
       if (separating.begin <= moved && moved < separating.end && mesh.sizes[moved->axis] > 1)
-        continue;  // on another dim it separates other parts
+        continue;  // on another dim it would separate other parts
       sharding others = start;
       others.splits.clear();
       for (int k = 0; k < start.splits.count; ++k)
@@ -148,9 +150,9 @@ constexpr path_cost cost_of_move(const mesh_shape& mesh, const network_rates& ne
   return cost_from(other, cost_as_written(mesh, global, other, to));
 }
 
-/// Splits `s` further by `axes`: into the smallest shards, and on dims that end up finer under `s` than under `to` if there are
-/// any, because these are gathered later and nothing else moves on them. `small_first` says which of the two counts for more.
-/// Axes that make no smaller shard inside that of `from` are left out.
+/// Splits `s` further by `axes`, into the smallest shards. Prefers dims that end up finer under `s` than under `to`,
+/// because these dims are gathered later and nothing else moves along them. If `small_first` is true, the size of the
+/// shards counts for more, else this preference. Skips axes that make no smaller shard inside the shard of `from`.
 constexpr void spread(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to, axis_mask axes,
                       bool small_first, sharding& s) {
   for (int axis = 0; axis < mesh.axis_count(); ++axis) {
@@ -180,16 +182,16 @@ constexpr void spread(const mesh_shape& mesh, const extents& global, const shard
 constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const sharding& to, std::int64_t bytes_per_elem = 1);
 
-/// The ways from a sharding that is partial over some axes to one that is not, as far as they are compared: which first step they
-/// take, and what all of them send. Where every shard is even the plain way or one with helpers is a cheapest one; with padding the
-/// others stay within a tenth of it for all but small tensors (tests/unit/reshard_uneven.cpp counts them).
+/// Compares paths that reduce a value over its partial axes, by their total cost, and returns the first step. If all
+/// shards are even, the plain path or a path with helping axes is cheapest. With padding, the best path found is within
+/// a tenth of the cheapest, except for small tensors (tests/unit/reshard_uneven.cpp counts these).
 class reduction_ways {
  public:
   constexpr reduction_ways(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& to,
                            std::int64_t bytes_per_elem)
       : mesh_(mesh), net_(net), global_(global), to_(to), bytes_per_elem_(bytes_per_elem) {}
 
-  /// The first step from `from`, partial over `pending`.
+  /// Returns the first step from `from`, which is partial over `pending`.
   [[nodiscard]] constexpr reshard_step first_step(const sharding& from, axis_mask pending) const {
     way best = plain(from, pending);
     if (best.is_cheapest) return best.step;
@@ -198,7 +200,7 @@ class reduction_ways {
     if (is_even && best.is_even && padded_dims(mesh_, global_, to_) == 0) return best.step;
     if ((pending & (pending - 1)) != 0 || !(best.ahead.splits == from.splits))
       try_scattered(from, from, pending | idle, pending, true, best);
-    for (int axis = 0; axis < mesh_.axis_count(); ++axis)  // one after the other, the dim with less padding first
+    for (int axis = 0; axis < mesh_.axis_count(); ++axis)  // one axis after the other, the dim with less padding first
       if ((pending & axis_bit(axis)) != 0 && mesh_.sizes[axis] > 1)
         for (int dim = 0; dim < global_.count; ++dim) {
           sharding fine = from;
@@ -239,8 +241,8 @@ class reduction_ways {
   struct way {
     reshard_step step;
     path_cost cost;
-    sharding ahead;            // `from` continued towards the target
-    bool is_cheapest = false;  // and nothing else need be looked at
+    sharding ahead;            // `from`, continued towards the target
+    bool is_cheapest = false;  // no other path needs to be compared
     bool is_even = false;
 
     constexpr void consider(const path_cost& other, const reshard_step& first) {
@@ -264,7 +266,8 @@ class reduction_ways {
     return cost;
   }
 
-  /// Into the splits of the target by reduce_scatter, what remains by all_reduce, then one movement.
+  /// Returns the plain path: reduce_scatter into the splits of the target, all_reduce over the remaining axes, then one
+  /// movement.
   [[nodiscard]] constexpr way plain(const sharding& from, axis_mask pending) const {
     using kind = reshard_step::kind;
     const axis_mask idle = from.equal_axes(mesh_);
@@ -285,7 +288,7 @@ class reduction_ways {
     w.cost.add(cost_of_move(mesh_, net_, global_, w.ahead, to_, bytes_per_elem_));
     return w;
   }
-  /// `from` reduced into `fine` over `first`, then the plain way.
+  /// Considers the path that reduces `from` into `fine` over `first` and then takes the plain path.
   constexpr void try_step(const sharding& from, sharding fine, axis_mask first, axis_mask pending, way& best) const {
     path_cost cost;
     cost.add(sent(from, fine, first));
@@ -296,7 +299,8 @@ class reduction_ways {
     else cost.add(cost_of_move(mesh_, net_, global_, fine, to_, bytes_per_elem_));
     best.consider(cost, {reshard_step::kind::reduce, fine, first});
   }
-  /// As much as possible by one reduce_scatter into `start` spread over `axes`. True if no shard has padding then.
+  /// Considers the path that begins with one reduce_scatter over the most axes, into `start` spread over `axes`.
+  /// Returns true if no shard has padding then.
   constexpr bool try_scattered(const sharding& from, const sharding& start, axis_mask axes, axis_mask pending, bool small_first,
                                way& best) const {
     sharding fine = start;
@@ -315,8 +319,9 @@ class reduction_ways {
   bool by_bytes_ = net_.is_by_bytes(mesh_.device_count());
 };
 
-/// The axes of `to` that split nothing under `from` and cut a dim whose parts trade places. Devices that differ in them hold
-/// the same; unless each cuts its own share first, one of them sends what all of them need.
+/// Returns `from`, split further by axes of `to` that split nothing under `from` and belong to a dim with parts that
+/// change places. Devices that differ in these axes hold equal data. If each device first takes its own share, no
+/// device sends the data for all devices.
 constexpr sharding shared_out(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding result = from;
   const axis_mask equal = from.equal_axes(mesh);
@@ -325,16 +330,17 @@ constexpr sharding shared_out(const mesh_shape& mesh, const extents& global, con
     if (!split_change_of(mesh, from, to, use.dim).is_reordered()) continue;
     sharding finer = result;
     finer.add_split(use.axis, use.dim);
-    // Even parts only: with rounding, fewer devices hold anything, and less of it is in its place.
+    // Even parts only: rounding leaves fewer devices with data, and less data in its place.
     const auto extent = global[use.dim];
     if (extent % parts_of(mesh, finer, use.dim) == 0 && extent % parts_of(mesh, to, use.dim) == 0) result = finer;
   }
   return result;
 }
 
-/// A gather sends whole shards, with their padding. Returns the sharding by way of which less is sent, with the gathered axes on another dim, if
-/// both movements together save the time of a message; else `to`.
-///   [9,1000] {x,-} over 8 towards {-,-}: by {-,x}. Shards are of 2,2,2,2,1,0,0,0 rows: 14,000 elements straight, so 1,125 and 7,875
+/// A gather sends whole shards with their padding. Returns an intermediate sharding with the gathered axes on another
+/// dim, if both movements together save the time of a message. Otherwise returns `to`.
+///   [9,1000] {x,-} over 8 towards {-,-}: by {-,x}. The shards have 2,2,2,2,1,0,0,0 rows. One gather sends 14,000 elements;
+///   the two movements send 1,125 and 7,875.
 constexpr sharding by_less_padding(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                    const sharding& to, std::int64_t bytes_per_elem) {
   const axis_mask gathered = from.split_axes() & ~to.split_axes();
@@ -369,14 +375,15 @@ constexpr sharding without_unit_splits(const mesh_shape& mesh, const sharding& s
   return result;
 }
 
-/// The first step of a cheapest path from `from` to `to`, right for any extents. A slice may be a mere change of name: see same_data.
+/// Returns the first step of a cheapest path from `from` to `to`, for any extents. Its kind is `none` if nothing is
+/// left to do. A slice may only change the name of the sharding: see same_data.
 constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const sharding& to, std::int64_t bytes_per_elem) {
   count_planning();
   reshard_step step;
   step.to = from;
   if (from == to) return step;
-  if (mesh.size_of(to.partial & ~from.partial) > 1) {  // the last step; nothing is sent
+  if (mesh.size_of(to.partial & ~from.partial) > 1) {  // the last step, which sends nothing
     sharding whole = to;
     whole.partial &= from.partial;
     if (whole.partial == 0) whole.reduced_by = from.partial == 0 ? from.reduced_by : monoid::add;
@@ -425,7 +432,7 @@ constexpr std::int64_t step_bytes(const mesh_shape& mesh, const extents& global,
   return 0;
 }
 
-/// Calls `visit(from, step)` for the steps from one sharding to another, of a tensor of elements of so many bytes.
+/// Calls `visit(from, step)` for each step from one sharding to another. Each element has `bytes_per_elem` bytes.
 template <class Visit>
 constexpr void for_each_step(const mesh_shape& mesh, const network_rates& net, const extents& global, sharding from,
                              const sharding& to, std::int64_t bytes_per_elem, Visit visit) {
@@ -444,7 +451,7 @@ constexpr collective_kind kind_of_step(const mesh_shape& mesh, const extents& gl
                                                : classify(mesh, reduction{global, from, step.to, step.axes, from.reduced_by});
 }
 
-/// The time of one step.
+/// Returns the time of one step that sends `bytes`.
 constexpr std::int64_t step_time(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                  const reshard_step& step, std::int64_t bytes) {
   if (bytes == 0) return 0;
@@ -452,7 +459,8 @@ constexpr std::int64_t step_time(const mesh_shape& mesh, const network_rates& ne
   return time_of_collective(mesh, net, kind_of_step(mesh, global, from, step), step.axes, bytes);
 }
 
-/// The price of the whole way from one sharding to another: its time, the bytes that one device sends on it, and its collectives.
+/// The price of a whole path from one sharding to another: its time, the bytes that one device sends, and its
+/// collectives.
 struct reshard_price {
   std::int64_t time = 0;  // picoseconds
   std::int64_t bytes = 0;

@@ -6,26 +6,28 @@
 
 namespace gspmd::detail {
 
-/// Which operand of an einsum is not gathered but goes round a ring, one shard at a time (GShard 3.3.2, Fig. 4c; GSPMD 4.4).
+/// Chooses the operand of an einsum that is not gathered but rotates around a ring, one shard at a time (GShard 3.3.2,
+/// Fig. 4c; GSPMD 4.4).
 ///
-/// Asked for by a bound on what a gather may leave on a device. Of an operand that would be larger than that:
-/// 1. the axes that the gather would take away split one of its dims, behind those that stay: the ring form. This is what is
-///    there already, or one exchange of shards away from it;
-/// 2. the parts of that dim visit every device. Each is multiplied with the same part of the other operand, if that has the
-///    letter, and is added to the result or is a part of it.
+/// A limit on the bytes that a gather may leave on a device requests this: limit_gather, or a level of saving. If a
+/// gathered operand would exceed the limit:
+/// 1. The axes that the gather would remove split one dim of the operand, minor to the axes that stay. This is the ring
+///    form. It exists already, or one exchange of shards makes it.
+/// 2. The parts of that dim visit every device. Each part is multiplied with the same part of the other operand, if
+///    that operand has the letter. The product is added to the result, or is a part of the result.
 ///   ab,bc->ac   [a/x, b] and [b, c/x], result [a/x, c]: parts of c, each fills columns of the result
 ///               [a/x, b] and [b/x, c], result [a/x, c]: parts of b, with columns of the first; the products are added up
 ///
-/// Products are added up in the order in which the parts come by, another one on each device. Devices that hold the same part of
-/// the result would hold different roundings of it, and what they decide by it would differ: so every axis of such a ring splits
-/// the result (or leaves it partial), and no value that counts as equal on several devices is such a sum.
+/// Each device adds the products in another order. Devices that hold the same part of the result would round it
+/// differently, and could then decide differently. Every axis of a ring that adds products must therefore split the
+/// result or leave it partial. So a value that must be equal on several devices never has such a sum.
 ///   ab,bc->ac   [a, b/x] and [b, c], result [a, c]: no ring; [a, b/x] and [b, c/x], result [a, c/x]: a ring
 class ring_choice {
  public:
   struct ring_form {
     ring_einsum how;
-    sharding form;        // of the operand that goes round
-    reshard_price price;  // of that
+    sharding form;        // of the rotating operand
+    reshard_price price;  // of making `form` and of its rotation
   };
 
   constexpr ring_choice(const form_prices& known, const node& n, const operator_use& p)
@@ -39,14 +41,14 @@ class ring_choice {
       const bool is_second = best.how.operand >= 0;
       if (!is_second) find_ring(k, best);
       if (!is_second && best.how.operand >= 0) continue;
-      best.how.beyond_limit = n_.gather_limit >= 0;  // no ring, or the other one is gathered all the same
+      best.how.beyond_limit = n_.gather_limit >= 0;  // no ring exists, or the other operand is gathered too
       return best;
     }
     return best;
   }
 
  private:
-  /// The axes that split `from` and not `to`; those of size 1 do not count.
+  /// Returns the axes of size above 1 that split `from` and not `to`.
   [[nodiscard]] constexpr axis_mask lost_axes(const sharding& from, const sharding& to) const {
     return from.split_axes() & known_.mesh.wide_axes() & ~to.split_axes();
   }
@@ -54,17 +56,17 @@ class ring_choice {
     return local_elements(known_.mesh, known_.shape_of(i), s) * bytes_of(known_.at(i).type);
   }
 
-  /// True when operand `k` is to be gathered to more than the limit.
+  /// Returns true if operand `k` would be gathered to more bytes than the limit.
   [[nodiscard]] constexpr bool is_gathered(int k) const {
     const int i = n_.operands[k];
     if (shard_bytes(i, p_.wanted[k]) <= limit_) return false;
     const auto best = known_.best_form(i, p_.wanted[k]);
     if (best.value < 0 || best.price.bytes == 0) return false;
     const sharding& from = known_.book.layout_of(best.value);
-    return lost_axes(from, p_.wanted[k]) != 0 && shard_bytes(i, from) < shard_bytes(i, p_.wanted[k]);  // not what is no larger
+    return lost_axes(from, p_.wanted[k]) != 0 && shard_bytes(i, from) < shard_bytes(i, p_.wanted[k]);  // it gets larger
   }
 
-  /// True when what the parts of a dim give is added up, and rounded.
+  /// Returns true if the products with the parts of `dim` are added, with rounding.
   [[nodiscard]] constexpr bool adds_up(int k, int dim) const {
     const graph& g = known_.program;
     return is_floating(n_.type) && letters_of(g, n_, n_.operands.count).find(letters_of(g, n_, k)[dim]) < 0;
@@ -75,9 +77,9 @@ class ring_choice {
     const int i = n_.operands[k];
     const sharding from = known_.book.layout_of(known_.best_form(i, p_.wanted[k]).value);
     const axis_mask lost = lost_axes(from, p_.wanted[k]);
-    const axis_mask one_order = p_.result.equal_axes(mesh);  // along these, devices must agree to the bit
+    const axis_mask one_order = p_.result.equal_axes(mesh);  // along these axes, devices must agree to the bit
     for (int dim = 0; dim < known_.shape_of(i).count; ++dim)
-      for (const bool all : {false, true}) {  // the axes of this dim, the others being gathered; all of them
+      for (const bool all : {false, true}) {  // only the axes of this dim, with the others gathered; then all axes
         ring_form trial;
         trial.form = p_.wanted[k];
         for (const bool own : {true, false})

@@ -4,17 +4,22 @@
 #include "gspmd/detail/passes/choose/form_prices.hpp"
 #include "gspmd/detail/passes/choose/partial_rule.hpp"
 
-/// Sums of what several operators make. One movement or reduction does for all terms, so each of them pays its part of it:
-///     dx = einsum<"bf,df->bd">(dq, wq) + einsum<"bf,df->bd">(dk, wk) + ...      f split over x: dx is partial, and reduced once
-/// The same if each term is viewed in the shape of the sum first (a reshape), as a sum of partial values may wait for that as well.
+/// Sums of the results of several operators. One movement or reduction serves all terms, so each term pays a share of
+/// its price:
+///
+///   dx = einsum<"bf,df->bd">(dq, wq) + einsum<"bf,df->bd">(dk, wk) + ...      f split over x: dx is partial, and reduced once
+///
+/// The same holds if each term is first reshaped to the shape of the sum, because the reduction can wait for the
+/// reshape too.
 namespace gspmd::detail {
 
 /// The terms that are moved and reduced together.
 struct shared_sum {
   int open = 0;                    // terms that are not chosen yet
-  inline_vec<sharding, 4> chosen;  // how the others lie
+  inline_vec<sharding, 4> chosen;  // the shardings of the chosen terms
 
-  /// The part of `amount` that one more term pays, if it lies like that.
+  /// Returns the share of `amount` that one more term pays if it has the sharding `term`. The share is 0 if a chosen
+  /// term has this sharding.
   [[nodiscard]] constexpr std::int64_t part_of(std::int64_t amount, const sharding& term) const {
     for (const auto& other : chosen)
       if (other == term) return 0;
@@ -23,14 +28,14 @@ struct shared_sum {
 };
 
 namespace shared_sums {
-inline constexpr int most_steps = 16;  // a chain of adds may be as long as the program
+inline constexpr int most_steps = 16;  // a chain of additions may be as long as the program
 
 constexpr bool is_sum_of_two(const node& n) {
   return n.operands.count == 2 && n.operands[0] != n.operands[1] && facts_of(n.op).uniform &&
          partial_rule_of(n, 0, monoid::add) == partial_rule::all && partial_rule_of(n, 1, monoid::add) == partial_rule::all;
 }
-/// The operand of an elementwise operator whose sum may be added up after it as well, nothing else being sent for it: of a scaling by a
-/// constant, say; -1: none.
+/// Returns the number of the operand of an elementwise operator that may be reduced after the operator without more
+/// communication. An example is scaling by a constant. Returns -1 if no operand qualifies.
 constexpr int scaled_operand(const graph& g, const node& n) {
   int scaled = -1;
   for (int k = 0; k < n.operands.count; ++k) {
@@ -44,13 +49,14 @@ constexpr int scaled_operand(const graph& g, const node& n) {
 }
 constexpr bool is_view(const node& n) { return facts_of(n.op).runs == realisation::alias && n.operands.count == 1; }
 
-/// Adds what node `i`, the other term of a sum, brings, to the terms of a value of `shape`; false if it is no such sum.
+/// Adds the terms of node `i`, the other operand of a sum, to `sum`. `shape` is the shape of the sum. Returns false if
+/// node `i` has no terms to share with.
 constexpr bool add_terms_of(const form_prices& known, int i, const extents& shape, shared_sum& sum, int& steps) {
   if (++steps > most_steps || known.readers_of(i).size() != 1) return false;
   const form_book& book = known.book;
   const node& n = known.at(i);
   const bool is_seen_through = n.shape != shape && (is_view(n) || facts_of(n.op).uniform);
-  if (book.has_forms(i) && !is_seen_through) {  // layouts are compared where terms have the same dims
+  if (book.has_forms(i) && !is_seen_through) {  // layouts are compared only if the terms have the same dims
     if (book.first_of(i) != book.last_of(i)) return false;
     if (n.shape == shape && sum.chosen.count < sum.chosen.capacity) sum.chosen.push_back(book.layout_of(book.first_of(i)));
     return true;
@@ -73,7 +79,7 @@ constexpr bool add_terms_of(const form_prices& known, int i, const extents& shap
 }
 }  // namespace shared_sums
 
-/// The terms with which the result of node `i` is moved and reduced, if they lie like it.
+/// Returns the terms that are moved and reduced together with the result of node `i`, if their shardings are equal.
 constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
   shared_sum sum;
   const extents& shape = known.shape_of(i);
@@ -97,12 +103,14 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
   return sum;
 }
 
-/// By how many readers the operand `k` of node `i` is brought to what it needs: itself, and those to come that compute alike. What serves
-/// one of them serves all, so each of them pays its part of it:
-///     q = einsum<"bsm,mnd->bsnd">(x, wq), k = einsum<"bsm,mnd->bsnd">(x, wk), ...      x may be gathered for all, or each weight
+/// Returns the number of users that need operand `k` of node `i` in the same sharding: node `i`, and later nodes with
+/// the same operator, attributes and preferred shardings. One reshard serves all these users, so each user pays a
+/// share:
+///
+///   q = einsum<"bsm,mnd->bsnd">(x, wq), k = einsum<"bsm,mnd->bsnd">(x, wk), ...      x may be gathered for all, or each weight
 constexpr int readers_alike(const form_prices& known, int i, int k) {
   const node& n = known.at(i);
-  const auto readers = known.readers_of(n.operands[k]);  // as many as the program has operators, of some values
+  const auto readers = known.readers_of(n.operands[k]);  // a value can have hundreds of users
   if (readers.size() < 2 || readers.size() > 16 || n.operands.count < 2 || facts_of(n.op).uniform) return 1;
   int count = 1;
   for (const int r : readers) {

@@ -8,8 +8,9 @@
 
 namespace gspmd::detail {
 
-/// The most bytes of a tensor with its padding, whatever its sharding over so many devices: a dim of e indices in p parts is allocated as
-/// e + p - 1 at most, which is most where one dim, the smallest, has all parts (log(e + p - 1) is convex in log p).
+/// Returns the most bytes of a tensor with its padding, under any sharding over `devices` devices. A dim of e indices
+/// in p parts is allocated with at most e + p - 1 indices. The total is largest if the smallest dim has all parts,
+/// because log(e + p - 1) is convex in log p.
 constexpr double padded_bytes(const node& n, double devices) {
   auto bytes = static_cast<double>(bytes_of(n.type));
   double growth = 1;
@@ -21,8 +22,8 @@ constexpr double padded_bytes(const node& n, double devices) {
   return bytes * growth;
 }
 
-/// The error text for a program whose bytes the planner cannot add up in 64 bits; empty if it can. Every tensor may move a few times: when
-/// it is made, and for each of its readers.
+/// Returns an error text if the planner cannot add up the bytes of a program in 64 bits, else an empty text. Assumes
+/// that a tensor moves a few times when it is made and a few times for each of its users.
 constexpr text total_problem(const graph& g, std::int64_t device_count) {
   constexpr double moves = 4, most = 0x1p61;
   const auto devices = static_cast<double>(device_count);

@@ -10,32 +10,33 @@
 
 namespace gspmd::detail {
 
-/// One tensor of an operator, as a search for the uses of the mesh axes knows it: an operand, or the result last.
+/// One tensor of an operator in a search for the uses of the mesh axes: an operand or, last, the result.
 struct use_tensor {
-  std::int64_t elem_bytes = 0;                    // 0: whatever it takes is free, as for a constant
-  std::int64_t elems = 0;                         // operand: of the shard that a device holds; result: of the one it must hold
-  int shared_by = 1;                              // what is sent of it serves so many operators
+  std::int64_t elem_bytes = 0;  // 0: its reshards are free, as for a constant
+  std::int64_t elems = 0;       // operand: elements of the shard that a device holds; result: of the shard that it must hold
+  int shared_by = 1;            // number of operators that share its reshard
   inline_vec<std::int8_t, max_axes> factor_of{};  // by axis: the factor that it splits now, or must split; -1: none
 };
 
-/// Proposes uses of the mesh axes by the factors of an operator's rule, the joint ones of all axes: every factor for every
-/// axis, one axis minor or major to another one, or none.
+/// Proposes joint uses of all mesh axes by the factors of an operator's rule. Each axis splits one factor, major or
+/// minor to the other axes of this factor, or splits nothing.
 ///
-/// 1. Before a proposal is made, what it must send at least is worked out from the extents of its shards. A proposal that
-///    cannot be as good as the best one so far is dropped: this is most of them, and planning stays cheap.
-/// 2. Where the joint uses are more than `most_joint_uses`, axes that no tensor of the operator uses stay unused, then axes are
-///    only put where a tensor asks for them.
-/// 3. Where they are still too many (many axes, and every tensor wants something else), axes are changed one at a time, from
-///    several starts.
+///   bd,df->bf on x, y: b over x; b over x and f over y; b over x then y; b over y then x; d over x; ...
 ///
-/// A device receives what it needs and does not hold, over the fastest link; that is the bound:
-///     operand    needed - held elements; where an axis must leave its factor, needed (n-1)/n: other devices hold the rest
-///     result     likewise; every element of it if the operator leaves it partial
+/// 1. Before a proposal is made, the extents of its shards give a lower bound of its communication. If the bound
+///    exceeds the best cost so far, the proposal is dropped. Most proposals are dropped, so planning stays cheap.
+/// 2. If more than `most_joint_uses` joint uses exist, axes that no tensor of the operator prefers stay unused.
+/// 3. If the rest are still too many (many axes, and tensors with different preferences), axes are changed one at a
+///    time, from several starts. An axis then only splits factors that a tensor prefers for it.
+///
+/// The bound: a device receives the elements that it needs and does not hold, over the fastest link.
+///     operand    needed - held elements; if an axis must leave its factor, needed (n-1)/n: other devices hold the rest
+///     result     the same; every element if the operator leaves the result partial
 class use_search {
  public:
   static constexpr int most_joint_uses = 256;
   static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
-  using preferences = inline_vec<factor_splits, 2 * max_map_arity + max_results>;  // the result's, the operands', more
+  using preferences = inline_vec<factor_splits, 2 * max_map_arity + max_results>;  // of the result, of the operands, and more
   using use_tensors = inline_vec<use_tensor, max_map_arity + 1>;                   // the operands, then the result
   using axis_factors = inline_vec<std::int8_t, max_axes>;                          // by axis: the factor that it splits; -1: none
 
@@ -44,7 +45,8 @@ class use_search {
   constexpr use_search(const mesh_shape& mesh, const network_rates& net, const op_rule& rule, const preferences& asked)
       : mesh_(mesh), rule_(rule), asked_(asked), fastest_per_kib_(net.fastest_per_kib()) {}
 
-  /// Makes known what the tensors are, and whether factors that none of them asks for are all worth a try: before `run` and `memory_of`.
+  /// Sets the tensors, and whether all factors are tried that no tensor prefers. Call this before `run` and
+  /// `memory_of`.
   constexpr void know(const use_tensors& tensors, bool tries_all) {
     tensors_ = tensors;
     tries_all_ = tries_all;
@@ -61,8 +63,9 @@ class use_search {
       for (int d = 0; d < map.first.count; ++d) simple_ = simple_ && map.end(d) - map.begin(d) <= 1;
   }
 
-  /// Calls `visit(uses, memory, limit)` for proposals; it returns what they cost, or something that takes longer than `limit` if they
-  /// do. `best` is what the best one known already costs, `memory` the bytes of all shards of the operator.
+  /// Calls `visit(uses, memory, limit)` for each proposal. `visit` returns the cost, or any cost with a time above
+  /// `limit` if the proposal takes longer. `best` is the best cost that is known already. `memory` is the bytes of all
+  /// shards of the operator.
   template <class Visit>
   constexpr void run(const cost& best, Visit visit) {
     best_ = best.limit();
@@ -73,7 +76,7 @@ class use_search {
     for (const axis_mask axes : {~axis_mask{0}, wanted}) {
       axes_.clear();
       std::int64_t joint = 1;
-      for (const axis_mask part : {wanted, axes & ~wanted})  // those that decide most first
+      for (const axis_mask part : {wanted, axes & ~wanted})  // the preferred axes decide most, so they are first
         for (int a = 0; a < mesh_.axis_count(); ++a) {
           if (mesh_.sizes[a] == 1 || (part & axis_bit(a)) == 0) continue;
           if (joint <= most_joint_uses) joint *= 1 + factors.count + axes_.count;
@@ -97,7 +100,8 @@ class use_search {
     descend(visit);
   }
 
-  /// The splits in which every axis has its chosen factor, ordered as the first tensor that asks for it orders them.
+  /// Returns the splits that give each axis its chosen factor. Their order is that of the first tensor with this
+  /// preference.
   [[nodiscard]] constexpr factor_splits assemble(const axis_factors& chosen) const {
     factor_splits uses;
     axis_mask done = 0;
@@ -110,7 +114,7 @@ class use_search {
     return legal(uses);
   }
 
-  /// Keeps the uses that every tensor with the factor can express; whole factors are not split.
+  /// Removes the uses that a tensor with the factor cannot express, and the splits of whole factors.
   [[nodiscard]] constexpr factor_splits legal(factor_splits uses) const {
     if (rule_.uniform) return uses;
     for (int at = uses.count - 1; at >= 0; --at) {
@@ -126,14 +130,14 @@ class use_search {
       if (fits) continue;
       for (int i = at; i + 1 < uses.count; ++i) uses[i] = uses[i + 1];
       uses.pop_back();
-      at = uses.count;  // what was minor to it may not fit any more
+      at = uses.count;  // axes that were minor to it may not fit any more
     }
     return uses;
   }
 
  private:
-  /// The factors that may be split: those that a tensor asks for, and of those that the same tensors hold one more, the
-  /// largest, or all.
+  /// Returns the factors that may be split: the factors that a tensor prefers. Adds other factors: the largest factor
+  /// of each group with the same tensors and kind, or all factors.
   [[nodiscard]] constexpr inline_vec<std::int8_t, 2 * max_rank> candidates() const {
     dim_mask asked = 0;
     for (const auto& splits : asked_)
@@ -187,7 +191,10 @@ class use_search {
     }
   }
 
-  /// The time in which what is missing is sent, at least, when the uses of the first `decided` axes are these, whatever the others do.
+  /// Returns a lower bound of the time to send the missing elements, if the first `decided` axes have these uses and
+  /// the other axes any.
+  ///
+  ///   an operand split over 4 devices that is needed whole: the time of 3/4 of its bytes
   [[nodiscard]] constexpr std::int64_t least(int decided) const {
     std::int64_t rest = 1;
     for (int i = decided; i < axes_.count; ++i) rest *= mesh_.sizes[axes_[i]];
@@ -228,8 +235,8 @@ class use_search {
     if (limit < best_) best_ = limit;
   }
 
-  /// Changes one axis at a time to what some tensor asks of it, or to nothing, as long as this helps: from what the tensors
-  /// ask for, one after the other, and from nothing.
+  /// Changes one axis at a time, to a factor that a tensor prefers for it or to nothing, while this lowers the cost.
+  /// Starts from all preferences together, from those of each tensor, and from no use.
   template <class Visit>
   constexpr void descend(Visit& visit) {
     const auto count = mesh_.axis_count();
@@ -245,7 +252,7 @@ class use_search {
         }
       options.push_back(list);
     }
-    for (int start = -1; start <= asked_.count; ++start) {  // -1: the first preference of each axis; the last: nothing
+    for (int start = -1; start <= asked_.count; ++start) {  // -1: the first preference of each axis; the last: no use
       axis_factors chosen(count, std::int8_t{-1});
       for (int s = asked_.count - 1; s >= 0; --s)
         if (start < 0 || start == s)
@@ -271,7 +278,7 @@ class use_search {
   }
 
  public:
-  /// The bytes of all shards of the operator.
+  /// Returns the bytes of all shards of the operator.
   [[nodiscard]] constexpr std::int64_t memory_of(const factor_splits& uses) const {
     std::int64_t memory = 0;
     for (int t = 0; t < tensors_.count; ++t) {
@@ -294,17 +301,17 @@ class use_search {
   const preferences& asked_;
   std::int64_t fastest_per_kib_;
   use_tensors tensors_;
-  inline_vec<std::uint32_t, 2 * max_rank> in_;  // by factor: the tensors that have it, a bit each
+  inline_vec<std::uint32_t, 2 * max_rank> in_;  // by factor: a bit for each tensor that has the factor
   bool simple_ = false;                         // no dim has several factors
   bool tries_all_ = false;
   std::int64_t best_ = 0;
 
-  // The proposal under way.
+  // The current proposal.
   inline_vec<std::int8_t, max_axes> axes_;
   axis_factors chosen_;
   factor_splits uses_;
-  inline_vec<std::int64_t, 2 * max_rank> local_;        // by factor
-  inline_vec<std::int64_t, max_map_arity + 1> shards_;  // by tensor: elements
+  inline_vec<std::int64_t, 2 * max_rank> local_;        // by factor: the local extent
+  inline_vec<std::int64_t, max_map_arity + 1> shards_;  // by tensor: the elements of its shard
 };
 
 }  // namespace gspmd::detail

@@ -13,32 +13,32 @@
 
 namespace gspmd::detail {
 
-/// The plans of which a program gets the best, in the order in which they are made.
+/// The rules for whole plans, in the order of their use. A program gets the best plan.
 enum class plan_rule : std::uint8_t {
-  completed,         // all values lie as completion has them, whole where only slices of them are read
-  as_written,        // so, but no reshard is deferred: what one brings somewhere others may want there too
-  replicated,        // nothing is split that need not be
-  as_first_operand,  // what nobody annotated lies as the first operand of the operator that makes it
-  as_last_operand,   // or as the last one: it is the same program, written in the other order
-  as_reader,         // or as the result of the operator that reads it
-  not_narrowed,      // or as completion has it
-  shared_out,        // or, where nothing splits it, as parts that each device makes one of
-  as_made,           // or as the best plan so far makes it, and what is computed of it likewise
-  as_other_operand,  // or, where operands want an axis on different dims, as the one does that completion did not follow
+  completed,         // the shardings of completion, narrowed (narrow.hpp)
+  as_written,        // the same, but no reshard is deferred: other users may need the resharded value
+  replicated,        // free values are not split
+  as_first_operand,  // free values are sharded like the first operand of their operator
+  as_last_operand,   // or like the last operand, so that `b + a` gets the plan of `a + b`
+  as_reader,         // or like the result of the operator that reads them
+  not_narrowed,      // or as completion found them, not narrowed
+  shared_out,        // or, if unsplit, over all unused axes, so that each device makes one part
+  as_made,           // or as the best plan so far makes them; values that are computed from them follow
+  as_other_operand,  // or like the operand that completion did not follow, if operands prefer one axis on different dims
   none
 };
 
-/// How far the choice among them has come: another evaluation may go on from there.
+/// The progress of the choice among these plans. Another evaluation can continue from it.
 struct whole_plans {
   struct lengths {
     choose_lengths best, trial;
     std::size_t preferred = 0, tried = 0;
   };
   choose_state best, trial;
-  vec<sharding> preferred, tried;  // by node, what they ask for; empty: what completion found, narrowed
+  vec<sharding> preferred, tried;  // by node: the shardings that they prefer; empty: those of completion, narrowed
   plan_rule rule = plan_rule::completed;
-  bool may_pay = false;   // to look at other plans, of a program with the first one
-  bool is_trying = true;  // the plan of `rule` is under way
+  bool may_pay = false;   // the first plan leaves enough time to save for other plans
+  bool is_trying = true;  // the plan of `rule` is being made
   bool is_complete = false;
 
   static constexpr auto lists(auto& s, auto f) {
@@ -54,10 +54,10 @@ struct whole_plans {
   }
 };
 
-/// The time of a plan that another plan may save, at most.
+/// Returns the time that another plan may save at most.
 constexpr std::int64_t gainable(const choose_state& plan) { return plan.time - plan.least; }
-/// Whether it is so much that other plans are worth the look at them: see support/tuning.hpp. What the user wants kept, or gathered in
-/// parts only, no plan by a rule regards.
+/// Returns true if another plan may save enough time (support/tuning.hpp). Returns false if the program has
+/// forbid_reshard or a gather limit, because the rules ignore these policies.
 constexpr bool is_worth_others(const graph& g, const choose_state& plan) {
   if (gainable(plan) < least_picoseconds_of_search) return false;
   for (const auto& n : g.nodes)
@@ -65,21 +65,26 @@ constexpr bool is_worth_others(const graph& g, const choose_state& plan) {
   return true;
 }
 
-/// Makes the plan for what completion found and, where that may pay, those of the other rules; keeps the best. What nobody annotated may
-/// lie otherwise than completion proposes: a sharding that is right for one operator may be wrong for the whole.
+/// Makes the plan with the shardings of completion and, if it may pay, the plans of the other rules. Keeps the best
+/// plan. A value without an annotation may get another sharding than completion proposes, because the best sharding for
+/// one operator can be bad for the program.
+///
+/// Input: the shardings of completion. Result: whole_plans::best, and whole_plans::preferred with the shardings that it
+/// prefers. Rule: a plan is better if it takes less time and has no more forced gathers and broken policies.
 class plan_chooser {
  public:
-  /// `completed`: what completion found; `asked`: the same, narrowed.
+  /// `completed`: the shardings of completion. `asked`: the same, narrowed.
   constexpr plan_chooser(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
                          span<const sharding> completed, span<const sharding> asked, whole_plans& state)
       : graph_(g), mesh_(mesh), request_(request), uses_(uses), completed_(completed), asked_(asked), state_(state) {}
 
-  /// Goes on until the best plan is known, or until so many nodes were looked at, or so many prices worked out.
+  /// Continues until the best plan is known, or until `most_nodes` choices were made or `most_prices` prices were
+  /// computed.
   constexpr void run(int most_nodes, int most_prices) {
     while (!state_.is_complete) {
       if (!state_.is_trying) {
         begin_next();
-        most_nodes -= count() / 8;  // which looks at all of them
+        most_nodes -= count() / 8;  // begin_next examines all nodes
         if (most_nodes <= 0) return;
         continue;
       }
@@ -97,7 +102,7 @@ class plan_chooser {
       } else if (is_better) {
         if (state_.rule == plan_rule::as_other_operand ||
             (state_.rule == plan_rule::as_made && plan.time < state_.best.time - state_.best.time / 64))
-          state_.rule = plan_rule::shared_out;  // once more, as that one makes it
+          state_.rule = plan_rule::shared_out;  // as_made is tried again, on this plan
         std::swap(state_.best, state_.trial);
         std::swap(state_.preferred, state_.tried);
       }
@@ -109,7 +114,7 @@ class plan_chooser {
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr int count() const { return static_cast<int>(graph_.nodes.size()); }
 
-  /// Begins the plan of the next rule that is to be tried, if it is another one.
+  /// Begins the plan of the next rule that applies. Skips the plan if it prefers the same shardings as the best plan.
   constexpr void begin_next() {
     do state_.rule = static_cast<plan_rule>(static_cast<int>(state_.rule) + 1);
     while (state_.rule != plan_rule::none && !is_tried(state_.rule));
@@ -134,7 +139,7 @@ class plan_chooser {
     return is_any_deferred && gainable(state_.best) > 0;
   }
 
-  /// Returns how all values lie by a rule.
+  /// Returns the preferred shardings of all values by a rule.
   [[nodiscard]] constexpr vec<sharding> lying_by(plan_rule rule) const {
     vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
     if (rule == plan_rule::as_written) return lies;
@@ -154,11 +159,13 @@ class plan_chooser {
     }
     return lies;
   }
-  /// Whether node `i` is an output and nothing else, of operands of its shape, that nobody annotated: it lies as either wants it.
+  /// Returns true if node `i` is an output without an annotation and without other users, made by an elementwise
+  /// operator of several operands. It may have the sharding of any operand.
   [[nodiscard]] constexpr bool is_open_result(int i) const {
     return is_mere_output(i) && at(i).operands.count > 1 && facts_of(at(i).op).uniform;
   }
-  /// Whether it is one of dims of its own that completion splits nowhere: it may lie as it is made.
+  /// Returns true if node `i` is an output without an annotation and without other users, not elementwise, and unsplit
+  /// by completion. It may keep the sharding of its making.
   [[nodiscard]] constexpr bool is_unreached_result(int i) const {
     return is_mere_output(i) && !facts_of(at(i).op).uniform && completed_[static_cast<std::size_t>(i)].splits.empty();
   }
@@ -168,7 +175,8 @@ class plan_chooser {
     return readers.size() == 1 && readers[0] == i && !n.annotated && n.results == 1 && n.region < 0 &&
            facts_of(n.op).made == origin::shards;
   }
-  /// Activations lie by tokens and weights by features, along one axis: a product lies by features, and what reads it likewise.
+  /// Returns the shardings of as_other_operand. Example: one axis splits activations by tokens and weights by features.
+  /// The product is then split by features, and so are its users.
   [[nodiscard]] constexpr vec<sharding> lying_as_other_operand() const {
     vec<sharding> lies(asked_.data(), asked_.data() + asked_.size());
     bool is_any_moved = false;
@@ -176,13 +184,13 @@ class plan_chooser {
       if (!is_free(graph_, uses_, i) || facts_of(at(i).op).made != origin::shards) continue;
       if (is_any_moved) lies[i].splits = as_changed_operands(i, lies, asked_.data(), lies[i].splits);
       if (at(i).operands.count < 2 || facts_of(at(i).op).uniform) continue;
-      axis_mask one = 0, several = 0;  // that split an operand, or several
+      axis_mask one = 0, several = 0;  // axes that split an operand, or several operands
       for (const int o : at(i).operands) {
         several |= one & lies[o].split_axes();
         one |= lies[o].split_axes();
       }
       if ((several & lies[i].split_axes()) == 0) continue;
-      axis_mask wanted = 0, wanted_else = 0;  // as it lies, and on another dim
+      axis_mask wanted = 0, wanted_else = 0;  // axes that operands prefer on the present dim, and on another dim
       sharding other;
       for (int k = 0; k < at(i).operands.count; ++k)
         for (const auto& use : to_result(i, k, lies[at(i).operands[k]].splits)) {
@@ -203,8 +211,9 @@ class plan_chooser {
     }
     return lies;
   }
-  /// A value that the best plan makes otherwise than it was to lie: then it lies so, and its readers go on with that as far as they have
-  /// its dims. For one operator after the other, where it was to lie was right or its readers pay for the difference.
+  /// Returns the shardings of as_made. If the best plan makes a value by the same axes on other dims than preferred,
+  /// the value now prefers this sharding. Its users follow on the dims that they share with it. The choice for a single
+  /// operator does not find this plan: there, the users of the value pay for the difference.
   [[nodiscard]] constexpr vec<sharding> lying_as_made() const {
     vec<sharding> lies(by_best(), by_best() + count());
     for (int i = 0; i < count(); ++i) {
@@ -219,7 +228,8 @@ class plan_chooser {
     for (int i = 0; i < count() && graph_.has_regions && request_.saving == 0; ++i) lie_as_added(i, lies);
     return lies;
   }
-  /// How node `i`, which is to lie as `splits`, lies if operands lie otherwise than `before`: as they do, where the same axes split it.
+  /// Returns the splits of node `i`, by default `splits`. If an operand differs from `before` and the same axes split
+  /// the result, the result follows the operand.
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> as_changed_operands(int i, const vec<sharding>& lies,
                                                                              const sharding* before,
                                                                              inline_vec<axis_use, max_axes> splits) const {
@@ -232,12 +242,13 @@ class plan_chooser {
     }
     return splits;
   }
-  /// A sum that a loop adds to lies as its terms are made, if that is partial: it is added up after the loop, and split then. Every device
-  /// holds all of what it adds up; where the mesh says how much it may hold, every trip splits it.
+  /// Gives a loop's sum the sharding of its terms, if the terms are partial. The sum is then reduced and split after
+  /// the loop. Each device then holds a partial sum with all elements. If the mesh limits the memory, every iteration
+  /// splits the sum instead.
   constexpr void lie_as_added(int i, vec<sharding>& lies) const {
     const int k = operand_summed_up(graph_, uses_, i);
     if (k < 0 || at(i).annotated || at(at(i).operands[k]).annotated) return;
-    inline_vec<int, 8> linear;  // what scales or adds up the parts before
+    inline_vec<int, 8> linear;  // linear operators between the term and the sum
     int added = at(i).operands[operand_added_to(at(i), k)];
     for (; linear_operand(at(added)) >= 0; added = at(added).operands[linear_operand(at(added))]) {
       if (at(added).annotated || linear.count == linear.capacity) return;
@@ -250,7 +261,8 @@ class plan_chooser {
     lies[i].splits = lies[at(i).operands[k]].splits = splits;
     for (const int x : linear) lies[x].splits = made.splits;
   }
-  /// How an operator makes its result of operands that lie so, where axes that split what it adds up leave it partial.
+  /// Returns the sharding of an operator's result if its operands have the shardings `lies`. Axes of reduction factors
+  /// leave the result partial.
   [[nodiscard]] constexpr sharding partial_result(const node& n, const vec<sharding>& lies) const {
     sharding made;
     if (facts_of(n.op).made != origin::shards || facts_of(n.op).uniform) return made;
@@ -268,12 +280,13 @@ class plan_chooser {
     made.splits = to_dims(mesh_, rule, rule.result(), kept);
     return made;
   }
-  /// The operand of an elementwise operator that may be added up after it; -1: none. A loop leaves what it carried.
+  /// Returns the number of the operand of an elementwise operator that may be reduced after the operator; -1 if no
+  /// operand qualifies. A loop's result counts as linear in the carried value.
   [[nodiscard]] constexpr int linear_operand(const node& n) const {
     if (n.op == opcode::loop_result || shared_sums::is_sum_of_two(n)) return 0;
     return facts_of(n.op).uniform ? shared_sums::scaled_operand(graph_, n) : -1;
   }
-  /// How the result of node `i` is split as its operand `k` is.
+  /// Returns the splits of the result of node `i` that correspond to `splits` of its operand `k`.
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> to_result(int i, int k,
                                                                    const inline_vec<axis_use, max_axes>& splits) const {
     op_rule rule;
@@ -289,13 +302,13 @@ class plan_chooser {
     while (n.operands[operand] != i) ++operand;
     return carried(mesh_, rule, rule.result(), lies[reader].splits, rule.operand(operand));
   }
-  /// Whether the best plan asks for the same.
+  /// Returns true if the best plan prefers the same shardings.
   [[nodiscard]] constexpr bool is_asked_for(const vec<sharding>& lies) const {
     for (int i = 0; i < count(); ++i)
       if (lies[i] != by_best()[i]) return false;
     return true;
   }
-  /// The shardings that the best plan asks for, by node.
+  /// Returns the shardings that the best plan prefers, by node.
   [[nodiscard]] constexpr const sharding* by_best() const {
     return state_.preferred.empty() ? asked_.data() : state_.preferred.data();
   }

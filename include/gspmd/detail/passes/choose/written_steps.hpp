@@ -6,8 +6,10 @@
 
 namespace gspmd::detail {
 
-/// Returns the layout after a written step on the way from one layout to another one: its axes leave what they did, and do what they do in
-/// the end. Those that are gathered or summed do nothing: they may be cut again later.
+/// Returns the layout after a written step on the path from `from` to `to`. The axes of the step lose their use in
+/// `from` and get their use in `to`. After a gather or a sum they have no use, and a later step may slice along them.
+///
+///   {x,-} to {-,x}: a gather over x gives {-,-}, an exchange over x gives {-,x}
 constexpr sharding layout_after(const written_step& step, const sharding& from, const sharding& to) {
   sharding s = from;
   inline_vec<axis_use, max_axes> kept;
@@ -24,10 +26,11 @@ constexpr sharding layout_after(const written_step& step, const sharding& from, 
   return s;
 }
 
-/// Returns the layout from which devices put their parts among zeros to get the terms that `to` asks for: axes that split `from` and are
-/// partial in `to` split the innermost parts of their dims. Returns `to` if no such axis exists or if uneven parts do not lie inside of each other.
+/// Returns the layout that devices start from when they put their parts among zeros to get the partial values of `to`.
+/// Axes that split `from` and are partial in `to` split the innermost parts of their dims. Returns `to` if no axis
+/// does, or if uneven parts are not nested.
 ///
-///   {x,-} to {-,-} partial(x): {x,-}, and nothing is sent      {xy,-} to {y,-} partial(x): {yx,-}, by way of a collective_permute
+///   {x,-} to {-,-} partial(x): {x,-}, and nothing is sent      {xy,-} to {y,-} partial(x): {yx,-}, after a collective_permute
 constexpr sharding before_terms(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding parts = to;
   for (const auto& use : from.splits)
@@ -38,14 +41,15 @@ constexpr sharding before_terms(const mesh_shape& mesh, const extents& global, c
   return parts;
 }
 
-/// Returns the part of a layout along axes that are not in `closed`. Equal data along a closed axis counts as varying: it is not shared out.
+/// Returns the layout along the axes outside `closed`. Equal data along a closed axis counts as varying, so that
+/// devices do not divide it.
 constexpr sharding along_open(sharding s, axis_mask closed) {
   s.replica = 0;
   s.partial &= ~closed;
   s.varying = closed & ~s.split_axes();
   return s;
 }
-/// Returns a layout on the path that begins with `from`, with the sums along closed axes that it leaves as they are.
+/// Returns a layout on the path from `from`, with the partial sums of `from` along closed axes.
 constexpr sharding with_closed(sharding s, const sharding& from, axis_mask closed) {
   s.varying = 0;
   if (s.partial == 0) s.reduced_by = from.reduced_by;
@@ -53,14 +57,15 @@ constexpr sharding with_closed(sharding s, const sharding& from, axis_mask close
   return s;
 }
 
-/// Calls `visit(from, step)` for the steps of a reshard that a program of the explicit mode writes. They are those of the automatic mode,
-/// which may send over every axis that is not in `closed`: axes of a manual region, and those that the planner splits as it likes.
+/// Calls `visit(from, step)` for the steps of a reshard that an explicit program writes. They are the steps of the
+/// automatic mode, and send only over axes outside `closed`. Axes of a manual region, and axes that the planner splits,
+/// are closed.
 template <class Visit>
 constexpr void for_each_reshard_step(const mesh_shape& mesh, const network_rates& net, const extents& global,
                                      const sharding& from, const sharding& to, axis_mask closed, std::int64_t bytes_per_elem,
                                      Visit visit) {
-  closed |= from.partial & to.partial;  // what stays partial may be so by another function
-  // Users' globals may be called `step` or `at`: GCC looks at the names in this lambda again where it is instantiated.
+  closed |= from.partial & to.partial;  // axes that stay partial, possibly by another monoid
+  // A program's globals may be called `step` or `at`. GCC looks up the names in this lambda again at its instantiation.
   const auto visit_open = [&](sharding held_before, reshard_step taken_step) {
     visit(with_closed(held_before, from, closed), {taken_step.what, with_closed(taken_step.to, from, closed), taken_step.axes});
   };
@@ -69,7 +74,7 @@ constexpr void for_each_reshard_step(const mesh_shape& mesh, const network_rates
   if (!(parts.splits == end.splits)) visit_open(parts, {reshard_step::kind::terms, end, 0});
 }
 
-/// A step of a program that writes its own communication, as plans know it: that, and nothing cheaper.
+/// Returns the planned step for a step that an explicit program writes: exactly this step, and no cheaper one.
 constexpr reshard_step planned_step(const mesh_shape& mesh, const extents& global, const written_step& written,
                                     const sharding& from, const sharding& to) {
   using kind = reshard_step::kind;

@@ -12,11 +12,11 @@
 
 namespace gspmd::detail {
 
-/// The rules of a graph's operators, each worked out once, when it is first asked for.
+/// The rules of a graph's operators. Each rule is computed at its first use.
 class rule_table {
  public:
   constexpr explicit rule_table(const graph& g) : graph_(g), index_(g.nodes.size(), -1) {
-    std::size_t count = 0;  // rules are large: a list of them that grows costs more than all that is done with them
+    std::size_t count = 0;  // rules are large: reserving costs less than growing the list
     for (const auto& n : g.nodes) count += facts_of(n.op).uniform ? 0 : 1;
     rules_.reserve(count);
   }
@@ -34,7 +34,7 @@ class rule_table {
   }
 
  private:
-  static constexpr op_rule any_uniform = [] {  // splits pass from tensor to tensor as they are
+  static constexpr op_rule any_uniform = [] {  // splits pass unchanged from tensor to tensor
     op_rule rule;
     rule.uniform = true;
     rule.maps.push_back({});
@@ -45,7 +45,7 @@ class rule_table {
   vec<op_rule> rules_;
 };
 
-/// How a value came by a split: through the operator `via`, from one of the tensors it connects.
+/// The origin of a split: `node` got the split `use` from its neighbour `from`, through the operator `via`.
 struct split_origin {
   int node = 0;
   axis_use use{};
@@ -53,31 +53,34 @@ struct split_origin {
   int via = 0;
 };
 
-/// Gives every value of a graph a sharding (GSPMD 3.5).
+/// Infers a sharding for every value of a graph from the annotations (GSPMD 3.5).
 ///
-/// 1. A value starts with the user's annotation, else replicated and open in all dims.
-/// 2. In round r the operators of level <= r take part: elementwise and reshapes first, then einsum and reduce, then
-///    broadcast backward, then broadcast forward.
-/// 3. A round sweeps forward (operands to result) and backward (result to operands, and between operands) over the
-///    operators whose neighbours changed, until nothing changes.
-/// 4. A value takes over a split only on an open dim that is whole, or split by the first of the same axes, and by axes that it
-///    does not use yet: shardings are only refined, so the fixed point is reached; annotated dims never change.
-///
-/// 5. All that happens in stages, if annotations have priorities: splits of priority p are passed on from stage p on.
+/// Input: the graph with its annotations, and the mesh. Result: `shardings`, by node.
 ///
 ///   x{B:data} w{F:model}  h = einsum<"bd,df->bf">(x, w)  ->  h{B:data, F:model}        (Fig. 3)
-/// 6. At last, an axis that an operator cannot keep where it is, since it works on whole lines there, moves on to the largest dim of its
-///    result that is whole and that the operand has too: an all_to_all, where every device would work on the whole (a 3-D FFT):
+///
+/// 1. A value starts with its annotation. Without an annotation it is replicated and open in all dims.
+/// 2. In round r, the operators of levels up to r take part: first elementwise operators and reshapes, then einsum and
+///    reduce, then broadcast backward, then broadcast forward.
+/// 3. A round sweeps forward (operands to result) and backward (result to operands, and between operands). It visits
+///    the operators whose neighbours changed, until nothing changes.
+/// 4. A value takes over a split only on an open dim, and only by axes that it does not use yet. The dim must be
+///    unsplit, or the new splits must continue its splits. Shardings are only refined, so a fixed point is reached.
+///    Dims that an annotation closes never change.
+/// 5. If annotations have priorities, steps 2 and 3 run in stages: splits of priority p are passed on from stage p on.
+/// 6. If an operator works on whole lines, it cannot keep an axis that splits the lines. The axis then splits the
+///    largest unsplit dim that result and operand share, by an all_to_all. Otherwise every device would work on the
+///    whole tensor. Example, a 3-D FFT:
 ///      x{X:a, Y:b, Z:-}  y = fft along Y  ->  y{X:a, Y:-, Z:b}
 ///
-/// Tensors that shard_alike connects get what one of them gets at once, in both directions, whatever their other neighbours
-/// offer. Only annotations can keep them apart.
+/// If one tensor of a shard_alike gets splits, all its tensors get them, in both directions, before other neighbours
+/// pass splits on. Only annotations can give these tensors different shardings.
 ///
-/// Between two candidates that exclude each other the one met first stays: a result asks its operands for the dims that all of
-/// them have (batch dims) first, and then the larger operand before the smaller one.
+/// If two splits exclude each other, the earlier split stays. A result first takes splits on dims that all operands
+/// have (batch dims). Then it takes splits of larger operands before those of smaller operands.
 class completion {
  public:
-  /// `record`, if any, gets every split that is passed on, in order.
+  /// If `record` is not null, it gets every split that is passed on, in order.
   constexpr completion(const graph& g, const mesh_shape& mesh, const plan_request& request,
                        std::vector<split_origin>* record = nullptr)
       : graph_(g), mesh_(mesh), request_(request), rules_(g), record_(record) {
@@ -130,7 +133,7 @@ class completion {
     for (const auto& s : states_) shardings.push_back(s.layout);
   }
 
-  vec<sharding> shardings;  // by node, once it has run
+  vec<sharding> shardings;  // by node, after run()
 
  private:
   constexpr void run_stage() {
@@ -160,11 +163,13 @@ class completion {
     }
   }
 
-  /// Whether it is a state, or its next value, that may lie elsewhere than found when the program was written down.
+  /// Returns true if the node is a state or its next value, and saving may change the sharding that was found at
+  /// tracing.
   [[nodiscard]] constexpr bool is_state_moved(const node& n) const {
     return n.state >= 0 && saving_level(request_.saving) == most_saving;
   }
-  /// Has states lie as what is computed for them, where they may, and all their marks so; whether there are any.
+  /// Gives each state the sharding of its next value as computed, then gives the same sharding to the nodes that mark
+  /// next values. Returns true if the program has any.
   constexpr bool place_states() {
     if (saving_level(request_.saving) != most_saving) return false;
     bool any = false;
@@ -179,19 +184,19 @@ class completion {
       }
     return any;
   }
-  /// Splits inputs to save memory, and the next values of states like these; whether any was.
+  /// Splits inputs to save memory, and the next values of states like the states. Returns true if any input was split.
   constexpr bool split_inputs() {
     bool any = false;
     if (saving_level(request_.saving) < 2) return false;
     is_saving_ = true;
     const auto gives_way = giving_way(graph_.nodes, request_.saving, 2, request_.most_memory);
-    vec<int> next(states_.size(), -1);  // of a state
+    vec<int> next(states_.size(), -1);  // by state: its next value
     for (int i = 0; i < static_cast<int>(dirty_.size()); ++i)
       if (const node& n = nodes_[i]; n.state >= 0 && n.operands.count > 0) next[state_of(n)] = n.operands[0];
     for (int i = 0; i < static_cast<int>(dirty_.size()); ++i) {
       bool is_split = false;
       if (!gives_way.empty() && gives_way[i] == 0) continue;
-      const axis_mask first = next[i] < 0 ? 0 : axes_[next[i]];  // along these nothing is sent for it
+      const axis_mask first = next[i] < 0 ? 0 : axes_[next[i]];  // splits along these axes send nothing
       const int count = mesh_.axis_count();
       for (int k = 0; k < 2 * count && is_split_to_save(mesh_, request_, nodes_[i], found_[i].layout); ++k) {
         const int a = k % count;
@@ -213,8 +218,12 @@ class completion {
     }
     return any;
   }
-  /// The dim of input `i` that an axis splits: the one that it splits of the state's next value as that is computed, else where the parts are
-  /// smallest, of several the one that is longest then, of a state at level 2 one that is split already: what reads it stays as it is then; -1: none.
+  /// Returns the dim of input `i` that an axis should split, or -1. If the axis splits the computed next value of a
+  /// state, this is the same dim. Otherwise it is the dim that leaves the smallest parts. Ties go to the dim that is
+  /// longest after the split. For a state at level 2, a dim that is split already counts with its whole length: then
+  /// the users of the state stay unchanged.
+  ///
+  ///   an unsplit weight [1024,64]: dim 0
   [[nodiscard]] constexpr int dim_to_save(int i, int axis, int next) const {
     const extents& shape = nodes_[i].shape;
     const std::int64_t now = local_elements(mesh_, shape, found_[i].layout);
@@ -234,10 +243,11 @@ class completion {
     }
     return dim;
   }
-  /// The input of which a node is the next value.
+  /// Returns the input of the state that node `n` is, or is a next value of.
   [[nodiscard]] constexpr int state_of(const node& n) const { return graph_.inputs[n.state]; }
 
-  /// One sweep over the operators with whole dims, and what reads their results: whether anything moved on.
+  /// Sweeps once over the operators with whole dims and the users of their results, and moves axes on (step 6). Returns
+  /// true if any moved.
   constexpr bool move_on() {
     bool any = false;
     round_ = completion_round_count - 1;
@@ -261,7 +271,8 @@ class completion {
     }
     return any;
   }
-  /// The largest open dim of the result of node `i` that nothing splits and that its first operand has too; -1: none of at least `parts`.
+  /// Returns the largest open and unsplit dim of the result of node `i` that its first operand has too. Its extent is
+  /// at least `parts`. Returns -1 if no dim qualifies.
   [[nodiscard]] constexpr int free_dim_for(int i, const op_rule& rule, std::int64_t parts) const {
     const tensor_map& map = rule.result();
     const auto& found = found_[i];
@@ -277,7 +288,7 @@ class completion {
     return best;
   }
 
-  /// Axes of size 1 cut nothing: no pass after this one sees them.
+  /// Returns the annotation without axes of size 1, which split nothing. No later pass sees these axes.
   [[nodiscard]] constexpr annotation without_size_1(const annotation& s) const {
     annotation result = s;
     const axis_mask wide = mesh_.wide_axes();
@@ -318,17 +329,18 @@ class completion {
             give(i, rule, operands[from], rule.operand(from), operands[k], rule.operand(k));
     }
   }
-  /// Whether a tensor is split by an axis that another one could take over.
+  /// Returns true if an axis splits tensor `from` that tensor `to` could take over.
   [[nodiscard]] constexpr bool has_news(int from, int to) const {
     return (axes_[from] & ~(axes_[to] | found_[to].layout.partial)) != 0 && !(is_saving_ && is_made_of_numbers(to));
   }
-  /// Numbers lie in any layout at once. Equal ones are one value, over which the splits of one state would come to all others.
+  /// Returns true for numbers: constants, and broadcasts of a single element. A number exists in every layout. Equal
+  /// numbers are one node, which would pass the splits of one state on to all other states.
   [[nodiscard]] constexpr bool is_made_of_numbers(int i) const {
     const node& n = nodes_[i];
     return facts_of(n.op).made == origin::source || (n.operands.count == 1 && sizes_[n.operands[0]] == 1);
   }
 
-  /// Moves the splits of one tensor of an operator to another one through the factors they share.
+  /// Passes the splits of tensor `from` of an operator on to its tensor `to`, through the factors that both have.
   constexpr void give(int via, const op_rule& rule, int from, const tensor_map& from_map, int to, const tensor_map& to_map,
                       bool only_batch = false) {
     const annotation& source = found_[from];
@@ -347,7 +359,8 @@ class completion {
       share(to);
     }
   }
-  /// Along these axes a tensor lies as is written: others split it behind them.
+  /// Along closed axes, the tensor keeps the layout that is written. Other axes split its dims minor to the closed
+  /// axes.
   constexpr void keep_closed(axis_mask closed, const op_rule& rule, int to, const tensor_map& to_map,
                              factor_splits& splits) const {
     inline_vec<axis_use, max_axes> written;
@@ -358,8 +371,9 @@ class completion {
       if ((closed & axis_bit(use.axis)) == 0) add_factor_split(kept, use.axis, use.dim);
     splits = kept;
   }
-  /// At the border of a region, and where a value is brought to it, a dim is open to axes that are not the region's where it is so on the
-  /// side that was there before: who reads the value finds the same on both.
+  /// At the border of a manual region, and at a reshard to its layout, takes over the splits of the operand by axes
+  /// outside the region. Closes the dims that the operand closes. Users of the value then find the same splits on both
+  /// sides.
   constexpr void lie_as_outside(int i) {
     const node& n = nodes_[i];
     if (facts_of(n.op).made != origin::viewed && (n.annotation.closed & ~n.local_axes) == 0) return;
@@ -380,9 +394,9 @@ class completion {
     for (int u = users_begin_[to]; u < users_begin_[to + 1]; ++u) dirty[users[u]] = 3;
   }
 
-  /// Puts the tensors that a shard_alike connects, and those they are connected with by others, into one circle.
+  /// Puts the tensors that shard_alike connects, directly or through other tensors, into one circular list.
   constexpr void connect_alike() {
-    vec<int> upper;  // by node: another one of its circle, on the way to the one that stands for it; itself there
+    vec<int> upper;  // by node: another node of its circle, closer to the representative; the representative itself
     const auto stands_for = [&upper](int i) {
       while (upper[i] != i) i = upper[i] = upper[upper[i]];
       return i;
@@ -410,8 +424,8 @@ class completion {
       alike_by_[i] = static_cast<int>(i);
     }
   }
-  /// Gives the splits that a tensor got to all tensors that are to be sharded like it, at once, before anything else can come to them. A
-  /// tensor that has these splits then has nothing to offer to the others.
+  /// Gives the splits of a tensor to all tensors of its circle, before other splits can reach them. A tensor that has
+  /// the same splits afterwards need not share them again.
   constexpr void share(int from) {
     const annotation& source = found_[from];
     if (source.layout.splits.empty() || offered_[from] != 0) return;
@@ -423,7 +437,7 @@ class completion {
     }
   }
 
-  /// The splits of the dims whose turn it is.
+  /// Returns the splits on dims whose stage has begun.
   [[nodiscard]] constexpr inline_vec<axis_use, max_axes> due(const annotation& s) const {
     dim_mask waiting = 0;
     for (const auto& use : s.layout.splits)
@@ -443,7 +457,7 @@ class completion {
     splits.pop_back();
   }
 
-  /// The numbers of the operands, by the size of the tensor, then in order.
+  /// Lists the numbers of the operands, larger tensors first. Tensors of equal size stay in order.
   constexpr void list_larger_first(const node& n, int* order) const {
     const int* const operands = n.operands.items;
     const std::int64_t* const sizes = sizes_.data();
@@ -453,12 +467,12 @@ class completion {
       order[at] = k;
     }
   }
-  /// Which directions of an operator begin in a round: 1 forward, 2 backward.
+  /// Returns the directions of an operator that begin in a round, as bits: 1 forward, 2 backward.
   static constexpr std::uint8_t starts_in(int round, const completion_rounds& rounds) {
     return static_cast<std::uint8_t>((rounds.forward == round ? 1 : 0) | (rounds.backward == round ? 2 : 0));
   }
 
-  /// An operand that is only looked at, and not read, is there to be sharded like.
+  /// Returns true for shard_alike, whose unread operands are only there to get the same sharding.
   static constexpr bool is_shared_alike(const node& n) { return facts_of(n.op).reads(n) < n.operands.count; }
 
   const graph& graph_;
@@ -468,30 +482,30 @@ class completion {
   std::vector<split_origin>* record_ = nullptr;
   const node* nodes_ = nullptr;
   vec<annotation> states_;       // by node
-  annotation* found_ = nullptr;  // of states_
-  axis_mask* axes_ = nullptr;    // of split_axes_
-  vec<axis_mask> split_axes_;    // by node: those that split it
-  vec<std::int64_t> sizes_;      // by node: its elements
+  annotation* found_ = nullptr;  // the data of states_
+  axis_mask* axes_ = nullptr;    // the data of split_axes_
+  vec<axis_mask> split_axes_;    // by node: the axes that split it
+  vec<std::int64_t> sizes_;      // by node: its number of elements
   int stage_ = 0;
   int last_stage_ = 0;
   int round_ = 0;
   bool changed_ = false;
   bool is_saving_ = false;   // inputs were split to save memory
-  vec<std::uint8_t> dirty_;  // 1: to be visited forward, 2: backward
+  vec<std::uint8_t> dirty_;  // by node: 1 if to be visited forward, 2 backward
   vec<int> users_begin_;
   vec<int> users_;
-  vec<int> next_alike_;        // by node: the next one that shares its sharding, in a circle; empty: none do
-  vec<int> alike_by_;          // by node: a shard_alike that says so
-  vec<std::uint8_t> offered_;  // by node: whether the others of its circle know its splits
+  vec<int> next_alike_;        // by node: the next node of its circle; empty: no circles
+  vec<int> alike_by_;          // by node: the shard_alike that connects it
+  vec<std::uint8_t> offered_;  // by node: its circle has its splits
 };
 
-/// The layouts of a program with types, which are all that is asked for: neither completed nor narrowed.
+/// Returns the layouts of a program with types. Completion does not change them.
 constexpr vec<sharding> written_layouts(const graph& g) {
   vec<sharding> found;
   for (const auto& n : g.nodes) found.push_back(n.annotation.layout.planned());
   return found;
 }
-/// The layout of every value, as completion finds it or as types say.
+/// Returns the layout of every value, as completion finds it or as the types state it.
 constexpr vec<sharding> complete_graph(const graph& g, const mesh_shape& mesh, const plan_request& request,
                                        std::vector<split_origin>* record = nullptr) {
   if (g.find_types != nullptr) return written_layouts(g);

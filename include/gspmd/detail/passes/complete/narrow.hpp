@@ -7,11 +7,21 @@
 
 namespace gspmd::detail {
 
-/// Returns the sharding that the program asks for of every value: the one that completion found; or the one that the user asks for next,
-/// where a value that nobody annotated is only read to be resharded; or a part of it. Where every reader of a value takes the same slice of
-/// it, the slice is all that is made: all_reduce and slice become reduce_scatter, through any elementwise operators in between.
-/// In a manual region that goes for the axes which are not its own; what lies as a collective of the region has it stays. Of a program
-/// with types, which are asked for as they are, only what repeats its operand is made in parts: no reduction becomes another.
+/// Returns the preferred sharding of every value. It is the sharding of completion, unless the users of the value need
+/// less.
+///
+/// Input: the shardings of completion. Result, by node:
+/// 1. If an unannotated result has a single user and this is a reshard, the sharding of that reshard.
+/// 2. If all users of the value read the same slice, the slice. Only the slice is then made: all_reduce and slice
+///    become reduce_scatter, also with elementwise operators in between.
+/// 3. Otherwise the sharding of completion.
+///
+///   y = reshard(2 * h, [data, _]), h [_, _]: 2 * h and h become [data, _]. If h is a sum over data, one reduce_scatter
+///   makes it.
+///
+/// In a manual region, this holds for the axes that the region leaves to the planner. The results of the region's own
+/// collectives stay unchanged. In a program with types, only values that repeat their operand are made in parts, so no
+/// reduction changes into another collective.
 constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const value_uses& uses, span<const sharding> completed) {
   vec<sharding> preferred(completed.data(), completed.data() + completed.size());
   const node* const nodes = g.nodes.data();

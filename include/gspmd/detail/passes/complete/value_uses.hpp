@@ -11,7 +11,9 @@
 
 namespace gspmd::detail {
 
-/// The dims along which a value that is read through strides repeats what its operand has.
+/// Returns the dims along which a value that is read through strides repeats its operand, as a broadcast does.
+///
+///   [8] broadcast to [4,8]: dim 0
 constexpr dim_mask repeated_dims(const graph& g, const node& x) {
   const auto& facts = facts_of(x.op);
   if (facts.runs != realisation::strides || x.operands.count != 1) return 0;
@@ -21,7 +23,7 @@ constexpr dim_mask repeated_dims(const graph& g, const node& x) {
   return repeated;
 }
 
-/// Whether node `i` is a result of `op` (loop_result or cond_result) of the region that `start` opened.
+/// Returns true if node `i` is a result of the region that node `start` opened. `op` is loop_result or cond_result.
 constexpr bool is_result_of(const graph& g, int i, opcode op, int start) {
   if (i >= static_cast<int>(g.nodes.size())) return false;
   const node& n = g.nodes[static_cast<std::size_t>(i)];
@@ -30,14 +32,14 @@ constexpr bool is_result_of(const graph& g, int i, opcode op, int start) {
   return op == opcode::loop_result ? g.nodes[static_cast<std::size_t>(operand)].region == start : operand == start;
 }
 
-/// The readers of the values of a program.
+/// The users of each value of a program.
 struct value_uses {
-  vec<std::uint8_t> needed;  // by node: what no output depends on is not computed
-  vec<int> first;            // by node, and of one more: where its readers begin in `reads`
+  vec<std::uint8_t> needed;  // by node: an output depends on it; other nodes are not computed
+  vec<int> first;            // by node, and one entry more: where its users begin in `reads`
   vec<int> reads;
   vec<std::uint8_t> in_memory;  // by node: values_in_memory
 
-  /// The last one first; itself, before them, if it is an output.
+  /// Returns the users of node `i`, the last one first. If node `i` is an output, the list begins with `i` itself.
   [[nodiscard]] constexpr span<const int> readers(int i) const {
     return {reads.data() + first.data()[i], reads.data() + first.data()[i + 1]};
   }
@@ -45,18 +47,21 @@ struct value_uses {
   static constexpr auto rest(auto&, auto f) { return f(); }
 };
 
-/// Whether readers find an operator's result in its operand, or compute it where they need it: then it need not lie in memory.
+/// Returns true if users find the operator's result in its operand, or compute it themselves. Then the result need not
+/// be in memory.
 constexpr bool is_read_in_place(const node& n) {
   const auto& facts = facts_of(n.op);
   return facts.runs == realisation::loop || (facts.made == origin::shards && facts.movements(n) == 1);
 }
-/// By node whether its value is written to memory and read from there. It is not where only loops read it, which become one with what makes
-/// it, or one operator that adds it up.
+/// Returns by node whether its value is written to memory and read from there. It is not if all its users are loops,
+/// which fuse with the loop that makes it. It is not if its single user reduces it.
+///
+///   y = relu(x + b), output y: x + b is not in memory, y is
 constexpr vec<std::uint8_t> values_in_memory(const graph& g, const value_uses& uses) {
   const node* const nodes = g.nodes.data();
   const int count = static_cast<int>(g.nodes.size());
   vec<std::uint8_t> in_memory(g.nodes.size(), 1);
-  for (int i = count; i-- > 0;) {  // what another operator only names lies where that one's value does
+  for (int i = count; i-- > 0;) {  // users first: a reshard shares the memory of its operand
     const auto& facts = facts_of(nodes[i].op);
     if (facts.runs == realisation::strides) in_memory[i] = 0;
     if (facts.runs == realisation::strides || !is_read_in_place(nodes[i])) continue;
@@ -74,6 +79,9 @@ constexpr vec<std::uint8_t> values_in_memory(const graph& g, const value_uses& u
   return in_memory;
 }
 
+/// Returns the users of every value. Lists only users that an output needs.
+///
+///   y = f(x), z = g(x), outputs y and z: users of x: z, y; users of z: z
 constexpr value_uses uses_of(const graph& g) {
   struct read {
     int of, by;
@@ -94,7 +102,7 @@ constexpr value_uses uses_of(const graph& g) {
   for (const int o : g.outputs) note(o, o);
   for (int i = static_cast<int>(count); i-- > 0;) {
     const node& n = nodes[i];
-    if (g.has_regions && is_region_result(n.op)) {  // all results of a loop or conditional are computed if any of them is needed
+    if (g.has_regions && is_region_result(n.op)) {  // if one result of a loop or conditional is needed, all are computed
       const int start = n.op == opcode::loop_result ? nodes[n.operands[0]].region : n.operands[0];
       bool any = false;
       if (!is_result_of(g, i + 1, n.op, start))
@@ -102,7 +110,7 @@ constexpr value_uses uses_of(const graph& g) {
       for (int k = i; any && k >= 0 && is_result_of(g, k, n.op, start); --k) needed[k] = 1;
     }
     if (needed[i] == 0) continue;
-    for (int r = 1; r < n.results; ++r) needed[i + r] = 1;  // they are made with it
+    for (int r = 1; r < n.results; ++r) needed[i + r] = 1;  // they are made together
     if (n.region >= 0) needed[n.region] = 1;
     if (facts_of(n.op).made == origin::result) {
       needed[n.operands[0]] = 1;

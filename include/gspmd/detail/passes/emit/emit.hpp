@@ -6,7 +6,7 @@
 
 namespace gspmd::detail {
 
-/// Turns a table of choices into the program that every device runs (GSPMD 4.1-4.5); decides nothing.
+/// Turns a table of choices into the program that every device runs (GSPMD 4.1-4.5). Makes no decisions.
 class emitter {
  public:
   constexpr emitter(const graph& g, const mesh_shape& mesh, int saving, const choice_table& table)
@@ -31,14 +31,14 @@ class emitter {
     return std::move(program_);
   }
 
-  // ---- what form_walk asks ----
+  // ---- queries of form_walk ----
   constexpr const sharding& layout_of(int i) const { return table_.nodes[i].result; }
   constexpr const node_choice& choice_for(int i) const { return table_.nodes[i]; }
   constexpr const sharding& wanted(int i, int k) const { return table_.wanted[table_.nodes[i].wanted + k]; }
   constexpr const reshard_path& next_path(int, const sharding&) { return table_.paths[next_path_++]; }
   constexpr const reshard_step& step(const reshard_path& way, int k) const { return table_.steps[way.step + k]; }
 
-  // ---- what the walk makes, with the numbers of forms ----
+  // ---- results of the walk, with the numbers of forms ----
   constexpr void input(int i, int form) {
     program_.inputs.push_back(form);
     named(i, form);
@@ -47,12 +47,12 @@ class emitter {
     if (program_.results[i] < 0) program_.results[i] = form;
   }
   constexpr void renamed(int i, int form) { program_.results[i] = form; }
-  /// A further result of the operator that ran last.
+  /// Adds a further result of the last operator.
   constexpr void made_with_last(int i, int form) {
     named(i, form);
     program_.ops.back().further_results.push_back(form);
   }
-  /// A source, or an operator of one operand that is made again, at the depth of so many bodies.
+  /// Adds a source, or a recomputed operator with a single operand, at depth `level` of nested bodies.
   constexpr void made(int i, int operand, int form, int level) {
     instruction op;
     op.node = i;
@@ -94,7 +94,8 @@ class emitter {
     named(i, form);
     program_.ops.push_back(op);
   }
-  /// Movement `k` of an operator that consists of movements, which writes into what the one before it left, if there was one.
+  /// Adds movement `k` of an operator that consists of movements. It writes into the result of the previous movement,
+  /// `written`, if there is one.
   constexpr void ran_movement(int i, int k, int operand, int written, int form) {
     const node& n = at(i);
     const auto traffic = traffic_of(graph_, mesh_, n, k, book_.layout_of(operand), book_.layout_of(form));
@@ -107,7 +108,7 @@ class emitter {
     op.axes = traffic.axes;
     op.bytes_sent = traffic.elems() * bytes_of(n.type);
     op.collective = collective_kind::collective_permute;
-    program_.results[i] = form;  // what the last one leaves is whole
+    program_.results[i] = form;  // the result of the last movement is complete
     program_.ops.push_back(op);
   }
   constexpr void copied(int user, int from, int to) { add_region_op(instruction_kind::copy, user, from, to); }
@@ -121,7 +122,7 @@ class emitter {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// Appends an operator, or puts it before the loops that it need not be in.
+  /// Appends an operator, or inserts it before the loops that need not contain it.
   constexpr void add(const instruction& op, int level) {
     if (level == book_.depth()) {
       program_.ops.push_back(op);
@@ -139,13 +140,14 @@ class emitter {
     program_.ops.push_back(op);
   }
 
-  /// Whether an instruction is kept: somebody reads a result of it, or it carries a value round a loop, or ends a branch.
+  /// Returns true if an instruction is kept: one of its results is read, or it is a control instruction or a copy of a
+  /// loop or branch.
   [[nodiscard]] static constexpr bool is_wanted(const instruction& op, const vec<std::uint8_t>& is_read) {
     bool is_any_read = op.what == instruction_kind::control || op.what == instruction_kind::copy || is_read[op.result] != 0;
     for (const int v : op.further_results) is_any_read = is_any_read || is_read[v] != 0;
     return is_any_read;
   }
-  /// Takes out the operators whose result nobody reads: a broadcast that was only needed in another sharding, say.
+  /// Removes the operators whose results are not read, such as a broadcast that was needed only in another sharding.
   constexpr void drop_unused() {
     vec<std::uint8_t> is_read(program_.values.size(), 0);
     for (const int v : program_.outputs) is_read[v] = 1;
@@ -179,7 +181,7 @@ class emitter {
   vec<int> given_;
   form_walk<emitter> walk_;
   int next_path_ = 0;
-  vec<int> begins_;  // where the open bodies begin in the program
+  vec<int> begins_;  // the first instructions of the open bodies
   local_program program_;
 };
 

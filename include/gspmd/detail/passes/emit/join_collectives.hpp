@@ -13,23 +13,28 @@
 
 namespace gspmd::detail {
 
-/// Small collectives of one kind over the same axes become one (Xu et al. 2020, 5.2; XLA: AllReduceCombiner, AllGatherCombiner).
+/// Joins small collectives of equal kind over the same axes (Xu et al. 2020, 5.2; XLA: AllReduceCombiner,
+/// AllGatherCombiner).
 ///
 ///   a = all_reduce(p); b = all_reduce(q); c = f(a); d = g(b)    ->    a, b = all_reduce(p, q); c = f(a); d = g(b)
 ///   a = all_gather(p); c = f(a); b = all_gather(q); d = g(b)    ->    a, b = all_gather(p, q); c = f(a); d = g(b)     q is an input
 ///
-/// 1. A collective whose operand and result have at most most_joined_bytes waits in the group of its kind, axes, element type and
-///    monoid. A stretch of the program lies between two ends of loops, branches and bodies.
-/// 2. Elementwise operators, broadcasts and reshapes that read what waits wait too: the scheduler would put them off anyway. So do
-///    small collectives, which wait in a group of their own afterwards: T weights are updated by one reduce_scatter and one all_gather.
-/// 3. The first other operator that reads what waits, the end of the stretch and a full group let the group go. In the first case
-///    those that stand behind it in the stretch, of operands that were there before the stretch, go along. The collectives stand one
-///    after the other (instruction::joined), then follows what waited for them alone.
+/// 1. A collective whose operand and result have at most most_joined_bytes waits in the group of its kind, axes,
+///    element type and monoid. Groups are formed within a stretch: the part of the program between two ends of loops,
+///    branches and bodies.
+/// 2. Elementwise operators, broadcasts and reshapes of waiting values wait too; the scheduler would delay them
+///    anyway. Small collectives of waiting values wait in another group afterwards: T weights are updated by one
+///    reduce_scatter and one all_gather.
+/// 3. A group is released by the first other operator that reads a waiting value, by the end of the stretch, or if it
+///    is full. In the first case, later collectives of the stretch are added whose operands existed before the
+///    stretch. The collectives become consecutive (instruction::joined). The operators that waited only for them
+///    follow.
 ///
-/// The same bytes are sent in fewer messages, every value keeps its sharding, and every element is combined in the same order.
-/// all_reduces that alone read what this stretch computes are side by side: the memory planner lays their operands, and their results,
-/// one after the other, so that they are one collective. Of the others each part goes to its place from its place. A device may hold
-/// up to most_joined_bytes_in_all more for each such message.
+/// Joining sends the same bytes in fewer messages, keeps all shardings, and combines all elements in the same order.
+/// An all_reduce is side by side if it is the only user of a value that this stretch computes. The memory planner
+/// stores the operands of such all_reduces contiguously, and their results too, so that they are one collective. Other
+/// joined collectives send each part from the place of its operand to the place of its result. Each message may hold
+/// up to most_joined_bytes_in_all more on a device.
 class collective_joiner {
  public:
   constexpr collective_joiner(const graph& g, const mesh_shape& mesh, int saving, local_program& p)
@@ -54,9 +59,9 @@ class collective_joiner {
   }
 
  private:
-  static constexpr int most_groups = 64;  // that wait at once: bits of a word
+  static constexpr int most_groups = 64;  // that wait at the same time: bits of a word
 
-  /// Those of one kind: all can be in one message.
+  /// The kind of a collective. Collectives of one kind can share a message.
   struct kind_of {
     collective_kind collective = collective_kind::all_reduce;
     bool side_by_side = false;
@@ -67,26 +72,26 @@ class collective_joiner {
   };
   struct group {
     bool is_open = false;
-    bool is_closing = false;  // its collectives went; what waited for it goes now, in the order of the program
+    bool is_closing = false;  // its collectives are released; their followers are being released, in the order of the program
     kind_of kind;
     std::int64_t bytes = 0;
     int number = 0;
     vec<int> members;
-    vec<int> followers;  // what waits for this group first of all, in order
+    vec<int> followers;  // operators that wait for this group first of all, in order
   };
 
   [[nodiscard]] constexpr std::int64_t size_of(int v) const {
     return elements(program_.value(v).local) * bytes_of(program_.value(v).type);
   }
-  /// Returns the bytes of its operand or its result, whichever are more.
+  /// Returns the larger of the bytes of the operand and the bytes of the result.
   [[nodiscard]] constexpr std::int64_t size_of(const instruction& op) const {
     return std::max(size_of(op.operands[0]), size_of(op.result));
   }
   [[nodiscard]] constexpr bool is_small(const instruction& op) const {
     if ((op.what != instruction_kind::reduce && op.what != instruction_kind::move) || op.forced || mesh_.size_of(op.axes) == 1)
       return false;
-    if ((graph_.nodes[static_cast<std::size_t>(op.node)].local_axes & op.axes) != 0) return false;  // written as it is
-    if (saving_ > 0 && op.collective != collective_kind::all_reduce) return false;                  // what waits is held longer
+    if ((graph_.nodes[static_cast<std::size_t>(op.node)].local_axes & op.axes) != 0) return false;  // written by a manual region
+    if (saving_ > 0 && op.collective != collective_kind::all_reduce) return false;  // waiting values are held longer
     const auto bytes = size_of(op);
     return bytes > 0 && bytes <= most_joined_bytes;
   }
@@ -96,7 +101,8 @@ class collective_joiner {
     return {op.collective, may_lie_anywhere(op), op.axes, from.type, from.layout.reduced_by};
   }
 
-  /// Whether an all_reduce's operand is made in this stretch for it alone: its memory can be chosen freely, and overwritten.
+  /// Returns true if this stretch computes the operand of an all_reduce and the all_reduce is its only user. Then the
+  /// operand's memory can be chosen freely, and overwritten.
   [[nodiscard]] constexpr bool may_lie_anywhere(const instruction& op) const {
     if (op.collective != collective_kind::all_reduce) return false;
     int v = op.operands[0];
@@ -114,7 +120,7 @@ class collective_joiner {
   [[nodiscard]] static constexpr bool ends_stretch(const instruction& op) {
     return op.what == instruction_kind::control || op.what == instruction_kind::copy;
   }
-  /// Lists the small collectives whose operands are there when their stretch begins.
+  /// Lists the small collectives whose operands exist when their stretch begins.
   constexpr void list_ready() {
     int stretch = 0;
     for (int i = 0; i < static_cast<int>(program_.ops.size()); ++i) {
@@ -123,21 +129,21 @@ class collective_joiner {
       else if (is_small(op) && maker_[before_borders(op.operands[0])] < stretch) ready_.push_back(i);
     }
   }
-  /// The value that is this one before it went over the borders of manual regions, which do nothing.
+  /// Returns the value before it crossed the borders of manual regions, which do nothing.
   [[nodiscard]] constexpr int before_borders(int v) const {
     const int i = maker_[v];
     const bool is_border = i >= 0 && program_.ops[i].what == instruction_kind::compute &&
                            facts_of(graph_.nodes[static_cast<std::size_t>(program_.ops[i].node)].op).made == origin::viewed;
     return is_border ? before_borders(program_.ops[i].operands[0]) : v;
   }
-  /// Puts the borders through which a value goes, if they do not stand there yet.
+  /// Adds the borders that a value crosses, if they are not added yet.
   constexpr void put_borders(int v, int at) {
     if (v == before_borders(v) || maker_[v] < at || is_taken_[maker_[v]] != 0) return;
     put_borders(program_.ops[maker_[v]].operands[0], at);
     is_taken_[maker_[v]] = 1;
     put(maker_[v]);
   }
-  /// Lets those that stand behind `at` in this stretch go along with groups that are let go.
+  /// Adds collectives after `at` in this stretch to the groups that are being released.
   constexpr void take_along(std::uint64_t groups, int at) {
     if (end_of_stretch_ <= at)
       for (end_of_stretch_ = at;
@@ -159,7 +165,8 @@ class collective_joiner {
     }
   }
 
-  /// Visits the operators in order: the first time to number the groups, the second to move those of more than one.
+  /// Visits the operators in order. The first visit numbers the groups. The second visit moves the groups with several
+  /// members.
   constexpr void walk(bool moves) {
     moves_ = moves;
     waits_for_.clear();
@@ -201,13 +208,13 @@ class collective_joiner {
   constexpr void put(int i) {
     if (moves_) order_.push_back(i);
   }
-  /// The groups that must go before an operator.
+  /// Returns the groups that must be released before an operator.
   [[nodiscard]] constexpr std::uint64_t waits_of(const instruction& op) const {
     std::uint64_t waits = 0;
     for (const int o : op.operands) waits |= waits_for_[o];
     return waits;
   }
-  /// It follows the groups that it waits for; where it waits for none, a collective may wait in one.
+  /// Lets an operator follow the groups for which it waits. If it waits for no group, a collective may join a group.
   constexpr void release(int i) {
     const auto waits = waits_of(program_.ops[i]);
     waits_for_[program_.ops[i].result] = waits;
@@ -223,7 +230,8 @@ class collective_joiner {
     int place = -1;
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
       if (can_take(groups_[g], k)) place = g;
-    // A group without room is sent now, and its readers may be what another group of the kind begins with: look again.
+    // A group without room is released now. Its users may be collectives that open another group of the kind: look
+    // again.
     if (place >= 0 && !has_room(groups_[place], bytes)) {
       let_go(std::uint64_t{1} << place);
       place = -1;
@@ -257,7 +265,7 @@ class collective_joiner {
   [[nodiscard]] static constexpr bool can_take(const group& g, const kind_of& k) {
     return g.is_open && !g.is_closing && g.kind == k;
   }
-  /// A place for a new one; -1 if all are being let go.
+  /// Returns the index of a new group; -1 if all groups are being released.
   constexpr int open_group() {
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g)
       if (!groups_[g].is_open) return g;
@@ -295,8 +303,9 @@ class collective_joiner {
       groups_[k].is_open = groups_[k].is_closing = false;
     }
   }
-  /// Adds to the list what waits for group k by now, so that from `next` on it is in the order of the program: an operator that went over
-  /// to this group late stands before those that read it. False if nothing is left.
+  /// Appends the operators that wait for group k to the list and sorts the list from `next` on in the order of the
+  /// program. So an operator that was added to this group late is placed before its users. Returns false if no
+  /// operator is left.
   constexpr bool take_followers(int k, vec<int>& list, std::size_t next) {
     const vec<int> more = std::move(groups_[k].followers);
     groups_[k].followers = {};
@@ -317,18 +326,18 @@ class collective_joiner {
   const mesh_shape& mesh_;
   int saving_;
   local_program& program_;
-  vec<int> maker_;                // by value: the op that makes it; -1: an input
+  vec<int> maker_;                // by value: the operator that computes it; -1: an input
   vec<int> uses_;                 // by value
-  vec<int> group_of_;             // by op: the number of its group; -1: none
+  vec<int> group_of_;             // by operator: the number of its group; -1: none
   vec<int> sizes_;                // by number of the group
-  vec<group> groups_;             // that wait, at most most_groups at once
-  vec<std::uint64_t> waits_for_;  // by value: the groups it needs
+  vec<group> groups_;             // that wait, at most most_groups at the same time
+  vec<std::uint64_t> waits_for_;  // by value: the groups for which it waits
   vec<int> order_;
-  vec<int> ready_;              // small collectives whose operands are there when their stretch begins, in order
-  int first_ready_ = 0;         // of those that may be taken along
-  vec<std::uint8_t> is_taken_;  // by op: along with a group that stands before it
-  int stretch_ = 0;             // where it begins
-  int end_of_stretch_ = 0;      // if that was looked for
+  vec<int> ready_;              // small collectives whose operands exist when their stretch begins, in order
+  int first_ready_ = 0;         // the first one that can still be added to a group
+  vec<std::uint8_t> is_taken_;  // by operator: added to an earlier group
+  int stretch_ = 0;             // the start of the stretch
+  int end_of_stretch_ = 0;      // the end of the stretch, if known
   bool moves_ = false;
 };
 

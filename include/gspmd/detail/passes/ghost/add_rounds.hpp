@@ -7,16 +7,16 @@
 
 namespace gspmd::detail {
 
-/// Adds a loop to a program, several sweeps at once.
+/// Adds a loop to a program in rounds of several sweeps.
 ///
-///   for each of trips / k rounds
+///   for each of iterations / k rounds
 ///     b = ghost_blocks(u)        the shard with k times the radius around it: one exchange for each split dim
-///     k times: b = sweep(b)      on all of the block; at its ends another radius is wrong after each sweep, which nothing right reads
+///     k times: b = sweep(b)      on the whole block; each sweep invalidates another radius at its ends, which no valid element reads
 ///     u = b without its ghosts
-///   and a round of what is left
+///   and a round of the remaining sweeps
 class ghost_rounds {
  public:
-  /// `number`: by node of the old program, the new one.
+  /// `number`: by node of the old program, the new node.
   constexpr ghost_rounds(const ghost_reach& reach, graph& out, vec<int>& number)
       : reach_(reach), s_(reach.sweep), out_(out), number_(number) {}
 
@@ -54,7 +54,7 @@ class ghost_rounds {
   [[nodiscard]] constexpr bool is_field(std::size_t result) const { return s_.at(s_.results[result]).shape.count > 0; }
   [[nodiscard]] constexpr span<const ghost_blocks> blocks() const { return {round_.blocks.data(), round_.blocks.size()}; }
 
-  /// Adds a node that does not change before the loop.
+  /// Adds a node that does not vary before the loop.
   constexpr void add_before(int i) {
     node n = s_.at(i);
     for (auto& o : n.operands) o = number_[o];
@@ -62,7 +62,7 @@ class ghost_rounds {
     number_[i] = static_cast<int>(out_.nodes.size());
     out_.nodes.push_back(n);
   }
-  /// The sharding of a field of which the first `done` dims are in blocks.
+  /// Returns the sharding of a field if its first `done` split dims are in blocks.
   [[nodiscard]] constexpr annotation layout_of(std::size_t done) const {
     sharding s = s_.layout;
     for (auto& use : s.splits) {
@@ -72,7 +72,7 @@ class ghost_rounds {
     }
     return s;
   }
-  /// `x` stands for a leaf.
+  /// Returns `x`, the new node of a leaf, in blocks.
   constexpr int in_blocks(int x, int leaf, location at) {
     x = add_reshard(out_, x, layout_of(0), at);
     const auto* const needs = round_.needs.data() + round_.blocks.size() * static_cast<std::size_t>(reach_.leaf_of(leaf));
@@ -85,7 +85,7 @@ class ghost_rounds {
     return x;
   }
 
-  /// Begins rounds of one kind: what their sweeps read of the outside is put in blocks.
+  /// Begins rounds with a number of sweeps: puts the outside values that these sweeps read in blocks.
   constexpr void begin(ghost_round round) {
     round_ = std::move(round);
     outside_ = vec<int>(s_.program.nodes.size(), -1);
@@ -93,7 +93,8 @@ class ghost_rounds {
       if (s_.varies[leaf] == 0) outside_[leaf] = in_blocks(number_[leaf], leaf, s_.at(leaf).at);
   }
 
-  /// Adds a round on what is carried, the first sweep of which is number first + `more`, `first` a value or -1; gives what it leaves.
+  /// Adds a round on the carried values and returns its results. Its first sweep has the number `first`, a value of
+  /// the program, or the number `more` if `first` is -1.
   constexpr vec<int> add_round(const vec<int>& carried, int first, std::int64_t more) {
     const node& start = s_.at(s_.loop);
     const int home = out_.open_region;
@@ -118,7 +119,7 @@ class ghost_rounds {
         next[k] = add_reshard(out_, add_without_ghosts(out_, next[k], blocks(), s_.shape, start.at), layout_of(0), start.at);
     return next;
   }
-  /// Returns the node that stands for node `i` in a sweep.
+  /// Returns the node that replaces node `i` in a sweep.
   constexpr int in_sweep(block_reads& reads, int i) {
     if (made_[i] >= 0) return made_[i];
     const bool is_light = s_.varies[i] == 0 && s_.at(i).shape.count > 0 && reach_.is_light(i);
@@ -156,7 +157,7 @@ class ghost_rounds {
   vec<int>& number_;
   ghost_round round_;
   vec<int> outside_;  // by old node: in blocks, outside of the loop of sweeps
-  vec<int> made_;     // by old node: in the sweep that is added
+  vec<int> made_;     // by old node: in the current sweep
 };
 
 }  // namespace gspmd::detail

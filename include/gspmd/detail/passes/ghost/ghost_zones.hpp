@@ -5,9 +5,9 @@
 #include "gspmd/detail/passes/ghost/add_rounds.hpp"
 #include "gspmd/detail/passes/ghost/sweeps_at_once.hpp"
 
-/// Several sweeps of a stencil on one exchange (ghost zones, wide halos), where a loop's user asked for it (ghost_sweeps). Each device
-/// computes what its neighbours compute too, the same operators of the same numbers: results are those of the plain loop, bit for bit. The
-/// sharding is the one that completion finds for the plain loop.
+/// Several sweeps of a stencil with one exchange (ghost zones, wide halos), if the user requests it for a loop
+/// (ghost_sweeps). Devices recompute elements of their neighbours with the same operators and operands. So the results
+/// equal the results of the plain loop bit for bit. The sharding is the one that completion finds for the plain loop.
 namespace gspmd::detail {
 
 constexpr bool asks_for_ghost_zones(const graph& g) {
@@ -16,10 +16,10 @@ constexpr bool asks_for_ghost_zones(const graph& g) {
   return false;
 }
 
-/// The program with such loops in rounds, or with the mistake.
+/// Returns the program with such loops in rounds, or with the recorded error.
 constexpr graph with_ghost_zones(const graph& g, const vec<sharding>& layouts) {
   graph out = g.without_nodes();
-  vec<int> number(g.nodes.size(), -1);  // by node: the new one
+  vec<int> number(g.nodes.size(), -1);  // by old node: the new node
   for (int i = 0; i < static_cast<int>(g.nodes.size());) {
     node n = g.nodes[i];
     const auto asked = ghost_sweeps(n);

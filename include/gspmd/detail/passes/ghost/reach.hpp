@@ -6,7 +6,8 @@
 
 namespace gspmd::detail {
 
-/// Several sweeps on one exchange: fields in blocks with room for what all of them need, and what is brought of each.
+/// Several sweeps with one exchange: fields in blocks with room for the halos of all sweeps, and the width that is
+/// fetched of each field.
 struct ghost_round {
   std::int64_t sweeps = 0;
   vec<ghost_blocks> blocks;  // by dim of the field
@@ -14,12 +15,12 @@ struct ghost_round {
   vec<index_range> needs;    // by leaf of ghost_reach, and by block: from -low to high
 };
 
-/// How far a sweep reads around each element, of which field.
+/// Finds how far a sweep reads around each element of each field.
 class ghost_reach {
  public:
   const ghost_sweep& sweep;
-  vec<ghost_blocks> dims;  // the split ones that it reads along; `low` and `high` are nothing yet
-  vec<int> leaves;         // the fields that it reads: those that are carried, by result, then others that stay the same
+  vec<ghost_blocks> dims;  // the split dims along which it reads; `low` and `high` are not set yet
+  vec<int> leaves;         // the fields that it reads: first the carried fields, by result, then the invariant fields
 
   constexpr explicit ghost_reach(const ghost_sweep& s) : sweep(s) {
     find_dims();
@@ -49,8 +50,9 @@ class ghost_reach {
       if (leaves[l] == i) return static_cast<int>(l);
     return -1;
   }
-  /// Whether a field that does not change is rather made in blocks than cut into them: of indices and numbers, and of what has no extent
-  /// along a dim in blocks. Outside of the loop it may be much that makes it.
+  /// Returns true if a field that does not vary is computed in blocks instead of cut into blocks. It consists of
+  /// indices and numbers, and of values without extent along a dim in blocks. Outside of the loop, computing it may
+  /// take many operators.
   [[nodiscard]] constexpr bool is_light(int i) const {
     const node& n = sweep.at(i);
     if (ghost_sweep::is_source(n)) return true;
@@ -67,8 +69,10 @@ class ghost_reach {
     return true;
   }
 
-  /// Returns a round of so many sweeps. It is found from the last sweep back to the first one: what a sweep needs of a field, the one
-  /// before it makes.
+  /// Returns a round of `sweeps` sweeps. Works from the last sweep back to the first: each sweep computes the elements
+  /// that the next sweep needs.
+  ///
+  ///   a sweep that reads u[-1] and u[1], 3 sweeps      3 elements of u on each side are fetched
   [[nodiscard]] constexpr ghost_round round_of(std::int64_t sweeps) const {
     ghost_round made;
     made.sweeps = sweeps;
@@ -137,13 +141,13 @@ class ghost_reach {
     else if (!ghost_sweep::is_source(sweep.at(i)) && !sweep.is_stretched(sweep.at(i)))
       for (const int o : sweep.at(i).operands) add_leaf(o);
   }
-  /// How far a shift reads along a dim, also where it goes on beyond the ends.
+  /// Returns how far a shift reads along a dim, including its continuation beyond the ends.
   [[nodiscard]] constexpr index_range reach_of(const node& n, const ghost_blocks& b) const {
     const auto map = sweep.map_of(n);
     const auto& along = map.dims[0];
     if (along.dim != b.dim) return {0, 0};
     const auto offset = offset_of(along, b.extent);
-    index_range by{offset < 0 ? offset : 0, offset > 0 ? offset : 0};  // blocks hold what is shifted there too
+    index_range by{offset < 0 ? offset : 0, offset > 0 ? offset : 0};  // blocks also hold the shifted values
     if (along.beyond == continuation::none || along.beyond == continuation::round) return by;
     const auto outside = block_reads::beyond_ends(b.extent, offset);
     for (auto e = outside.begin; e < outside.end; ++e) {
@@ -152,7 +156,8 @@ class ghost_reach {
     }
     return by;
   }
-  /// Returns by node of the body, and by dim, the indices around its own that it reads of a field, or of anything.
+  /// Returns by node of the body, and by dim, the indices around its own that it reads of field `leaf`, or of any
+  /// value.
   [[nodiscard]] constexpr vec<index_range> reach_from(int leaf) const {
     vec<index_range> reads(dims.size() * sweep.program.nodes.size(), leaf == anything ? index_range{0, 0} : nothing);
     const auto of = [&](int i) { return reads.data() + dims.size() * static_cast<std::size_t>(i); };
@@ -171,9 +176,9 @@ class ghost_reach {
     return reads;
   }
 
-  std::size_t carried_ = 0;  // leaves
-  vec<index_range> reach_;   // by leaf, carried field that is made, and dim
-  vec<index_range> room_;    // the same of anything: of what is made on the way as well
+  std::size_t carried_ = 0;  // number of carried leaves
+  vec<index_range> reach_;   // by leaf, carried field that is computed, and dim
+  vec<index_range> room_;    // the same for any value: also for intermediate values
 };
 
 }  // namespace gspmd::detail

@@ -12,10 +12,12 @@
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// The indices that a program reads beyond the ends of its inputs: what must lie in ghost layers there.
+/// Finds the indices that a program reads beyond the ends of its inputs, whose elements must be in ghost layers.
 namespace gspmd::detail {
 
-/// Finds those of the first `count` inputs.
+/// Finds the read ends of the first `count` inputs.
+///
+///   shift(x, 0, 1)      reach 1 beyond the high end of dim 0 of x
 constexpr void find_read_ends(const graph& g, input_ends* of, std::size_t count) {
   struct chain {
     int input = -1;
@@ -54,7 +56,8 @@ constexpr void find_read_ends(const graph& g, input_ends* of, std::size_t count)
   }
 }
 
-/// Whether all that the loops of a plan read of input `k` in its layers was found: beyond an end that is not known there nothing is filled.
+/// Returns true if find_read_ends found all reads of loops in the ghost layers of input `k`. Elements beyond an
+/// unknown end are not filled.
 constexpr bool are_reads_known(const plan_view& p, const input_ends& ends, std::size_t k) {
   for (const scalar_op& o : table_of<scalar_op>(p)) {
     if (!o.is_load() || o.given != static_cast<int>(k) + 1) continue;

@@ -8,14 +8,15 @@
 
 namespace gspmd::detail {
 
-/// A loop over a stencil as it was written, each trip of which is a sweep over its fields. What does not go in blocks is refused.
+/// A loop over a stencil as the user wrote it; each iteration is a sweep over its fields. Refuses operators that
+/// cannot be computed in blocks.
 class ghost_sweep {
  public:
   const graph& program;
   const mesh_shape& mesh;
   int loop;
   vec<int> results, body;    // loop_results; the nodes of the body
-  vec<std::uint8_t> varies;  // by node: what is carried or counted reaches it
+  vec<std::uint8_t> varies;  // by node: depends on a carried value or the counter
   extents shape;             // of all fields
   sharding layout;           // of all fields
 
@@ -33,7 +34,7 @@ class ghost_sweep {
   }
 
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[i]; }
-  /// The carried value that a result belongs to.
+  /// Returns the carried value that a result belongs to.
   [[nodiscard]] constexpr int carry_of(std::size_t result) const { return at(results[result]).operands[0]; }
 
   [[nodiscard]] constexpr bool is_shift(const node& n) const {
@@ -44,12 +45,12 @@ class ghost_sweep {
   [[nodiscard]] static constexpr bool is_computed_in_loops(const node& n) {
     return facts_of(n.op).made == origin::shards && facts_of(n.op).runs == realisation::loop;
   }
-  /// The identity: a reshard, or a reshape to the shape that it has.
+  /// Returns true for the identity: a reshard, or a reshape to the same shape.
   [[nodiscard]] constexpr bool is_renamed(const node& n) const {
     return facts_of(n.op).made == origin::renamed || (may_be_moved(program, n) && at(n.operands[0]).shape == n.shape);
   }
   [[nodiscard]] static constexpr bool is_source(const node& n) { return facts_of(n.op).made == origin::source; }
-  /// A broadcast. (A transpose leaves as many elements.)
+  /// Returns true for a broadcast. (A transpose keeps the number of elements.)
   [[nodiscard]] constexpr bool is_stretched(const node& n) const {
     if (facts_of(n.op).runs != realisation::strides || is_source(n)) return false;
     const extents& from = at(n.operands[0]).shape;

@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Returns the time of a round: of its exchanges, and of its sweeps on all of the blocks. Those small enough to go several
-/// times on one exchange lie in a cache, so that memory does not count: to copy an element takes what an operator takes.
+/// Returns the time of a round: its exchanges, and its sweeps on the whole blocks. Blocks that are small enough for
+/// several sweeps are in a cache, so memory traffic does not count: copying an element takes as long as an operator.
 constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t sweeps) {
   const ghost_sweep& s = reach.sweep;
   const ghost_round round = reach.round_of(sweeps);
@@ -35,7 +35,7 @@ constexpr std::int64_t time_of_round(const ghost_reach& reach, std::int64_t swee
   return add_times(time, multiply_time(net.time_of({saturating_multiply(block, computed), 0}), sweeps));
 }
 
-/// How many sweeps on one exchange are fastest on the mesh's network.
+/// Returns the number of sweeps per exchange that is fastest on the mesh's network.
 constexpr std::int64_t fastest_sweeps(const ghost_reach& reach) {
   const auto trips = reach.sweep.at(reach.sweep.loop).integer;
   std::int64_t best = 1, least = most_picoseconds;

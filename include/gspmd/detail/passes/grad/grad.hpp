@@ -12,9 +12,9 @@
 
 namespace gspmd::detail {
 
-/// Reverse-mode differentiation: adds to a graph the nodes that compute the gradient of one scalar by the others, last node
-/// first. What a node receives from its users is added up before it is passed on. `first`: the first node by which a gradient is asked for;
-/// those before it are not gone through.
+/// Reverse-mode differentiation. Adds the nodes that compute the gradient of a scalar with respect to other nodes,
+/// last node first. The gradients from all users of a node are summed before they are passed on. `first`: the first
+/// node for which a gradient is requested; earlier nodes are not visited.
 class differentiator {
  public:
   constexpr differentiator(graph& g, int scalar, int first) : graph_(g), gradients_(g) {
@@ -33,14 +33,15 @@ class differentiator {
     walk(first, scalar);
     g.open_local = before;
   }
-  /// The gradient by a node; zero where the scalar does not depend on it. By a complex one it is the conjugate of what operators pass
-  /// on: see elementwise_op::gradient.
+  /// Returns the gradient with respect to a node; zero if the scalar does not depend on the node. For a complex node
+  /// it is the conjugate of the value that operators pass on: see elementwise_op::gradient.
   [[nodiscard]] constexpr int by(int i) {
     const int gradient = gradients_.by(i);
     if (gradient < 0 || !is_complex(at(gradient).type)) return gradient;
     return conjugate(graph_, gradient, at(i).at);
   }
-  /// The same for the user. In a manual region its parts lie as those of the node, which what moves them has to know.
+  /// Returns the gradient for the user. In a manual region it has the parts of the node, which collectives on it must
+  /// know about.
   [[nodiscard]] constexpr int found(int i) {
     const int gradient = by(i);
     const axis_mask local = at(i).local_axes;
@@ -51,7 +52,7 @@ class differentiator {
   friend class recomputation;
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// Whether the scalar depends on any result of an operator.
+  /// Returns true if the scalar depends on any result of an operator.
   constexpr bool has_gradient(int i) {
     bool any = gradients_.slot(i) >= 0;
     for (int r = 1; r < at(i).results; ++r) any = any || gradients_.slot(i + r) >= 0;
@@ -78,15 +79,15 @@ class differentiator {
         i = graph_.recomputed[call].begin;
         continue;
       }
-      // The policy of an operator holds for its gradient, which moves the same data back.
+      // The policy of an operator also holds for its gradient, which moves the same data back.
       if (const policy said = policy_of(at(i)); said != policy{}) set_policy(graph_, before, said);
       if (const axis_mask axes = at(i).exchange_axes; axes != 0) allow_exchange(graph_, before, axes);
     }
     graph_.open_scope = scope_before;
   }
 
-  /// The outermost call that is computed again whose last node is `i`; -1: none. One that has the last node of the walk is not: its values
-  /// were made just before, and nothing stands between.
+  /// Returns the outermost recomputed call whose last node is `i`; -1 if no call qualifies. A call that ends with the
+  /// last node of the walk is not recomputed: its values were computed just before.
   [[nodiscard]] constexpr int recomputed_to(int i, int first) const {
     for (std::size_t k = graph_.recomputed.size(); k-- > 0;)
       if (graph_.recomputed[k].end - 1 == i && graph_.recomputed[k].begin >= first && graph_.is_visible(i))
@@ -94,12 +95,13 @@ class differentiator {
     return -1;
   }
 
-  // Forward, a loop also stacks what every iteration finds in the carried values. Backward, a loop runs from the last iteration
-  // to the first: it takes what was found from the stack, computes the body again, and carries the gradients by the carried
-  // values, and the sums of those by what the body reads from outside. What of all this nobody needs, canonical_order drops.
-  // A conditional has another one with the same condition, whose bodies compute the branch again and its gradients.
+  // Forward, a loop also stacks the carried values at the start of every iteration. Backward, a loop runs from the
+  // last iteration to the first. It reads the carried values from the stack and recomputes the body. It carries the
+  // gradients with respect to the carried values, and the summed gradients with respect to outside values that the
+  // body reads. canonical_order drops all nodes that are not needed. A conditional gets another conditional with the
+  // same predicate, whose bodies recompute the branch and compute its gradients.
 
-  /// A body, copied to where it is computed again.
+  /// A body that is copied to the place where it is recomputed.
   struct copied_body {
     constant_vector<int> nodes;    // of the body, in order
     constant_vector<int> outside;  // floats that it reads from outside
@@ -127,7 +129,7 @@ class differentiator {
     const int n = static_cast<std::size_t>(i) < body.number.size() ? body.number[static_cast<std::size_t>(i)] : -1;
     return n < 0 ? i : n;
   }
-  /// Copies a body into the open region and goes back through it, from the gradients of what it gives.
+  /// Copies a body into the open region and differentiates the copy, starting from the gradients of the results.
   constexpr void copy_and_walk(copied_body& body, int start, const constant_vector<int>& given,
                                const constant_vector<int>& gradients) {
     const int first = static_cast<int>(graph_.nodes.size());
@@ -153,8 +155,8 @@ class differentiator {
     walk(first, last);
   }
 
-  /// The results of the loop or conditional that node `i` is a result of; empty but for the first of them: the others' gradients
-  /// are known by then.
+  /// Returns the results of the loop or conditional that node `i` is a result of, if `i` is its first result. Otherwise
+  /// the list is empty. At the first result, the gradients of all results are known.
   [[nodiscard]] constexpr constant_vector<int> results_with(int i) const {
     const auto start_of = [this](const node& n) {
       return n.op == opcode::loop_result ? at(n.operands[0]).region : n.operands[0];
@@ -182,7 +184,7 @@ class differentiator {
     const int loop = at(at(results[0]).operands[0]).region;
     const node start = at(loop);
     const location where = start.at;
-    if (ghost_sweeps(start) != 1) set_ghost_sweeps(graph_.nodes[static_cast<std::size_t>(loop)], 1);  // every trip is stored
+    if (ghost_sweeps(start) != 1) set_ghost_sweeps(graph_.nodes[static_cast<std::size_t>(loop)], 1);  // every iteration is stored
     if (is_while(start)) {
       for (const int r : results)
         if (gradients_.slot(r) >= 0)
@@ -195,7 +197,7 @@ class differentiator {
     copied_body body;
     constant_vector<int> carries;
     constant_vector<int> nexts;
-    constant_vector<int> gradients;  // of what is carried; -1: it has none
+    constant_vector<int> gradients;  // of the carried values; -1: no gradient
     for (const int r : results) {
       carries.push_back(at(r).operands[0]);
       nexts.push_back(at(r).operands[1]);
@@ -242,7 +244,7 @@ class differentiator {
     for (std::size_t k = 0; k < sums.size(); ++k) gradients_.give(body.outside[k], sums[k]);
   }
 
-  /// Returns the values that a carried value has at the begin of every iteration of a loop, stacked.
+  /// Returns the values that a carried value has at the start of every iteration of a loop, stacked.
   constexpr int stack(int loop, int carry) {
     const node held = at(carry);
     const node start = at(loop);

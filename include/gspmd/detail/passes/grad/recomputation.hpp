@@ -8,14 +8,15 @@
 
 namespace gspmd::detail {
 
-/// Goes back through a call of a function that is computed again: adds the nodes of the call once more, on what they read from outside behind
-/// barriers, and goes back through these copies.
+/// Differentiates a call of a function that is recomputed. Adds the nodes of the call again and differentiates these
+/// copies. The copies read outside values through barriers.
 ///
-///   y = f(x, w)                                          the call; dy is what comes back to y
-///   x2 = barrier(x, dy), w2 = barrier(w, dy)             behind dy: not before there is use for them
-///   y2 = f(x2, w2), and back through it                  nothing reads what f made between x and y
+///   y = f(x, w)                                          the call; dy is the gradient with respect to y
+///   x2 = barrier(x, dy), w2 = barrier(w, dy)             after dy: not before they are needed
+///   y2 = f(x2, w2), and its gradient                     reads no intermediate value of f(x, w)
 ///
-/// Values that a loop around it reads from outside, and constants, are read as they are: there they are held, or made, anyway.
+/// Constants, and values that an enclosing loop reads from outside, have no barrier: they are computed or stored there
+/// anyway.
 class recomputation {
  public:
   static constexpr void go_back(differentiator& d, int call) { recomputation(d, call).run(); }
@@ -56,7 +57,8 @@ class recomputation {
       if (is_in(i)) gradients_.slot(i) = int{gradients_.slot(copy_of(i))};
   }
 
-  /// Whether a node is the call's: not one that it added where the values it read stand.
+  /// Returns true if a node belongs to the call. A node that the call added in the region of a value that it reads
+  /// does not belong to the call.
   [[nodiscard]] constexpr bool is_in(int i) const {
     if (i < call_.begin || i >= call_.end) return false;
     int r = at(i).region;
@@ -65,7 +67,7 @@ class recomputation {
   }
   [[nodiscard]] constexpr int copy_of(int i) const { return is_in(i) ? number_[place(i)] : i; }
 
-  /// Whether the innermost loop around what is added reads a value from outside of it.
+  /// Returns true if the innermost loop around the added nodes reads the value from outside.
   [[nodiscard]] constexpr bool is_held_by_loop(int i) const {
     int r = g_.open_region;
     while (r >= 0 && at(r).op != opcode::loop) r = at(r).region;
@@ -113,7 +115,7 @@ class recomputation {
   int index_;
   recomputed_call call_;
   constant_vector<int> number_;   // by node of the call: its copy
-  constant_vector<int> outside_;  // by node: what the copies read for it
+  constant_vector<int> outside_;  // by node: the value that the copies read instead
 };
 
 }  // namespace gspmd::detail

@@ -16,33 +16,36 @@
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
-/// Values that are computed again, or gathered again, where a device may hold less than a plan needs.
+/// Recomputes values, or gathers them again, if a plan needs more memory than a device may hold.
 namespace gspmd::detail {
 
-/// Finds values of a plan that lie in memory, unread, while most lies there, and writes the program so that those who read them afterwards
-/// compute them again:
+/// Finds values of a plan that stay in memory without being read while the memory use is at its peak. Rewrites the
+/// program so that later users compute these values again:
 ///
 ///   g = gather(x); y = f(g); ...the peak...; z = h(g)       g2 = gather(barrier(x)), made where h reads it
 ///   r = relu(x);   y = f(r); ...the peak...; z = h(r)       r2 = relu(barrier(x))
 ///
-/// 1. Of a value that was gathered, its shards are kept; of one that a chain of elementwise operators makes, or a transpose, what these read: what is
-///    there anyway if it can be, inputs, and else what is smaller than the value.
-/// 2. As long as too much lies there at some step, the value across that step whose byte takes least time is given up.
-/// 3. The program is planned anew, and looked at again where it does not fit yet.
+/// Input: a graph and its plan. Result: another graph, or nothing if no value helps.
 ///
-/// Values and operators of the program itself alone: what stands in loops, conditionals and local views stays.
+/// 1. If a value was gathered, its shards are kept. If a transpose or a chain of elementwise operators makes it, the
+///    operands of the chain are kept. Inputs, and operands that are in memory anyway, cost nothing. If an operand is
+///    neither, the chain continues through it, or the operand is kept if it is smaller than the value.
+/// 2. While some step has too much in memory, the value across that step with the least time per byte is evicted.
+/// 3. The new program is planned, and examined again if it still does not fit.
+///
+/// Evicts only values of the program itself. Loops, conditionals and local views stay unchanged.
 class value_saver {
  public:
   value_saver(const graph& g, const plan& p, const mesh_shape& mesh, const plan_request& request)
       : g_(g), p_(p), view_(p), mesh_(mesh), request_(request), values_(p.values.size()), readers_(g.nodes.size()) {}
 
-  /// The program that holds at most so many bytes in the arena, as far as can be told; nothing if no value helps. Of -1: the one without all
-  /// values that it may do without.
+  /// Returns the program that needs at most `most_in_arena` bytes in the arena, by an estimate. Returns nothing if no
+  /// eviction helps. If `most_in_arena` is -1, evicts every value that may be evicted.
   [[gnu::cold]] std::optional<graph> run(std::int64_t most_in_arena) {
     find_uses();
     find_gaps();
     const auto peak = live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end());
-    if (p_.arena_bytes > peak)  // what lies between the values
+    if (p_.arena_bytes > peak)  // the gaps between the values
       most_in_arena = static_cast<std::int64_t>(static_cast<double>(most_in_arena) * static_cast<double>(peak) /
                                                 static_cast<double>(p_.arena_bytes));
     if (most_in_arena < 0)
@@ -68,18 +71,18 @@ class value_saver {
 
   struct use_of_value {
     int first = -1, last = -1;  // steps
-    std::vector<int> steps;     // that read it
-    bool is_kept = false;       // somebody computes from it what is given up
+    std::vector<int> steps;     // steps that read it
+    bool is_kept = false;       // an evicted value is computed from it
     bool is_given_up = false;
   };
-  /// A value between two steps that touch it, and how it is had again.
+  /// A value between two steps that touch it, and the way to compute it again.
   struct way {
     int value = 0, node = 0;
     int after = 0, before = 0;
-    std::vector<int> readers;   // nodes, that read it at `before` or later
-    std::vector<int> chain;     // nodes, operands first; none: what it was gathered from is gathered again
-    std::vector<int> barriers;  // nodes that are read for that
-    std::vector<int> leaves;    // their values that are not inputs
+    std::vector<int> readers;   // nodes that read it at `before` or later
+    std::vector<int> chain;     // nodes, operands first; empty: it is gathered again from its shards
+    std::vector<int> barriers;  // nodes that are read to compute it again
+    std::vector<int> leaves;    // the values of these nodes that are not inputs
     std::int64_t saved = 0, time = 0;
     [[nodiscard]] double price() const { return static_cast<double>(time + 1) / static_cast<double>(saved); }
   };
@@ -92,7 +95,7 @@ class value_saver {
   [[nodiscard]] bool is_in_arena(int v) const {
     return value(v).where.where == memory_place::kind::arena && !value(v).where.takes_turns() && value(v).row_bytes == 0;
   }
-  /// The value of a node where its operator leaves it; -1: none that lies in memory.
+  /// Returns the value that the operator of node `i` leaves in memory, or -1.
   [[nodiscard]] int own_value(int i) const {
     const int v = p_.nodes[i].value;
     return v < 0 || value(v).where.where == memory_place::kind::none ? -1 : v;
@@ -100,12 +103,12 @@ class value_saver {
   [[nodiscard]] bool is_given(int i) const { return facts_of(at(i).op).made == origin::given; }
   [[nodiscard]] bool is_source(int i) const { return facts_of(at(i).op).made == origin::source; }
 
-  // ---- what lies there, and when ----
+  // ---- memory in use at each step ----
 
   void find_uses() {
     const int count = static_cast<int>(p_.steps.size());
     live_.assign(p_.steps.size(), 0);
-    int end = -1;  // of the outermost body around the step
+    int end = -1;  // the end of the outermost body around the step
     for (int i = 0; i < count; ++i) {
       const auto& s = p_.steps[i];
       if (i > end && facts_of(s).role == step_role::loop_begin) body_ = i, end = s.target;
@@ -127,7 +130,7 @@ class value_saver {
       opened[static_cast<std::size_t>(use(v).first)].push_back(v);
       closed[static_cast<std::size_t>(use(v).last)].push_back(v);
     }
-    std::map<std::int64_t, std::pair<int, std::int64_t>> places;  // values that are there, and the bytes of the largest
+    std::map<std::int64_t, std::pair<int, std::int64_t>> places;  // by offset: number of live values, bytes of the largest
     std::int64_t now = 0;
     for (std::size_t i = 0; i < p_.steps.size(); ++i) {
       for (const int v : opened[i]) {
@@ -147,7 +150,7 @@ class value_saver {
         if (auto& of = readers_[static_cast<std::size_t>(o)]; of.empty() || of.back() != i) of.push_back(i);
   }
 
-  // ---- what could be had again ----
+  // ---- values that can be computed again ----
 
   [[nodiscard]] bool is_of_program(int i) const {
     const node& n = at(i);
@@ -167,7 +170,7 @@ class value_saver {
       }
     }
   }
-  /// Lists who reads value `v` from its use `k` on; false if they cannot read another one.
+  /// Lists the nodes that read value `v` from its use `k` on. Returns false if they cannot read another value instead.
   [[nodiscard]] bool find_readers(way& w, std::size_t k) {
     const auto& steps = use(w.value).steps;
     for (; k < steps.size(); ++k) {
@@ -212,7 +215,8 @@ class value_saver {
   void keep(way w) {
     if (w.saved > bytes_of_value(w.value) / 4) ways_.push_back(std::move(w));
   }
-  /// Adds node `i`, whose value lies as `v` does, and what it has to be computed from.
+  /// Adds node `i`, which has a value sharded like `v`, to the chain, and the operands to compute it from. Returns
+  /// false if this is impossible or not cheap.
   [[nodiscard]] bool add_to_chain(way& w, int i, int v) {
     const auto& facts = facts_of(at(i).op);
     const bool is_in_loop = facts.runs == realisation::loop || facts.runs == realisation::strides;
@@ -245,7 +249,7 @@ class value_saver {
     if (i == w.node) w.time = add_times(w.time, request_.network.time_of({0, bytes_of_value(v)}));
     return true;
   }
-  /// Returns how the operand of transpose `i` lies whose result lies as value `v` does.
+  /// Returns the sharding of the operand of transpose `i` if the result is sharded like value `v`.
   [[nodiscard]] sharding before_transpose(int i, int v) const {
     sharding before = value(v).layout;
     before.splits.clear();
@@ -258,7 +262,7 @@ class value_saver {
     w.time = add_times(w.time, request_.network.time_of({0, bytes_of_value(v)}));
   }
 
-  // ---- what is given up ----
+  // ---- evictions ----
 
   [[nodiscard]] bool may_give_up(const way& w) {
     if (use(w.value).is_given_up || use(w.value).is_kept) return false;
@@ -277,7 +281,7 @@ class value_saver {
     given_up_.push_back(&w);
   }
 
-  // ---- the program that does without ----
+  // ---- the program without the evicted values ----
 
   [[nodiscard]] graph rewritten() const {
     graph out = g_;
@@ -286,7 +290,7 @@ class value_saver {
     std::vector<std::vector<const way*>> before(g_.nodes.size());
     for (const way* w : given_up_)
       before[static_cast<std::size_t>(*std::min_element(w->readers.begin(), w->readers.end()))].push_back(w);
-    std::map<std::pair<int, int>, int> instead;  // by reader and what it reads
+    std::map<std::pair<int, int>, int> instead;  // by user and operand: the value to read
     const auto next = [&] { return static_cast<int>(out.nodes.size()); };
     for (int i = 0; i < static_cast<int>(g_.nodes.size()); ++i) {
       for (const way* w : before[static_cast<std::size_t>(i)]) {
@@ -340,7 +344,7 @@ class value_saver {
   int body_ = -1;
 };
 
-/// The time of a plan, operators and collectives one after the other.
+/// Returns the time of a plan if its operators and collectives run one after the other.
 [[gnu::cold]] inline std::int64_t time_of_plan(const plan& p, const mesh_shape& mesh, const plan_request& request) {
   std::int64_t time = 0;
   for (const auto& n : p.nodes) time = add_times(time, request.network.time_of(n.work));
@@ -351,7 +355,7 @@ class value_saver {
   return time;
 }
 
-/// Returns one plan, at the level of saving that `request` names.
+/// Returns one plan, at the level of saving in `request`.
 template <class = once>
 plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& request) {
   const pass_results results(g, mesh, request);
@@ -361,8 +365,9 @@ plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& reque
 }
 GSPMD_PLANNED_ONCE(plan plan_once<once>(const graph&, const mesh_shape&, const plan_request&));
 
-/// Takes in the place of `best` the plan that computes values again, where that fits into a device's memory and takes less time, or `best` does
-/// not fit; where neither does, the inputs that may be split are, too. `program`: what is planned then.
+/// Replaces `best` by a plan that computes values again and fits into the memory of a device. If `best` fits too, it is
+/// replaced only if the new plan takes less time. If `best` does not fit and neither does the new plan, inputs are
+/// split too (level 2). `program`: the program of the new plan.
 [[gnu::cold]] inline void compute_again(plan& best, const graph& g, const mesh_shape& mesh, plan_request request,
                                         std::optional<graph>& program) {
   constexpr int most_rounds = 6;

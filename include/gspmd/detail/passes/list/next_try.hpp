@@ -7,36 +7,37 @@
 #include "gspmd/detail/passes/list/save_memory.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// A program is planned once, or again: on a mesh with an axis cut, or at a level of saving. After each try stands what comes next.
+/// A program is planned once or several times: on a mesh with an axis cut, or at another level of saving. This header
+/// decides the next try.
 namespace gspmd::detail {
 
-/// A try to plan a program: what it found.
+/// The result of a try to plan a program.
 struct planned_try {
-  axis_cut cut;             // that its reshapes need; then the others are not looked at
-  bool is_refused = false;  // for what it would send
-  std::int64_t holds = 0;   // bytes on a device; looked at where the mesh has a limit
+  axis_cut cut;             // the cut that its reshapes need; if set, the other members are ignored
+  bool is_refused = false;  // because of its communication
+  std::int64_t holds = 0;   // bytes on a device, if the mesh has a limit
 };
 
-/// Where the search for the least that has to be given up stands. A level is tried as a whole; of one that fits the least number of inputs is
-/// looked for by halves, to a 128th of them.
+/// The progress of the search for the least saving that fits. A level is first tried as a whole. If it fits, bisection
+/// finds the least number of inputs that must give way, to within 1/128 of them.
 struct saving_search {
-  int saving = 0;                  // what is tried (save_memory.hpp)
-  int low = 0, high = 0, all = 0;  // inputs that give way: too few, enough, and those that may
+  int saving = 0;                  // the saving of the try (save_memory.hpp)
+  int low = 0, high = 0, all = 0;  // numbers of inputs that give way: too few, enough, all candidates
 };
 
 struct next_try {
   enum class way : std::uint8_t { none, on_cut_mesh, saving_more } is;
-  bool was_best;         // the one that was looked at, of those so far
-  saving_search search;  // of the next
+  bool was_best;         // this try is the best so far
+  saving_search search;  // for the next try
 };
 
-/// Returns what comes after a try; `least`: what the best one of those before it holds. Both paths read this: the compiler goes from type to
-/// type, the run time from value to value.
+/// Returns the next try after try `t`. `least`: the bytes of the best earlier plan. Both paths call this function: the
+/// compiler goes from type to type, the run time from value to value.
 ///
-///   an axis to cut                                        the same on the mesh with that cut
-///   more than a device may hold, and not all is saved     the next level; a refused one is passed over, but for the first
-///   all of level 1, 2 or, with states, 3, or some of it   half as many inputs as fit, or more than did not
-///   else                                                  nothing
+///   an axis must be cut                                   the same on the mesh with that cut
+///   more than a device may hold, and levels are left      the next level; a refused level is skipped, except level 0
+///   all or some inputs of level 1, 2 or, with states, 3   bisection: fewer inputs if the plan fits, else more
+///   otherwise                                             none
 constexpr next_try after(const planned_try& t, const plan_request& request, std::int64_t least, saving_search s,
                          span<const node> nodes) {
   using enum next_try::way;
@@ -48,7 +49,7 @@ constexpr next_try after(const planned_try& t, const plan_request& request, std:
   if (some > 0) (fits ? s.high : s.low) = some;
   else if ((is_best ? t.holds : least) > request.most_memory)
     return {level < most_saving_of(nodes) ? saving_more : none, is_best, {level + 1}};
-  else if (fits && level >= 1 && level <= (most_saving_of(nodes) == most_saving ? 3 : 2))  // without states 3 splits what 2 does
+  else if (fits && level >= 1 && level <= (most_saving_of(nodes) == most_saving ? 3 : 2))  // without states, 3 equals 2
     s.high = s.all = static_cast<int>(cheapest_inputs(nodes, level, request.most_memory).size());
   if (s.high - s.low <= 1 + s.all / 128) return {none, is_best, s};
   const int half = inputs_between(nodes, level, request.most_memory, s.low, s.high);
@@ -56,7 +57,7 @@ constexpr next_try after(const planned_try& t, const plan_request& request, std:
   return {half > 0 ? saving_more : none, is_best, s};
 }
 
-/// Why no plan fits.
+/// Returns the message for a program that fits at no level.
 constexpr text too_large(std::int64_t least, std::int64_t most) {
   return text("a device holds ") << least << " bytes, inputs, outputs and what is between them, in the plan that holds least; "
                                  << most << " are allowed: split more of the inputs, or use more devices";

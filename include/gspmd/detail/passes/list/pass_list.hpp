@@ -10,12 +10,12 @@
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
-/// The passes of the planner as a list that can be shown.
+/// The passes of the planner as a list for display.
 namespace gspmd {
 
 namespace dynamic {
 
-/// A pass of the planner, and what it made of a program: empty where it had nothing to do.
+/// A pass of the planner and its result for a program, as text. The text is empty if the pass had nothing to do.
 struct pass_made {
   std::string name, made;
 };
@@ -24,7 +24,7 @@ struct pass_made {
 
 namespace detail {
 
-/// Returns the result of one pass.
+/// Returns the result of a pass.
 template <class Pass>
 typename Pass::result result_at_run_time(const graph& g, const mesh_shape& mesh, const plan_request& request,
                                          std::vector<split_origin>* origins = nullptr) {
@@ -35,13 +35,13 @@ GSPMD_PLANNED_ONCE(complete_pass::result result_at_run_time<complete_pass>(const
 GSPMD_PLANNED_ONCE(emit_pass::result result_at_run_time<emit_pass>(const graph&, const mesh_shape&, const plan_request&,
                                                                    std::vector<split_origin>*));
 
-/// Returns what a pass is called, by its type: `compose written` for compose_written_pass.
+/// Returns the name of a pass, derived from its type: `compose written` for compose_written_pass.
 template <class Pass>
 std::string name_of_pass() {
   std::string name = __PRETTY_FUNCTION__;
   name.erase(0, name.find("Pass = ") + 7);
   name.resize(name.find_first_of(";]"));
-  if (const auto space = name.rfind("::"); space != std::string::npos) name.erase(0, space + 2);  // GCC leaves its own out
+  if (const auto space = name.rfind("::"); space != std::string::npos) name.erase(0, space + 2);  // GCC omits its own
   if (const auto end = name.find("_pass"); end != std::string::npos) name.erase(end, 5);
   std::replace(name.begin(), name.end(), '_', ' ');
   return name;
@@ -50,7 +50,7 @@ std::string name_of_pass() {
 inline std::string counted(std::size_t count, const char* what) {
   return count == 0 ? "" : std::to_string(count) + ' ' + what + (count == 1 ? "" : "s");
 }
-// The results of the passes, in words.
+// The results of the passes as text.
 inline std::string words_of(const layouts& made) { return counted(made.of.size(), "sharding"); }
 inline std::string words_of(const value_uses& made) { return counted(made.reads.size(), "read"); }
 inline std::string words_of(const whole_plans& made) { return counted(made.best.table.nodes.size(), "choice"); }
@@ -61,8 +61,9 @@ inline std::string words_of(const plan& made) {
   return made.steps.empty() ? "" : counted(static_cast<std::size_t>(made.arena_bytes), "byte");
 }
 
-/// Of the passes before a plan, in their order: who takes what another one made comes after it. One that changes what the pass before it
-/// makes has no result of its own, and of a program that is planned nothing is refused, and no axis left to cut.
+/// Returns the result of a pass before the plan as text. The passes must be called in their order, because a later pass
+/// takes results of earlier passes. A pass that changes the result of the pass before it has no result of its own. In a
+/// planned program nothing is refused, and no axis is left to cut.
 template <class Pass>
 std::string made_by(const pass_results& results) {
   if constexpr (std::is_same_v<Pass, join_pass>) {
@@ -80,7 +81,7 @@ std::string made_by(const pass_results& results) {
   }
 }
 
-/// Returns all passes, with what each made of a program: as it was written, and as it is planned.
+/// Returns all passes with their results for a program: as it was written, and as it is planned.
 template <class = once>
 std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh,
                                                const plan_request& request) {

@@ -20,22 +20,24 @@
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// The passes between a program and its plan, in their order; those before them stand in program_to_plan.hpp. Each is a struct with its
-/// result, which can be frozen, and
+/// The passes between a program and its plan, in order. The passes before them are in program_to_plan.hpp. Each pass is
+/// a struct with a type `result`, which can be frozen as a constant, and these functions:
 ///
-///   run(before)            makes it from what the passes before it made: before.program(), before.mesh(), before.request(),
-///                          before.template of<pass>(), before.template take<pass>(), which no later pass asks for;
-///                          in before.origins() completion notes how it came by each split; Before::chosen_by: the pass that
-///                          chose last
-///   guess(before)          how long its lists will be, from the lengths before: before.template lengths<pass>(); not of a plain number
-///   run(made...)           of one that changes what the pass before it makes, in the same evaluation: see `then`
+///   run(before)      returns the result, from the results of the passes before it: before.program(), before.mesh(),
+///                    before.request(), before.template of<pass>(), and before.template take<pass>() for a result that
+///                    no later pass uses. Completion records the origin of each split in before.origins().
+///                    Before::chosen_by is the last pass that chose.
+///   guess(before)    returns the lengths of the result's lists, from earlier lengths: before.template lengths<pass>().
+///                    Absent if the result has no lists.
+///   run(made...)     instead of run(before), in a pass that changes the result of the pass before it: see `then`
 ///
-/// and is ordinary code without limits: pass_results (make_plan.hpp) makes results as they are asked for, static_passes (driver) freezes
-/// each. A pass that may take more steps than compilers allow one evaluation begins, and goes on as long as its `effort` lasts. What long
-/// programs alone need that for (Before::is_long()) is a pass of its own, which no other program has: schedule_pass, memory_pass.
+/// A pass is ordinary code without limits. pass_results (make_plan.hpp) makes each result at its first use.
+/// static_passes (driver) freezes each result. A pass that may take more steps than compilers allow in one evaluation
+/// has `begin` and `go_on`: go_on continues while its `effort` lasts. Work that needs this only in long programs
+/// (Before::is_long()) is a pass that only long programs have: schedule_pass, memory_pass.
 namespace gspmd::detail {
 
-/// Changes what a pass has made, in the same evaluation, by another pass that may be left out.
+/// Lets another pass change the result of a pass, in the same evaluation. Tests can leave out the other pass.
 template <class Pass, class Before, class... Made>
 constexpr void then(const Before&, Made&... made) {
   if constexpr (!Before::off::template has<Pass>) Pass::run(made...);
@@ -47,7 +49,7 @@ struct layouts {
   static constexpr auto rest(auto&, auto f) { return f(); }
 };
 
-/// A sharding for every value (GSPMD 3.5).
+/// Infers a sharding for every value (GSPMD 3.5).
 struct complete_pass {
   using result = layouts;
   static constexpr layouts run(const auto& before) {
@@ -56,13 +58,13 @@ struct complete_pass {
   static constexpr list_sizes<layouts> guess(const auto& before) { return {before.node_count()}; }
 };
 
-/// Finds the cut of an axis that a reshape needs: then planning begins again, on a mesh with that cut (next_try.hpp).
+/// Finds the cut of an axis that a reshape needs. Planning then begins again, on a mesh with that cut (next_try.hpp).
 struct cut_pass {
   using result = axis_cut;
   static constexpr axis_cut run(const auto& before) { return find_cut(before.program(), before.template of<complete_pass>().of); }
 };
 
-/// Finds the readers of every value.
+/// Finds the users of every value.
 struct uses_pass {
   using result = value_uses;
   static constexpr value_uses run(const auto& before) { return uses_of(before.program()); }
@@ -72,7 +74,7 @@ struct uses_pass {
   }
 };
 
-/// The pass that finds the sharding that is asked for of every value.
+/// Finds the preferred sharding of every value.
 struct narrow_pass {
   using result = layouts;
   static constexpr layouts run(const auto& before) {
@@ -82,13 +84,13 @@ struct narrow_pass {
   static constexpr list_sizes<layouts> guess(const auto& before) { return {before.node_count()}; }
 };
 
-/// How much one evaluation does.
+/// The amount of work of one evaluation.
 struct effort {
-  int nodes = std::numeric_limits<int>::max();  // chosen: see chooser::run
+  int nodes = std::numeric_limits<int>::max();  // nodes to choose for: see chooser::run
   int prices = std::numeric_limits<int>::max();
-  std::size_t ops = std::numeric_limits<std::size_t>::max();  // made to steps
+  std::size_t ops = std::numeric_limits<std::size_t>::max();  // instructions to turn into steps
 };
-/// A plan for all values: the best of those of several rules.
+/// Chooses a plan for all values: the best plan of several rules (whole_plans.hpp).
 struct choose_pass {
   using result = whole_plans;
   static constexpr whole_plans begin(const auto& before) {
@@ -103,9 +105,10 @@ struct choose_pass {
     const value_uses& uses = before.template of<uses_pass>();
     plan_chooser(g, before.mesh(), before.request(), uses, completed.of, asked.of, state).run(most.nodes, most.prices);
   }
-  /// Whether a state is complete, as a constant too.
+  /// Returns true if a state, or a frozen state, is complete.
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
-  /// After an evaluation that left lists as long as `before_it`, and one more, which looks at `most` more.
+  /// Returns the lengths after one more evaluation, which examines `most` more nodes. `before_it`: the lengths after
+  /// the previous evaluation.
   static constexpr list_sizes<whole_plans> guess(const auto& before, const list_sizes<whole_plans>& before_it, effort most) {
     auto sizes = before_it.template by_name<whole_plans::lengths>();
     choose_lengths &best = sizes.best, &trial = sizes.trial;
@@ -128,12 +131,12 @@ struct choose_pass {
       if (more < left || before.largest_bytes() < (std::int64_t{1} << 16)) return list_sizes<whole_plans>::of_names(sizes);
     }
     if (left == 0 || all <= static_cast<std::size_t>(most_values_for_alternatives) || trial.table.nodes > 0) {
-      share_room(best, trial, all);  // another plan may be under way, and take the place of the best one
+      share_room(best, trial, all);  // another plan may be under way, and may replace the best plan
       sizes.preferred = sizes.tried = all;
     }
     return list_sizes<whole_plans>::of_names(sizes);
   }
-  /// Makes room for both plans where the longer one has it, for programs of `all` nodes.
+  /// Gives both plans the room that the longer plan needs, in a program of `all` nodes.
   static constexpr void share_room(choose_lengths& best, choose_lengths& trial, std::size_t all) {
     choose_state::lists(best, [&](auto&... of_best) {
       choose_state::lists(
@@ -142,10 +145,10 @@ struct choose_pass {
     for (choose_lengths* const of : {&best, &trial}) of->table.nodes = of->book.roots = of->book.first = of->book.last = all;
   }
 };
-/// The pass that searches for a better plan, of meshes that ask for it (searched.hpp, which includes passes/list/search_pass.hpp).
+/// Searches for a better plan, if the mesh requests it (searched.hpp, which includes passes/list/search_pass.hpp).
 struct search_pass;
 
-/// Finds in the choices what the user forbids.
+/// Finds choices that the policies of the program forbid.
 struct refuse_pass {
   using result = mistake;
   static constexpr mistake run(const auto& before) { return find(before).broken; }
@@ -160,14 +163,14 @@ struct refuse_pass {
   }
 };
 
-/// Makes one message of small collectives; not where the user wrote what is sent.
+/// Joins small collectives into one message. Does nothing in an explicit program, which states its own messages.
 struct join_pass {
   using result = local_program;
   static constexpr void run(const graph& g, const mesh_shape& mesh, int saving, local_program& p) {
     if (g.find_types == nullptr) collective_joiner(g, mesh, saving, p).run();
   }
 };
-/// The program that every device runs.
+/// Makes the program that every device runs.
 struct emit_pass {
   using result = local_program;
   template <class Before>
@@ -196,16 +199,16 @@ struct steps_result {
     plan_lengths steps;
     std::size_t base = 0;
   };
-  plan steps;     // that lie nowhere yet; or why the program is refused
-  vec<int> base;  // by value, the one whose memory it shares
+  plan steps;     // without places in memory; or the reason for a refusal
+  vec<int> base;  // by value: the value that it shares memory with
 
   static constexpr auto lists(auto& s, auto f) {
     return lists_of_plan(s.steps, [&](auto&... list) { return f(s.base, list...); });
   }
   static constexpr auto rest(auto& s, auto f) { return plan::rest(s.steps, f); }
 };
-/// How long the lists of steps are: a guess that holds for most programs, as equal steps share what is large. One that does not costs a
-/// second evaluation.
+/// Returns the lengths of the lists of steps. The guess is large enough for most programs, because equal steps share
+/// their large tables. A guess that is too small costs a second evaluation.
 constexpr steps_result::lengths lengths_of_steps(const auto& before) {
   const auto nodes = before.node_count();
   const auto local = before.template lengths<emit_pass>();
@@ -224,13 +227,14 @@ constexpr steps_result::lengths lengths_of_steps(const auto& before) {
       [&]<class Table>(Table table) { table_of<typename Table::entry>(made) = table.guess(ops, movements); });
   return sizes;
 }
-/// The lines of the program, with what each costs a device.
+/// The lines of the program with their costs on one device.
 struct program_lines {
   vec<planned_node> of;
 
   static constexpr auto lists(auto& s, auto f) { return f(s.of); }
   static constexpr auto rest(auto&, auto f) { return f(); }
 };
+/// Lists the lines of the program. Only long programs have this pass.
 struct lines_pass {
   using result = program_lines;
   static constexpr program_lines run(const auto& before) {
@@ -239,7 +243,7 @@ struct lines_pass {
   static constexpr list_sizes<program_lines> guess(const auto& before) { return {before.node_count()}; }
 };
 
-/// The steps of the operators of a local program, but for those that come behind the last of them.
+/// Makes the steps of the operators of a local program, except the steps after the last operator.
 struct schedule_pass {
   using result = step_state;
   static constexpr step_state begin(const auto& before) {
@@ -247,7 +251,7 @@ struct schedule_pass {
   }
   static constexpr void go_on(const auto& before, step_state& state, effort most) {
     if (state.is_done_) return;
-    const bool was_constant = state.graph_ == nullptr;  // then it lacks what `read` gives back
+    const bool was_constant = state.graph_ == nullptr;  // then it lacks the members that `read` restores
     const graph& g = before.program();
     state.graph_ = &g;
     state.given_ = before.request().given;
@@ -255,7 +259,7 @@ struct schedule_pass {
     scheduler(state).go_on(most.ops);
   }
   static constexpr bool is_complete(const auto& frozen) { return item<4>(frozen.rest); }
-  /// The same for every part: all that the last of them has.
+  /// Returns the same lengths for every part: those of the complete result.
   static constexpr list_sizes<step_state> guess(const auto& before, const list_sizes<step_state>&, effort) {
     const auto made = lengths_of_steps(before);
     const auto values = made.base, ops = before.template lengths<emit_pass>().ops;
@@ -270,13 +274,15 @@ struct schedule_pass {
   }
 };
 
-/// Makes one run of steps that go through the rows of the same values; not where each step is looked at.
+/// Joins steps over the rows of the same values into one run. Does nothing on a checked mesh, where each value is
+/// compared in memory.
 struct row_blocks_pass {
   using result = step_state;
   static constexpr void run(step_state& state) {
     if (!state.out.is_checked) row_blocker(state).run();
   }
 };
+/// Makes the steps of the plan, without places in memory.
 struct steps_pass {
   using result = steps_result;
   static constexpr steps_result run(const auto& before) {
@@ -327,6 +333,7 @@ struct step_order {
   static constexpr auto lists(auto& s, auto f) { return f(s.of); }
   static constexpr auto rest(auto& s, auto f) { return f(s.is_any); }
 };
+/// Looks for an order of the steps that needs less memory. Keeps the order of programs with started collectives.
 struct order_pass {
   using result = step_order;
   static constexpr step_order run(const auto& before) {
@@ -342,7 +349,8 @@ struct order_pass {
   }
 };
 
-/// The plan, placed in memory, with the steps in the other order; of no program if there is none. Or as the program has them.
+/// Places the plan in memory. If `Ordered`, the steps have the other order; the plan is empty if no other order exists.
+/// Otherwise the steps have program order.
 template <bool Ordered>
 struct memory_pass {
   using result = plan;
@@ -376,7 +384,7 @@ struct memory_pass {
   }
 };
 
-/// Starts movements before steps that do not need them, and finishes them behind these.
+/// Starts movements before steps that do not need them, and finishes them after these steps.
 struct overlap_pass {
   using result = plan;
   static constexpr void run(plan& p) {
@@ -384,7 +392,7 @@ struct overlap_pass {
     overlap_started(p);
   }
 };
-/// The same, with what overlaps and what is sent.
+/// Makes the plan of memory_pass, with overlapped movements and its traffic.
 template <bool Ordered>
 struct place_pass {
   using result = plan;

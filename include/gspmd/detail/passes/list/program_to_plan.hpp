@@ -13,13 +13,14 @@
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 
-/// The passes from a program as it was written to the one that is planned, in their order. Each is a struct with
+/// The passes from a program as written to the program that is planned, in order. Each pass is a struct with these
+/// functions:
 ///
-///   applies(g)         whether there is anything for it in this program
-///   run(g)             changes the program, or refuses it; true: its nodes are no longer in order (canonical.hpp)
-///   run(g, layouts)    the same, of one that looks at what completion finds
+///   applies(g)         returns true if the pass has work in this program
+///   run(g)             changes the program or refuses it; returns true if the nodes are no longer in order (canonical.hpp)
+///   run(g, layouts)    the same, for a pass that needs the layouts of completion
 ///
-/// Programs of all modes take the same way: that of an explicit program is another one in what does not apply to it.
+/// Programs of all modes pass through the same list. They differ in the passes that apply.
 namespace gspmd::detail {
 
 /// Passes that a test leaves out.
@@ -33,58 +34,64 @@ struct of_planned_programs {
   static constexpr bool applies(const graph& g) { return g.find_types == nullptr; }
 };
 
-/// Finds the mistake in the types of a program, whose operators are still where the user wrote them.
+/// Finds a mistake in the types of a program, while its operators are as they were written.
 struct check_types_pass {
   static constexpr bool applies(const graph& g) { return g.find_types != nullptr || g.type_local != nullptr; }
   static constexpr void run(graph& g) { (g.find_types != nullptr ? g.find_types : g.type_local)(g, false); }
 };
+/// Numbers the nodes by their meaning and removes nodes that no output needs (canonical.hpp).
 struct canonical_pass {
   static constexpr bool applies(const graph&) { return true; }
   static constexpr void run(graph& g) { g = canonical_order(g); }
 };
-/// One movement of those that follow each other: where exchanges are written, before types say where they are.
+/// Composes movements that follow each other into one, in programs that write their exchanges. Runs before the types
+/// assign the exchanges.
 struct compose_written_pass {
   static constexpr bool applies(const graph& g) { return g.find_types != nullptr; }
   static constexpr bool run(graph& g) { return compose_movements(g); }
 };
-/// The types of an explicit program without manual regions become its annotations.
+/// Turns the types of an explicit program without manual regions into annotations.
 struct types_pass {
   static constexpr bool applies(const graph& g) { return g.find_types != nullptr && g.type_local == nullptr; }
   static constexpr void run(graph& g) { g.find_types(g, true); }
 };
-/// Manual regions become what is planned; the types around them, annotations.
+/// Turns manual regions into a program that can be planned, and the types around them into annotations.
 struct regions_pass {
   static constexpr bool applies(const graph& g) { return g.type_local != nullptr; }
   static constexpr bool run(graph& g) { return g.type_local(g, true), true; }
 };
+/// Plans the loops that request ghost zones in rounds of several sweeps.
 struct ghost_zones_pass {
   static constexpr bool applies(const graph& g) { return g.find_types == nullptr && asks_for_ghost_zones(g); }
   static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g = with_ghost_zones(g, layouts), true; }
 };
-/// Movements of constants, iotas and broadcasts become such operators themselves.
+/// Turns movements of constants, iotas and broadcasts into new constants, iotas and broadcasts.
 struct read_in_place_pass {
   static constexpr bool applies(const graph& g) {
     return g.find_types == nullptr && g.type_local == nullptr && g.align_fields == nullptr;
   }
   static constexpr bool run(graph& g) { return in_place_reader(g).run(); }
 };
+/// Composes movements that follow each other into one.
 struct compose_pass : of_planned_programs {
   static constexpr bool run(graph& g) { return compose_movements(g); }
 };
+/// Marks the reshards that cost less after their users (defer_reshards.hpp).
 struct defer_pass : of_planned_programs {
   static constexpr void run(graph& g) { defer_reshards(g); }
 };
-/// Staggered fields get one extent.
+/// Gives staggered fields one extent.
 struct align_fields_pass {
   static constexpr bool applies(const graph& g) { return g.align_fields != nullptr; }
   static constexpr bool run(graph& g) { return g.align_fields(g, true), true; }
 };
-/// Values that are made behind others are so by now.
+/// Turns ordered barriers into plain barriers, because the order of the nodes is settled here.
 struct settle_barriers_pass {
   static constexpr bool applies(const graph& g) { return g.settle_barriers != nullptr; }
   static constexpr void run(graph& g) { g.settle_barriers(g, true); }
 };
-/// Next values of inputs lie where these do. Of a constant it is an evaluation of its own (driver/carried_program.hpp).
+/// Gives next values the sharding of their inputs. A constant program does this in an evaluation of its own
+/// (driver/carried_program.hpp).
 struct place_carried_pass {
   static constexpr bool applies(const graph& g) { return !__builtin_is_constant_evaluated() && g.place_carried != nullptr; }
   static constexpr bool run(graph& g, const vec<sharding>& layouts) { return g.place_carried(g, layouts), false; }
@@ -94,8 +101,8 @@ using program_passes =
     boost::mp11::mp_list<check_types_pass, canonical_pass, read_in_place_pass, compose_written_pass, types_pass, regions_pass,
                          ghost_zones_pass, compose_pass, align_fields_pass, defer_pass, settle_barriers_pass, place_carried_pass>;
 
-/// The program that is planned: what its outputs need, in order; or with its mistake. `Passes`: a part of the way; `seen(Pass(), g)`: the
-/// program behind each that applies.
+/// Returns the program that is planned: the nodes that its outputs need, in order, or a program with its mistake.
+/// `Passes`: a part of the list. `seen(Pass(), g)` is called after each pass that applies.
 template <class Passes = program_passes, class Off = without<>, class Seen = std::nullptr_t>
 constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
   if (!g.failed()) try_operators(g);

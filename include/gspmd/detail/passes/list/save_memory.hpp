@@ -8,38 +8,40 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// The levels of saving: what a plan gives up to hold less, where the mesh says how much a device may hold. A program is planned for one
-/// level after the other until it fits:
+/// The levels of saving: the means to make a plan hold less, if the mesh limits the memory of a device. A program is
+/// planned at one level after the other until it fits:
 ///
-///   0   nothing
-///   1   inputs that are gathered are not kept: who needs one again gathers it again (fully sharded data parallelism)
-///   2   and inputs that nobody annotated are split by the axes that completion found no use for, those of more than a 4096th of the memory
-///   3   and states along several dims, which may split their readers; and an einsum takes an operand that would be gathered to more than
-///       a quarter of the memory in parts, where it can
-///   4   to more than a 16th
-///   5   to more than a 64th
-///   6   and states lie as their next values are computed, which are brought nowhere then
+///   0   none
+///   1   gathered inputs are not kept: each user gathers the input again (fully sharded data parallelism)
+///   2   also, unannotated inputs of more than 1/4096 of the memory are split by the axes that completion did not use
+///   3   also, states are split along several dims, which may split their users; and an einsum rotates an operand around a
+///       ring, if possible, instead of gathering it to more than a quarter of the memory
+///   4   the same from 1/16 of the memory on
+///   5   the same from 1/64 of the memory on
+///   6   also, states have the shardings of their next values as computed, so that no next value is moved
 ///
-/// Of levels 1 to 3, where all of one is more than it takes, some inputs give way and the others stay: `level + 8 * count`, the first `count` of
-/// those that may, in the order in which a byte costs least: those that are read least often, which are gathered again least often, and of
-/// these the largest, in the fewest messages.
+/// If a whole level 1, 2 or 3 saves more than necessary, only some inputs give way. `saving` is then `level + 8 *
+/// count`: the first `count` candidates give way. The candidates are ordered by the cost of a saved byte. Inputs with
+/// few users are first, because they are gathered again least often. Of these, large inputs are first, because they
+/// need the fewest messages.
 namespace gspmd::detail {
 
 inline constexpr int most_saving = 6;
 constexpr int saving_level(int saving) { return saving % 8; }
-/// The highest level of a program: without states it is 5.
+/// Returns the highest level of a program: 6, or 5 without states.
 constexpr int most_saving_of(span<const node> nodes) {
   for (const node& n : nodes)
     if (n.state >= 0) return most_saving;
   return most_saving - 1;
 }
-/// How many inputs give way at a level; 0: all that may.
+/// Returns the number of inputs that give way at a level; 0: all candidates.
 constexpr int inputs_giving_way(int saving) { return saving / 8; }
 
-/// Whether an input lies as the planner likes: nobody wrote where, of a state neither.
+/// Returns true if the planner chooses the sharding of the input: it has no annotation, or it is a state.
 constexpr bool is_free_to_split(const node& n) { return facts_of(n.op).made == origin::given && (!n.annotated || n.state >= 0); }
 
-/// By node the state that stands for those which meet in elementwise operators, as a weight and its moments do: one update reads them. -1: none.
+/// Returns by node the representative of the states that elementwise operators combine, such as a weight and its
+/// moments, or -1. One update reads these states.
 constexpr vec<int> updates_of_states(span<const node> nodes) {
   vec<int> found(nodes.size(), -1);
   const auto stands_for = [&found](int i) {
@@ -62,7 +64,8 @@ constexpr vec<int> updates_of_states(span<const node> nodes) {
   return found;
 }
 
-/// By node who reads it and would gather it. Elementwise readers of a state take no gathering: they compute its part of the next one.
+/// Returns by node the number of users that would gather it. Above level 1, elementwise users of a state gather
+/// nothing: each device computes its part of the next value.
 constexpr vec<int> readers_that_gather(span<const node> nodes, int level) {
   vec<int> readers(nodes.size(), 0);
   for (const node& n : nodes)
@@ -71,8 +74,8 @@ constexpr vec<int> readers_that_gather(span<const node> nodes, int level) {
   return readers;
 }
 
-/// The inputs that may give way at a level, the cheapest first. States of one update follow each other: with some of them split and others not,
-/// its gradient is scattered and gathered.
+/// Returns the candidates of a level, the cheapest first. The states of one update are adjacent. If only some of them
+/// were split, the gradient would be scattered and gathered.
 constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64_t most_memory) {
   const node* const all = nodes.data();
   const vec<int> updates = updates_of_states(nodes);
@@ -93,8 +96,8 @@ constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64
   return inputs;
 }
 
-/// A number of inputs halfway between too few and enough, which parts no moments of one update: one that is split beside one that is not takes a
-/// gathering more. 0: there is none.
+/// Returns a number of inputs halfway between too few and enough that does not divide the states of one update. A split
+/// state next to an unsplit state would take one more gather. Returns 0 if no such number exists.
 constexpr int inputs_between(span<const node> nodes, int level, std::int64_t most_memory, int too_few, int enough) {
   const vec<int> inputs = cheapest_inputs(nodes, level, most_memory), updates = updates_of_states(nodes),
                  readers = readers_that_gather(nodes, level);
@@ -109,7 +112,8 @@ constexpr int inputs_between(span<const node> nodes, int level, std::int64_t mos
   return fewer > too_few ? fewer : 0;
 }
 
-/// By node whether it gives way, where some of a level do; empty where all do. Level 2: of 3 too.
+/// Returns by node whether it gives way, if only some inputs of the level do. Otherwise returns an empty list. Level 2
+/// stands for 3 too.
 constexpr vec<std::uint8_t> giving_way(span<const node> nodes, int saving, int level, std::int64_t most_memory) {
   vec<std::uint8_t> gives_way;
   const bool is_of_level = saving_level(saving) == level || (level == 2 && saving_level(saving) == 3);
@@ -120,19 +124,19 @@ constexpr vec<std::uint8_t> giving_way(span<const node> nodes, int saving, int l
   return gives_way;
 }
 
-/// Whether a form of a node that is larger than what it was made of is there for one reader only.
+/// Returns true if a gathered form of an input serves one user only, because the plan saves memory.
 constexpr bool is_gathered_again(const mesh_shape& mesh, int saving, const node& n, const sharding& from, const sharding& to) {
   return saving > 0 && facts_of(n.op).made == origin::given && from.partial == 0 &&
          local_elements(mesh, n.shape, from) < local_elements(mesh, n.shape, to);
 }
 
-/// Whether an input that is held so is to be split further.
+/// Returns true if an input with the sharding `held` must be split further.
 constexpr bool is_split_to_save(const mesh_shape& mesh, const plan_request& request, const node& n, const sharding& held) {
   return saving_level(request.saving) > 1 && is_free_to_split(n) &&
          local_elements(mesh, n.shape, held) * bytes_of(n.type) > request.most_memory / 4096;
 }
 
-/// The most bytes that an operand of an einsum may be gathered to on a device; -1: any number.
+/// Returns the most bytes on a device that an operand of an einsum may be gathered to; -1: no limit.
 constexpr std::int64_t gather_limit_of(const plan_request& request, const node& n) {
   if (n.gather_limit >= 0 || saving_level(request.saving) < 3 || !facts_of(n.op).may_go_round_ring(n)) return n.gather_limit;
   const int level = saving_level(request.saving);

@@ -8,7 +8,8 @@
 
 namespace gspmd::detail {
 
-// Apart from pipeline.hpp: a program that is compiled for a mesh which does not ask for a search reads none of it.
+// Separate from pipeline.hpp: a program that is compiled for a mesh without a search does not read this header.
+/// Searches for a better plan than the result of choose_pass (plan_search.hpp).
 struct search_pass {
   using result = search_state;
   template <class Before>
@@ -24,7 +25,7 @@ struct search_pass {
     plan_search(g, before.mesh(), before.request(), uses, asked.of, state).run(most.nodes, most.prices);
   }
   static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest) == search_phase::done; }
-  /// One plan is the other's neighbour, and takes its place.
+  /// Returns the lengths of the state. The tried plan may replace the best plan, so both get the same room.
   template <class Before>
   static constexpr list_sizes<search_state> guess(const Before& before, const list_sizes<search_state>& before_it, effort most) {
     const auto all = before.node_count();

@@ -7,11 +7,13 @@
 
 namespace gspmd::detail {
 
-/// The body in which the instructions of a local program stand, as they are gone through: 0 outside of all, and another number for every
-/// body, of a branch each. What a body made may be read in no other one.
+/// Numbers the bodies of a local program while its instructions are visited in order. The number is 0 outside of all
+/// bodies. Each loop body and each branch has another number. Values that are added in one body, such as margins,
+/// cannot be read in another body.
 class body_number {
  public:
-  /// Whether an instruction begins or ends a body; the number is then that of what follows it.
+  /// Returns true if an instruction begins or ends a body. now() is then the number of the body of the next
+  /// instruction.
   constexpr bool passes(const graph& g, const instruction& op) {
     if (op.what != instruction_kind::control) return false;
     const opcode what = g.nodes[static_cast<std::size_t>(op.node)].op;
@@ -25,7 +27,7 @@ class body_number {
 
  private:
   int now_ = 0, last_ = 0;
-  vec<int> around_;  // the bodies around this one
+  vec<int> around_;  // the numbers of the enclosing bodies
 };
 
 }  // namespace gspmd::detail

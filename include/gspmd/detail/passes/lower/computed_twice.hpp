@@ -15,7 +15,8 @@ class computed_twice {
  public:
   constexpr explicit computed_twice(const step_state& state) : s_(state) {}
 
-  /// Returns true if `v` is such an operand. `made`: the operators that compute it, `v` last. `reductions`: those of the loop.
+  /// Returns true if `v` is such an operand. `made`: the operators that compute it, `v` last. `reductions`: those of
+  /// the loop.
   [[nodiscard]] constexpr bool contains(int v, const vec<int>& made, const vec<waiting_reduction>& reductions) const {
     const auto& operand = s_.program_.value(v);
     return saturating_multiply(elements(operand.local), bytes_of(operand.type)) >= least_recomputed_bytes &&
@@ -25,14 +26,15 @@ class computed_twice {
  private:
   static constexpr std::size_t most_operators = 8;
 
-  /// Returns true if a run of row blocks can hold the operand: it goes through rows from the reduction to the readers (row_blocks.hpp).
+  /// Returns true if a run of row blocks can hold the operand (row_blocks.hpp): no reduction is over the outermost
+  /// dim, and `compute` instructions read the results.
   [[nodiscard]] constexpr bool is_row_by_row(int v, const vec<waiting_reduction>& reductions) const {
     const extents& loop = s_.program_.value(v).local;
     int outermost = 0;
     while (outermost + 1 < loop.count && loop[outermost] == 1) ++outermost;
     for (const auto& f : reductions) {
       if ((f.dims & dim_bit(outermost)) != 0) return false;
-      vec<int> names(1, f.result);  // of its memory
+      vec<int> names(1, f.result);  // all values that share the memory of the result
       for (std::size_t k = 0; k < names.size(); ++k)
         for (int r = s_.readers_from_[names[k]]; r < s_.readers_from_[names[k] + 1]; ++r) {
           const int w = s_.readers_[r];
@@ -43,12 +45,12 @@ class computed_twice {
     }
     return true;
   }
-  /// Returns true if all readers but these reductions are loops over the same elements that are still to be made.
+  /// Returns true if all users except these reductions are loops over the same elements that are not computed yet.
   [[nodiscard]] constexpr bool has_only_loops(int v, const vec<waiting_reduction>& reductions) const {
     int readers = 0, others = 0;
     for (int r = s_.readers_from_[v]; r < s_.readers_from_[v + 1]; ++r) {
       const int w = s_.readers_[r];
-      if (w >= 0 && s_.step_[w] >= 0) continue;  // it has read it
+      if (w >= 0 && s_.step_[w] >= 0) continue;  // already computed
       ++readers;
       bool is_reduced = false;
       for (const auto& f : reductions) is_reduced = is_reduced || f.result == w;
@@ -60,7 +62,8 @@ class computed_twice {
     }
     return others > 0 && readers == s_.uses_[v];
   }
-  /// Returns true if `v` takes a few arithmetic operators on values in memory, of which at most one is as large as `v`, an input.
+  /// Returns true if a few arithmetic operators compute `v` from values in memory. At most one of these values has
+  /// more than 1/8 of the elements of `v`, and that value is an input.
   [[nodiscard]] constexpr bool is_cheap(int v, const vec<int>& made) const {
     if (made.size() > most_operators) return false;
     int large = -1;

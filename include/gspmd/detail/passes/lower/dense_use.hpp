@@ -11,17 +11,19 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// Which steps of a plan cannot use what lies by the caller's strides (given_layers) where it is.
+/// Finds the steps of a plan that need a dense shard if the caller passes strided memory with ghost layers
+/// (given_layers).
 namespace gspmd::detail {
 
-/// The memory that a value of a plan lies in: an input or output, inputs first; -1: the arena.
+/// Returns the index of the input or output whose memory holds a value, inputs first; -1 for the arena.
 constexpr int leaf_at(const plan_view& p, const memory_place& where) {
   if (where.where == memory_place::kind::input) return static_cast<int>(where.at);
   if (where.where == memory_place::kind::output) return static_cast<int>(p.inputs.size()) + static_cast<int>(where.at);
   return -1;
 }
 
-/// Whether a step uses what lies by strides only so: a loop loads it by them, or stores it.
+/// Returns true if a step accesses the memory of `leaf` only through its strides: a loop loads from it or stores to
+/// it.
 constexpr bool uses_strides(const plan_view& p, const plan_step& s, int slot, int leaf, bool is_result) {
   if (facts_of(s).role != step_role::fuses_operators) return false;
   const auto& group = table_of<planned_group>(p)[static_cast<std::size_t>(s.spec)];
@@ -38,7 +40,7 @@ constexpr bool uses_strides(const plan_view& p, const plan_step& s, int slot, in
   return true;
 }
 
-/// The first use of what lies by strides that needs it to be dense; leaf -1: there is none.
+/// The first use that needs a strided input or output to be dense. leaf is -1 if there is no such use.
 struct dense_use {
   int leaf = -1, step = -1;
 };
@@ -48,7 +50,7 @@ constexpr dense_use find_dense_use(const plan_view& p, span<const given_layers> 
     if (leaf < 0 || leaf >= static_cast<int>(given.size()) || !given[static_cast<std::size_t>(leaf)].is_given) return false;
     const int value =
         leaf < inputs ? p.inputs[static_cast<std::size_t>(leaf)] : p.outputs[static_cast<std::size_t>(leaf - inputs)];
-    return elements(p.value(value).global) > 0;  // of none it does not matter where they lie
+    return elements(p.value(value).global) > 0;  // strides do not matter for an empty tensor
   };
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     const auto& s = p.steps[i];
@@ -70,20 +72,20 @@ constexpr dense_use find_dense_use(const plan_view& p, span<const given_layers> 
   return {};
 }
 
-/// Whether wider layers would do.
+/// Returns true if the step could read the input in place with wider ghost layers.
 constexpr bool is_too_far(const plan_view& p, span<const given_layers> given, const dense_use& wrong) {
   const auto& n = p.nodes[static_cast<std::size_t>(p.steps[static_cast<std::size_t>(wrong.step)].node)];
   const auto leaf = static_cast<std::size_t>(wrong.leaf);
   return n.moved_dim >= 0 && !given[leaf].reaches(n.moved_dim, n.moved_by);
 }
-/// The remedy for a dense use of an input. A shift is the cause only where the operator moves elements.
+/// Returns the remedy for a dense use of an input. A shift is the cause only if the operator moves elements.
 constexpr const char* remedy_of(const plan_view& p, span<const given_layers> given, const dense_use& wrong) {
   if (is_too_far(p, given, wrong)) return "; give wider layers, or none to it";
   const auto& s = p.steps[static_cast<std::size_t>(wrong.step)];
   if (p.nodes[static_cast<std::size_t>(s.node)].moved_dim >= 0) return "; list no layers for it, or write one shift";
   return "; list no layers for it";
 }
-/// Says why an input cannot be read in place.
+/// Returns the reason why an input cannot be read in place.
 [[gnu::cold]] constexpr text dense_use_text(const plan_view& p, span<const given_layers> all, const dense_use& wrong) {
   const auto leaf = static_cast<std::size_t>(wrong.leaf);
   const auto& given = all[leaf];

@@ -6,7 +6,8 @@
 
 namespace gspmd::detail {
 
-/// Adds a sum over `dims` of `operand` as a loop over a diagonal alone, if it takes one; false if not.
+/// Adds a sum over `dims` of `operand` as a loop over the diagonal only. Returns false and adds nothing if the sum
+/// does not allow it.
 ///
 ///   ii->i of [n, n]       n elements, n + 1 apart
 ///   iij->j of [n, n, m]   a loop [n, m] of strides n m + m and 1, summed over its first dim
@@ -29,7 +30,7 @@ constexpr bool add_sum_of_diagonal(step_state& s, loop_fuser& loops, const instr
   }
   for (auto& use : diagonal.layout.splits) use.dim = static_cast<std::int8_t>(without(use.dim));
   const int mask = s.maker(operand).operands[0];
-  for (const int v : {operand, mask}) {  // nobody computes them
+  for (const int v : {operand, mask}) {  // no step computes these values
     if (v == mask && s.uses_[v] > 0) break;
     s.waiting_[v] = 0;
     for (const int o : s.maker(v).operands) --s.uses_[o];

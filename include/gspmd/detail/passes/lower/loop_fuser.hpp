@@ -12,27 +12,29 @@
 
 namespace gspmd::detail {
 
-/// Makes loops of the elementwise operators that wait, when something needs their value.
+/// Builds loops from waiting elementwise operators when another operator needs their values.
 ///
-/// Reductions of what waits do so too, until any step is made: then the loop that computes their operand reduces it, and no memory holds
-/// the operand unless others read it. Several reductions of the same dims, of what one loop computes or reads or of one value in memory,
-/// are made in one pass: sum(x) beside sum(x * x).
+/// A reduction of a waiting value waits too, until any step is added. Then the loop that computes the operand also
+/// reduces it. The operand needs memory only if it has other users. Several reductions over the same dims share one
+/// pass if one loop computes or reads their operands, as in sum(x) and sum(x * x). They also share one pass if they
+/// have the same operand in memory.
 ///
-/// A bf16 or f16 value that is converted to float is widened in each loop that reads it: see step_state::is_widened_in_loops.
+/// A bf16 or f16 value that is converted to float is widened in each loop that reads it: see
+/// step_state::is_widened_in_loops.
 class loop_fuser {
  public:
   constexpr explicit loop_fuser(step_state& state) : s_(state), wide_(state) {}
 
-  /// A value that a walk from a user to its operands has come to.
+  /// A value on the path of a walk from a user to its operands.
   struct visit {
     int value = 0;
-    int next = 0;   // operand
-    int stamp = 0;  // of the walk, one for each loop
+    int next = 0;   // the next operand
+    int stamp = 0;  // of the walk; each loop has its own stamp
     bool is_loop = false;
   };
 
-  /// Sees to it that `v` lies in memory: makes the loop that computes it, and before that the loops whose results it reads.
-  /// The path is a vector and not the call stack, because a program may be a chain of any length.
+  /// Stores `v` in memory: adds the loops whose results `v` reads, then the loop that computes `v`. The path is a
+  /// vector and not the call stack, because a program can be a chain of any length.
   constexpr void need(int v) {
     reduce_all();
     compute(v);
@@ -63,9 +65,10 @@ class loop_fuser {
       }
     }
   }
-  /// Whether `v`, a function that chooses between polynomials, is not computed in the loop that computes its operand of random bits, which
-  /// threefry makes 64 at a time: no compiler makes vectors of such a loop. On 2^20 floats normal takes 39 ms in one loop and 3.3 in two; sine and
-  /// erf of uniform numbers take 15 and 7.
+  /// Returns true if `v` must not be computed in the loop that computes `operand`: `v` chooses between polynomials,
+  /// and the operand depends on random bits. Threefry makes 64 bits at a time, and no compiler vectorises a loop that
+  /// does both. On 2^20 floats, normal takes 39 ms in one loop and 3.3 ms in two; sine and erf of uniform numbers take
+  /// 15 ms and 7 ms.
   [[nodiscard]] constexpr bool is_drawn_apart(int v, int operand) const {
     constexpr std::size_t most_looked_at = 32;
     if (!chooses_polynomials(s_.node_of(s_.maker(v)).op.code)) return false;
@@ -90,7 +93,7 @@ class loop_fuser {
     s_.reductions_.push_back(r);
     s_.waiting_[r.result] = 1;
   }
-  /// Makes all reductions that wait, in their order, which is that of their operands.
+  /// Computes all waiting reductions in the order of their operands.
   constexpr void reduce_all() {
     if (s_.reductions_.empty()) return;
     const vec<waiting_reduction> all = std::move(s_.reductions_);
@@ -98,7 +101,7 @@ class loop_fuser {
     open_ = &all;
     for (std::size_t k = 0; k < all.size(); ++k) {
       const auto& f = all[k];
-      if (!s_.waits(f.result)) continue;  // made with one before it
+      if (!s_.waits(f.result)) continue;  // computed together with an earlier reduction
       next_ = k;
       if (s_.waits_virtual(f.operand)) {
         if (const int from = memory_behind(f.operand); from >= 0) compute(from);
@@ -116,13 +119,13 @@ class loop_fuser {
     }
     open_ = nullptr;
   }
-  /// Returns the value that a broadcast reads; -1 for an iota or a constant.
+  /// Returns the value that a chain of broadcasts reads; -1 for an iota or a constant.
   [[nodiscard]] constexpr int memory_behind(int v) const {
     int from = v;
     while (s_.waits_virtual(from) && s_.maker(from).operands.count > 0) from = s_.maker(from).operands[0];
     return s_.waits_virtual(from) ? -1 : from;
   }
-  /// Lets the operators wait that the last loop computed and did not store.
+  /// Marks the operators as waiting again that the last loop computed but did not store.
   constexpr void wait_again() {
     for (const int m : twice_) {
       s_.waiting_[m] = 1;
@@ -131,7 +134,8 @@ class loop_fuser {
     }
     twice_.clear();
   }
-  /// A value that lies in memory, or is read through strides of one, is read once by all its reductions over the same dims that wait.
+  /// Reduces a value that is in memory, or is read from memory through strides. All waiting reductions of the value
+  /// over the same dims share one pass.
   constexpr void reduce_together(const waiting_reduction& first) {
     vec<waiting_reduction> same;
     for (std::size_t k = next_; k < open_->size() && same.size() < most_loop_reductions; ++k)
@@ -142,9 +146,9 @@ class loop_fuser {
     if (is_one_loop && reduces_by_blocks(first.operand)) return reduce_as_read(same);
     for (const auto& f : same) reduce_stored(f);
   }
-  /// Not elements of a type of the user's own, whose sums go through memory.
+  /// Returns false for elements of an own type, whose sums read the operand from memory.
   [[nodiscard]] constexpr bool reduces_by_blocks(int v) const { return !is_own(s_.program_.value(v).type); }
-  /// The same, as a loop that reads it and reduces what it read by blocks.
+  /// Computes the reductions `same` in one loop that reads their operand and reduces it by blocks.
   constexpr void reduce_as_read(const vec<waiting_reduction>& same) {
     const waiting_reduction& first = same[0];
     loop_group group(s_, s_.program_.value(first.operand).local);
@@ -156,7 +160,8 @@ class loop_fuser {
     }
     add_loop(group, first.op, first.operand, same, reduced);
   }
-  /// Reduces a value that lies in memory. Elements of a narrow type become wider ones by blocks.
+  /// Reduces a value in memory. If the type is narrow and the result is smaller, a loop widens and reduces the
+  /// elements by blocks.
   constexpr void reduce_stored(const waiting_reduction& f) {
     const auto& v = s_.program_.value(f.operand);
     if (is_narrow(v.type) && elements(s_.program_.value(f.result).local) < elements(v.local)) return reduce_as_read({f});
@@ -172,7 +177,8 @@ class loop_fuser {
     if (to != f.result) wide_.convert(f.op, to, f.result, has_ends(f.kind));
   }
 
-  /// `v`, which lies in memory then, as the type that its elements are computed as.
+  /// Returns `v` in the type that kernels use for its elements. If that is a wider type, stores `v` in memory and
+  /// converts it.
   constexpr int widened(const instruction& op, int v) {
     const int made = wide_.like(v);
     if (made == v) return v;
@@ -183,7 +189,7 @@ class loop_fuser {
 
   // ---- loops ----
 
-  /// The waiting operators that lead to `v`, operands first.
+  /// Lists the waiting operators that `v` depends on, operands first.
   constexpr void collect(int v, vec<int>& members, int stamp) {
     vec<visit> path;
     s_.visited_[v] = stamp;
@@ -203,7 +209,8 @@ class loop_fuser {
     }
   }
 
-  /// Adds the waiting operators that only read what is there or is computed by the group, in the order of the program.
+  /// Adds the waiting operators that read only values that are in memory or computed by the group, in the order of the
+  /// program.
   constexpr void join(vec<int>& members, const extents& loop, int stamp) {
     const std::size_t collected = members.size();
     for (std::size_t m = 0; m < members.size(); ++m) {
@@ -238,8 +245,8 @@ class loop_fuser {
       if (const int w = s_.readers_[r]; w >= 0 && s_.waits(w) && s_.visited_[w] == stamp) return true;
     return false;
   }
-  /// Whether an operator that waits and reads something of the group can join: it reads nothing outside of the group that still waits, except
-  /// widened values, which the group can compute.
+  /// Returns true if a waiting operator that reads a value of the group can join the group. Each other operand must be
+  /// ready, or be a widened value that the group can compute.
   [[nodiscard]] constexpr bool can_join(int v, int stamp) const {
     const auto& op = s_.maker(v);
     if (s_.is_virtual(op)) return false;
@@ -247,7 +254,7 @@ class loop_fuser {
       if ((s_.visited_[o] != stamp && !is_ready(o) && !can_widen(o, stamp)) || is_drawn_apart(v, o)) return false;
     return true;
   }
-  /// Returns true if the group can compute the waiting `v` by widening elements that it has or loads.
+  /// Returns true if the group can compute the waiting `v` by widening elements that it computes or loads.
   [[nodiscard]] constexpr bool can_widen(int v, int stamp) const {
     if (!s_.waits(v) || !s_.is_widened_in_loops(v)) return false;
     const int narrow = s_.maker(v).operands[0];
@@ -261,29 +268,29 @@ class loop_fuser {
     return true;
   }
 
-  /// Makes the loop that computes `v`, whose operands from outside of it lie in memory.
+  /// Adds the loops that compute `v`. All operands from outside are already in memory.
   constexpr void flush(int v) {
     while (s_.waits(v) && !emit_loop(v)) {
     }
   }
 
-  /// Returns true if the loop computes `v`.
+  /// Adds one loop. Returns true if the loop computes `v`.
   constexpr bool emit_loop(int v) {
     const extents loop = s_.program_.value(v).local;
     const instruction op = s_.maker(v);
     loop_group group(s_, loop);
     vec<int> members;
     vec<waiting_reduction> reductions;
-    vec<int> reduced;  // what they give, as the type that it is computed as
+    vec<int> reduced;  // the results, in the type that the loop reduces
     bool computes = true;
     if (s_.is_virtual(op)) {
       members.push_back(v);
-      s_.waiting_[v] = 0;  // for good: from now on it lies in memory
+      s_.waiting_[v] = 0;  // for good: from now on, `v` is in memory
       const int reg = group.read_virtual(v, group.identity_dims());
       group.stores.push_back(fused_store{static_cast<std::int16_t>(reg), 0});
       group.results.push_back(v);
     } else {
-      const int stamp = ++s_.stamp_;  // what it needed may have been flushed meanwhile, with stamps of its own
+      const int stamp = ++s_.stamp_;  // the operands may have been flushed meanwhile, with other stamps
       collect(v, members, stamp);
       const std::size_t collected = members.size();
       join(members, loop, stamp);
@@ -293,7 +300,7 @@ class loop_fuser {
       for (; count < members.size() && group.ops.size() + loop_group::most_of_one <= loop_group::most_registers; ++count)
         group.compute(members[count]);
       const bool is_whole = count == members.size();
-      members.resize(count, 0);  // the rest goes on waiting
+      members.resize(count, 0);  // the rest waits for the next loop
       for (const int m : members) {
         s_.waiting_[m] = 0;
         s_.step_[m] = static_cast<int>(s_.out.steps.size());
@@ -321,7 +328,7 @@ class loop_fuser {
     add_loop(group, op, v, reductions, reduced);
     return computes;
   }
-  /// Leaves waiting the widened values that operators outside of the group read.
+  /// Marks the widened values as waiting that operators outside of the group read.
   constexpr void leave_widened(const vec<int>& members, int v, const vec<waiting_reduction>& reductions) {
     for (const int m : members) {
       if (!is_left_waiting(m, v, reductions)) continue;
@@ -330,8 +337,8 @@ class loop_fuser {
       ++s_.uses_[s_.maker(m).operands[0]];
     }
   }
-  /// Returns true if the loop for `v` leaves its member `m` waiting, since later loops widen the 16-bit elements themselves. The loop stores `v`,
-  /// unless it reduces `v`.
+  /// Returns true if the loop for `v` leaves its member `m` waiting, because later loops widen the 16-bit elements
+  /// themselves. The loop stores `v` unless it reduces `v`.
   [[nodiscard]] constexpr bool is_left_waiting(int m, int v, const vec<waiting_reduction>& reductions) const {
     if (s_.uses_[m] == 0 || is_computed_again(m) || !s_.is_widened_in_loops(m)) return false;
     if (m != v) return true;
@@ -339,14 +346,15 @@ class loop_fuser {
       if (f.operand == m) return true;
     return false;
   }
-  /// The step of a loop over the shard of `v`; `reduced` are the results of its reductions, as the type that they are computed as.
+  /// Adds the step of a loop over the shard of `v`. `reduced`: the results of its reductions, in the type that the
+  /// loop reduces.
   constexpr void add_loop(loop_group& group, const instruction& op, int v, const vec<waiting_reduction>& reductions,
                           const vec<int>& reduced) {
     for (const int i : group.inputs) s_.slot_[s_.base[i]] = -1;
 
     planned_group planned;
     planned.loop = group.loop;
-    const auto& made = s_.program_.value(v);  // all results have its layout
+    const auto& made = s_.program_.value(v);  // all results have the layout of `v`
     dim_mask padded = padded_dims(s_.out.mesh, made.global, made.layout);
     bool keeps_dims = false;
     for (auto& s : group.stores) {
@@ -366,8 +374,8 @@ class loop_fuser {
         wide_.convert(reductions[k].op, reduced[k], reductions[k].result, has_ends(reductions[k].kind));
   }
 
-  /// Finds out whether the operand of the next reduction is computed again later: then its operators, the first `collected` members, are kept
-  /// in twice_, and no other member stays that is not reduced either.
+  /// If later loops compute the operand of the next reduction again, stores its operators, the first `collected`
+  /// members, in twice_. Then the only other members are those that a reduction needs.
   constexpr void find_computed_twice(int v, vec<int>& members, std::size_t collected) {
     if (v != reduced_) return;
     vec<waiting_reduction> reductions;
@@ -388,9 +396,10 @@ class loop_fuser {
     std::reverse(kept.begin() + static_cast<std::ptrdiff_t>(collected), kept.end());
     members = kept;
   }
-  /// The reductions that are made with a loop: the one that comes next, if its operand is computed there, and others like it, of what is
-  /// computed or read there. A loop that also stores what it computes, and stores that over what it reads, must not compute an element
-  /// again, which reductions of several runs of dims need, and stores it with the gaps that padding makes.
+  /// Returns the reductions that a loop computes: the next one, if the loop computes its operand, and similar ones
+  /// whose operands the loop computes or reads. If the loop also stores values, it may overwrite its operands, so it
+  /// must compute each element once and without gaps. Then the result is empty if the reductions are over several runs
+  /// of dims or the loop has padding.
   constexpr vec<waiting_reduction> reductions_of(const loop_group& group, const vec<int>& members, int v, int stamp) {
     vec<waiting_reduction> reductions;
     const auto is_computed = [&](int m) { return s_.visited_[m] == stamp && !s_.waits(m); };
@@ -424,14 +433,14 @@ class loop_fuser {
     return reductions;
   }
   [[nodiscard]] constexpr bool is_computed_again(int v) const { return v == reduced_ && !twice_.empty(); }
-  /// Whether a reduction that waits is over the same dims of elements of the same width as the one that comes next.
+  /// Returns true if a waiting reduction has the dims of the next reduction, and elements of the same width.
   [[nodiscard]] constexpr bool is_like_next(const waiting_reduction& f) const {
     const auto &own = s_.program_.value(f.operand), &next = s_.program_.value(reduced_);
     return s_.waits(f.result) && f.dims == reduced_dims_ && own.local == next.local &&
            bytes_of(computed_as(own.type)) == bytes_of(computed_as(next.type));
   }
-  /// Whether a value that lies in memory is read element by element, where it is, to compute one of these; and all of it exists where
-  /// they do.
+  /// Returns true if a member of the loop reads `v` from memory element by element. `v` must have the shape and the
+  /// layout of that member.
   [[nodiscard]] constexpr bool is_read_by(const vec<int>& members, int v) const {
     if (s_.waits(v) || s_.waits(s_.base[v]) || s_.offsets.read_of(v) != nullptr || !reduces_by_blocks(v)) return false;
     for (const int m : members) {
@@ -443,8 +452,9 @@ class loop_fuser {
     }
     return false;
   }
-  /// Returns an operand that can be computed beside a value that lies in memory: the operand of a reduction, one of the next few that wait,
-  /// that is to be computed of it and reduced alike; -1: there is none.
+  /// Returns an operand that one loop can compute and reduce together with the operand of reduction `first`, which is
+  /// in memory. Candidates are the operands of the next waiting reductions; the candidate must be computed from that
+  /// value. Returns -1 if no operand qualifies.
   [[nodiscard]] constexpr int computed_beside(std::size_t first) {
     constexpr std::size_t most_looked_at = 8;
     const auto& f = (*open_)[first];
@@ -458,7 +468,8 @@ class loop_fuser {
     }
     return -1;
   }
-  /// Whether a value that waits can be computed before any reduction that waits. False where that takes long to find out.
+  /// Returns true if a waiting value can be computed before all waiting reductions. Returns false if the search takes
+  /// too long.
   [[nodiscard]] constexpr bool needs_no_reduction(int v) {
     constexpr std::size_t most_looked_at = 256;
     const int stamp = ++s_.stamp_;
@@ -477,11 +488,11 @@ class loop_fuser {
   step_state& s_;
   widening wide_;
   vec<visit> path_;                               // see need()
-  const vec<waiting_reduction>* open_ = nullptr;  // that are made now
-  std::size_t next_ = 0;                          // of these; those before it are made
-  int reduced_ = -1;                              // the operand of the one that comes next
+  const vec<waiting_reduction>* open_ = nullptr;  // the reductions that are being computed
+  std::size_t next_ = 0;                          // index in *open_; all earlier ones are computed
+  int reduced_ = -1;                              // the operand of the next reduction
   dim_mask reduced_dims_ = 0;
-  vec<int> twice_;  // the operators that the last loop computed and did not store, though others read the result
+  vec<int> twice_;  // operators that the last loop computed and did not store, although the result has other users
 };
 
 }  // namespace gspmd::detail

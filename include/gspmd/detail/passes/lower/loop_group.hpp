@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// One loop of elementwise operators while it is made: its registers, what it loads and stores.
+/// Builds one loop of elementwise operators: its registers, loads and stores.
 class loop_group {
  public:
   constexpr loop_group(step_state& state, const extents& over) : loop(over), s_(state) {}
@@ -21,7 +21,7 @@ class loop_group {
   vec<loop_reduction> reductions;
   vec<bound> index_offsets;
 
-  /// As entry_of, for a group and its tables.
+  /// Like entry_of, for a group and its tables.
   constexpr int entry_for(planned_group& planned) {
     auto& groups = table_of<planned_group>(s_.out);
     auto& all_ops = table_of<scalar_op>(s_.out);
@@ -42,10 +42,10 @@ class loop_group {
     groups.push_back(planned);
     return static_cast<int>(groups.size()) - 1;
   }
-  /// Registers are numbered by int16.
+  /// Registers have int16 numbers.
   static constexpr std::size_t most_registers = 32'767;
-  /// The most operators that one operator adds to a group: loads and conversions of all its operands, itself, and the conversion of its
-  /// result.
+  /// The most operators that one operator adds to a group: loads and conversions of all its operands, itself, and the
+  /// conversion of its result.
   static constexpr std::size_t most_of_one = 2 * max_map_arity + 8;
 
   constexpr int add_op(const scalar_op& op, int load_before = -1) {
@@ -64,7 +64,7 @@ class loop_group {
     for (const int o : op.operands) from.push_back(read(o));
     s_.register_[v] = s.is_conversion() ? converted(from[0], s.type) : computed(s, from);
   }
-  /// The registers of one operator: see computing_types.
+  /// Returns the register of an operator's result: see computing_types.
   constexpr int computed(scalar_op s, const inline_vec<int, max_map_arity>& from) {
     const dtype type = s.type;
     for (const int r : from) s.args.push_back(static_cast<std::int16_t>(carried(r)));
@@ -73,18 +73,19 @@ class loop_group {
     const int made = add_op(s);
     return is_narrow(type) ? converted_directly(made, type) : made;
   }
-  /// A register as elements that kernels compute with. (A load of the carrier of a narrow value is one.)
+  /// Returns a register with the elements in the type that kernels compute with. A load of the carrier of a narrow
+  /// value already has that type.
   constexpr int carried(int r) {
     const scalar_op from = ops[r];
     if (!is_narrow(from.type)) return r;
     if (carried_[r] >= 0) return carried_[r];
     const dtype to = computed_as(from.type);
-    // Not op by op: a constant is one of the wider type that has the value of the narrow one.
+    // No conversion operator for a constant: the wider constant has the same value.
     const int made = from.is_constant() ? add_op(constant_of(to, widened_bits(from))) : converted_directly(r, to);
     return carried_[r] = made;
   }
-  /// A register as elements of another type. A float becomes a narrow integer by way of its bounds, an integer a narrow float by way of
-  /// f64, which holds it.
+  /// Returns a register with the elements converted to another type. A float is limited to the range of a narrow
+  /// integer before it is converted. An integer becomes a narrow float by way of f64, a bool by way of f32.
   constexpr int converted(int r, dtype to, bool saturates = false) {
     if (ops[r].type == to) return r;
     r = carried(r);
@@ -102,7 +103,7 @@ class loop_group {
   }
 
   constexpr int read(int v) {
-    if (s_.waits(v) && s_.register_[v] >= 0) return s_.register_[v];  // of this group: what others computed does not wait
+    if (s_.waits(v) && s_.register_[v] >= 0) return s_.register_[v];  // of this group: values of other groups do not wait
     return s_.waits_virtual(v) ? read_virtual(v, identity_dims()) : load(v, identity_dims());
   }
 
@@ -112,7 +113,7 @@ class loop_group {
     return dims;
   }
 
-  /// `dims`: along which loop dim each dim of the value lies; -1 for a dim that is stretched.
+  /// `dims`: the loop dim of each dim of the value; -1 for a dim that is broadcast.
   constexpr int read_virtual(int v, const dim_places& dims) {
     const instruction& op = s_.maker(v);
     const node& n = s_.node_of(op);
@@ -144,7 +145,7 @@ class loop_group {
     s.strides = extents(loop.count, 0);
     std::int64_t stride = 1;
     for (int d = local.count - 1; d >= 0; --d) {
-      if (dims[d] >= 0) s.strides[dims[d]] += stride;  // two dims along one: a diagonal
+      if (dims[d] >= 0) s.strides[dims[d]] += stride;  // two dims along one loop dim: a diagonal
       stride *= local[d];
     }
     const offset_read* const from = s_.offsets.read_of(v);
@@ -156,7 +157,7 @@ class loop_group {
     const int of = from != nullptr ? from->of : v;
     const int slot = slot_in(of, loop.count > 0 && loop[0] > 1 && s.strides[0] == 0);
     if (dims == identity_dims() && local == loop) s.given = static_cast<std::int16_t>(s_.given_of(of, loop));
-    if (s.given != 0)  // so that nobody takes it for dense
+    if (s.given != 0)  // so that no pass treats it as dense
       for (int d = 0; d + 1 < loop.count; ++d) s.strides[d] = 0;
     const int before = last_load_[slot];
     for (int r = before; r >= 0; r = same_input_[r])
@@ -167,7 +168,8 @@ class loop_group {
     for (const int margins_of_set : around) add_margin(made, margins_of_set);
     return made;
   }
-  /// An operand that is read both whole for each row of the loop and row by row, x[j] - x[i], counts as two: see row_blocker.
+  /// Returns the slot of an operand. An operand that is read both whole for each row of the loop and row by row, as in
+  /// x[j] - x[i], has two slots: see row_blocker.
   constexpr int slot_in(int v, bool for_each_row) {
     int* slot = &s_.slot_[s_.base[v]];
     if (*slot >= 0 && is_for_each_row_[*slot] != (for_each_row ? 1 : 0)) slot = &otherwise_read_[*slot];
@@ -179,7 +181,7 @@ class loop_group {
     otherwise_read_.push_back(-1);
     return made;
   }
-  /// Stores a register as a result that a reduction of its elements gives.
+  /// Reduces a register. The reduced elements are stored as `result`.
   constexpr void reduce(int r, int result, const reduction_spec& spec) {
     const auto slot = static_cast<std::int16_t>(results.size()), from = static_cast<std::int16_t>(carried(r));
     auto stored = slot;
@@ -191,8 +193,8 @@ class loop_group {
     reductions.push_back(loop_reduction{slot, stored, ops[from].type, reduction});
     results.push_back(result);
   }
-  /// Where a load goes on beyond the ends of a set of the dims that it has offsets along. What is the same along a dim has extent 1
-  /// there.
+  /// Adds the margin that a load reads beyond the ends of some of its shifted dims. If the margin is constant
+  /// along a dim, its extent there is 1.
   constexpr void add_margin(int load, int around) {
     const int value = s_.offsets.margins[around].value;
     fused_margin m{static_cast<std::int16_t>(load), static_cast<std::int16_t>(slot_in(value, false)), 0, extents(loop.count, 0)};
@@ -211,7 +213,7 @@ class loop_group {
 
  private:
   constexpr int converted_directly(int r, dtype to) { return add_op(scalar_op::conversion(r, ops[r].type, to)); }
-  /// max(r, end) or min(r, end). A NaN stays.
+  /// Returns max(r, end) or min(r, end). A NaN stays.
   constexpr int bounded(int r, bool below, std::int64_t end) {
     const dtype type = ops[r].type;
     return add_op(scalar_op::bound_of(r, add_op(scalar_op::constant(type, static_cast<double>(end), end)), type, below));
@@ -242,12 +244,12 @@ class loop_group {
   }
 
   step_state& s_;
-  vec<int> same_input_;       // by register: of a load, the one before it of the same input; else -1
-  vec<read_margins> around_;  // by register: of a load at offsets
-  vec<int> carried_;    // by register: of a narrow type, the register that has it as the type it is computed as; -1: none yet
+  vec<int> same_input_;       // by register: for a load, the previous load of the same input; else -1
+  vec<read_margins> around_;  // by register: the margins of a load at offsets
+  vec<int> carried_;    // by register of a narrow type: the register that has it as the type it is computed as; -1: none yet
   vec<int> last_load_;  // by input: its last load
-  vec<std::uint8_t> is_for_each_row_;  // by input
-  vec<int> otherwise_read_;            // by input: the one of the same memory that is; -1: there is none
+  vec<std::uint8_t> is_for_each_row_;  // by input: it is read whole for each row
+  vec<int> otherwise_read_;            // by input: the input of the same memory that is read in the other way; -1: none
 };
 
 }  // namespace gspmd::detail

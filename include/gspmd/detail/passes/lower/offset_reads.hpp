@@ -12,7 +12,7 @@
 
 namespace gspmd::detail {
 
-/// The input or output that a value is, if it lies in the caller's layers; -1: it is none.
+/// Returns the index of the input or output `v` if its memory has the caller's ghost layers; -1 otherwise.
 constexpr int given_leaf(const local_program& p, span<const given_layers> given, int v) {
   for (std::size_t k = 0; k < given.size(); ++k)
     if (given[k].is_given && (k < p.inputs.size() ? p.inputs[k] : p.outputs[k - p.inputs.size()]) == v)
@@ -20,18 +20,18 @@ constexpr int given_leaf(const local_program& p, span<const given_layers> given,
   return -1;
 }
 
-/// Places in offset_reads::margins: of a value that is read at offsets, where it goes on beyond the ends of each set of these dims
-/// (fused_margin).
+/// Indices in offset_reads::margins of a value that is read at offsets: for each set of the shifted dims, the margins
+/// beyond the ends of that set (fused_margin).
 using read_margins = inline_vec<int, (1 << max_offset_dims) - 1>;
 
-/// A value that is another one, further along some dims, in the order in which it was shifted.
+/// A value that equals another value read at offsets along some dims, in the order of the shifts.
 struct offset_read {
   int of = 0;
   load_offsets along;
   read_margins margins;
 };
 
-/// How far readers go beyond one side of a shard, and what is there at the end of the tensor.
+/// The width that users read beyond one side of a shard, and the elements beyond the end of the tensor.
 struct margin_side {
   std::int64_t width = 0;
   continuation beyond = continuation::none;
@@ -40,15 +40,15 @@ struct margin_side {
   [[nodiscard]] constexpr bool is_constant() const { return width == 0 || beyond == continuation::none; }
 };
 
-/// The margins around the shards of a value along one dim, as far as its readers in one body go.
+/// The margins around the shards of a value along one dim, as wide as its users in one body need.
 struct shard_margins {
   int of = 0;      // a value of the local program
-  int inner = -1;  // the margins of it that these lie around, of a dim that was shifted before; -1: around the shards themselves
+  int inner = -1;  // the margins of `of` that these surround, of a dim that was shifted before; -1: around the shards
   int region = 0;  // the body
   std::int8_t dim = 0;
   margin_side low, high;
-  int value = -1;  // that holds the margins; -1: none yet
-  int next = -1;   // others of the same value; -1: none further
+  int value = -1;  // the value that holds the margins; -1: none yet
+  int next = -1;   // the next margins of the same value; -1: none
 
   [[nodiscard]] constexpr bool is_constant() const {
     return low.is_constant() && high.is_constant() && (low.width == 0 || high.width == 0 || low.fill == high.fill);
@@ -65,25 +65,28 @@ struct shard_margins {
   }
 };
 
-/// Shifts that are not computed: loops read the operand at an offset, and its margins where its shard ends.
+/// Finds shifts that are not materialised: loops read the operand at an offset, and read its margins beyond the ends
+/// of its shard.
 ///
 ///   t + shift(t, 0, -1) + shift(t, 0, 1)     one exchange brings a row for each end; one loop reads t, t[-1] and t[+1]
 ///   shift(shift(t, 0, -1), 1, 1)             t[-1,+1]: margins of rows, of columns, and of the margins of rows, the corners
 ///
-/// That is so of an operator that moves all elements by one offset (shift, roll, several of them in one), whose result only loops read,
-/// or others of these along other dims, and whose offsets are no larger than the smallest part of their dim that holds data: what a
-/// device lacks then is at both ends of its shard, and lies next to them on its neighbours. All others are movements of their own.
+/// The operator must move all elements by one offset: shift, roll, or several shifts in one. Only loops, or other such
+/// operators along other dims, may read its result. Its offsets must be at most the smallest part of the dim that
+/// holds data. Then the elements that a device lacks are at both ends of its shard, and its direct neighbours have
+/// them. All other shifts are separate movements.
 class offset_reads {
  public:
   vec<shard_margins> margins;
 
-  /// `only_read_by(v, fits)`: whether a value is no output and has readers, which are loops all, or values w for which fits(w).
+  /// `only_read_by(v, fits)`: returns true if `v` is no output and has users, and each user is a loop or a value w
+  /// with fits(w).
   template <class OnlyReadBy>
   constexpr void find(const graph& g, const mesh_shape& mesh, const local_program& p, span<const given_layers> given,
                       OnlyReadBy only_read_by) {
     list_shifts(g, mesh, p, given);
     first_.resize(p.values.size(), -1);
-    for (std::size_t k = shifts_.size(); k-- > 0;) {  // readers first
+    for (std::size_t k = shifts_.size(); k-- > 0;) {  // users first
       auto& s = shifts_[k];
       s.is_read = only_read_by(s.result, [&](int w) {
         const int reader = shift_of_[w];
@@ -102,13 +105,13 @@ class offset_reads {
     }
   }
 
-  /// Null where a value is no such one.
+  /// Returns null if a value is not read at offsets.
   [[nodiscard]] constexpr const offset_read* read_of(int v) const {
     return v < static_cast<int>(by_value_.size()) && by_value_[v] >= 0 ? &reads_[by_value_[v]] : nullptr;
   }
-  /// The first margins of a value, which the others follow; -1: it has none.
+  /// Returns the first margins of a value, which link to its other margins; -1 if it has none.
   [[nodiscard]] constexpr int first_of(int v) const { return v < static_cast<int>(first_.size()) ? first_[v] : -1; }
-  /// Whether other margins lie around these.
+  /// Returns true if other margins surround margins `k`.
   [[nodiscard]] constexpr bool is_surrounded(int k) const {
     for (int other = first_of(margins[k].of); other >= 0; other = margins[other].next)
       if (margins[other].inner == k) return true;
@@ -121,16 +124,17 @@ class offset_reads {
     std::int64_t offset;
     continuation beyond;
   };
-  /// An operator that may be one.
+  /// An operator that may be read at offsets.
   struct shift {
     int operand, result, region;
     inline_vec<shifted_dim, max_offset_dims> along;
     std::uint64_t fill;
-    bool in_place;  // in the caller's layers around an input
-    bool begins;  // its operand must be computed: it is no shift, or has been shifted along these dims before, or along too many
+    bool in_place;  // in the caller's ghost layers around an input
+    bool begins;    // the operand must be computed: it is no shift, was shifted along these dims, or along too many
     bool is_read = false;
   };
-  /// The dims of a movement by one offset along each, and how far; none: it is another one.
+  /// Returns the dims of a movement by one offset along each dim, and the offsets. Returns no dims for another
+  /// movement.
   [[nodiscard]] static constexpr inline_vec<shifted_dim, max_offset_dims> shifted_dims(const index_map& map,
                                                                                        const extents& shape) {
     inline_vec<shifted_dim, max_offset_dims> along;
@@ -143,7 +147,7 @@ class offset_reads {
 
   constexpr void list_shifts(const graph& g, const mesh_shape& mesh, const local_program& p, span<const given_layers> given) {
     body_number body;
-    vec<dim_mask> dims;  // by shift: those of a run of shifts that ends with it
+    vec<dim_mask> dims;  // by shift: the dims of the run of shifts that ends with it
     shift_of_.resize(p.values.size(), -1);
     for (const auto& op : p.ops) {
       const node& n = g.nodes[static_cast<std::size_t>(op.node)];
@@ -162,7 +166,7 @@ class offset_reads {
       int leaf = -1;
       if (before < 0 || (!begins && shifts_[before].in_place))
         leaf = given_leaf(p, given, before < 0 ? op.operands[0] : root_of(before));
-      if (leaf >= static_cast<int>(p.inputs.size())) leaf = -1;  // nobody fills the layers of a result
+      if (leaf >= static_cast<int>(p.inputs.size())) leaf = -1;  // the ghost layers of a result are not filled
       bool in_place = leaf >= 0, fits = true;
       for (const auto& d : along) {
         in_place = in_place && given[static_cast<std::size_t>(leaf)].reaches(d.dim, d.offset);
@@ -176,12 +180,12 @@ class offset_reads {
       shifts_.push_back({op.operands[0], op.result, body.now(), along, map.fill, in_place, begins});
     }
   }
-  /// The value that a run of shifts reads.
+  /// Returns the value that a run of shifts reads.
   [[nodiscard]] constexpr int root_of(int k) const {
     while (!shifts_[k].begins) k = shift_of_[shifts_[k].operand];
     return shifts_[k].operand;
   }
-  /// Beyond the ends of the new dim lie margins of the value, and of all margins that it has.
+  /// Adds a shifted dim to a read, and margins along that dim around the value and around all its margins.
   constexpr void add_dim(offset_read& read, const shift& s, const shifted_dim& d) {
     const auto sets = read.margins;
     read.along.push_back({d.dim, d.offset});
@@ -193,7 +197,8 @@ class offset_reads {
     const auto shard = shard_extent(extent, parts);
     return extent - (extent - 1) / shard * shard;
   }
-  /// The margins of a value, or around margins of it, that have, or can have, at one side what a shift needs there.
+  /// Returns the margins along a dim, around a value or around its margins `inner`, that are as wide as a shift needs.
+  /// Widens margins or adds new ones.
   constexpr int widen(int of, int inner, const shift& s, const shifted_dim& d) {
     const auto side_of = [&d](shard_margins& m) -> margin_side& { return d.offset < 0 ? m.low : m.high; };
     const margin_side wanted{d.offset < 0 ? -d.offset : d.offset, d.beyond, s.fill};
@@ -216,13 +221,13 @@ class offset_reads {
     return k;
   }
 
-  friend struct step_state;  // which freezes what follows
+  friend struct step_state;  // it saves margins and the lists up to by_value_
   vec<int> first_;           // by value: its first margins; -1: none
   vec<offset_read> reads_;
-  vec<int> by_value_;  // its place in reads_; -1: none
+  vec<int> by_value_;  // its index in reads_; -1: none
 
-  vec<shift> shifts_;  // while they are found
-  vec<int> shift_of_;  // by value: its place in shifts_; -1: none
+  vec<shift> shifts_;  // used in find() only
+  vec<int> shift_of_;  // by value: its index in shifts_; -1: none
 };
 
 }  // namespace gspmd::detail

@@ -11,18 +11,19 @@
 
 namespace gspmd::detail {
 
-/// Steps on the same rows that compute a sum or a difference again, in the place of reading it: where one operand is an array of rows that
-/// the cache has, and of the other there is one element for all of a row or of a column.
+/// Lets steps on the same rows recompute a sum or a difference instead of reading it. One operand is an array of rows
+/// that is in the cache. The other operand has one element for each row or for each column.
 ///
 ///   layer norm      y = (x - m) * s, after sums of (x - m)^2      x - m has no memory; both loops read x
 ///
-/// Its bits are those of the stored one. What is read instead has as many bytes, and no memory that it needs now, it did not need before.
+/// The result has the same bits. The operands that are read instead have the same number of bytes, and need no
+/// additional memory.
 class row_recomputer {
  public:
   /// `last`: by memory, the last step that reads it.
   constexpr row_recomputer(step_state& state, const vec<int>& last) : plan_(state.out), base_(state.base), last_(last) {}
 
-  /// Changes steps [begin, end); false: there is nothing to change.
+  /// Changes steps [begin, end). Returns false if nothing changes.
   constexpr bool run(int begin, int end) {
     bool has_changed = false;
     for (int i = begin; i < end; ++i)
@@ -37,11 +38,12 @@ class row_recomputer {
     return has_changed;
   }
 
-  /// Has loops compute again what is a sum or a product of what they read anyway, as those of a gradient do with what the forward pass left:
+  /// Lets loops recompute a sum or a product of values that they read anyway. The loops of a gradient do so with
+  /// values of the forward pass:
   ///
-  ///   u = a * x; v = u * x      stored: x, u, v; a gradient that reads all of them reads x alone
+  ///   u = a * x; v = u * x      stored: x, u, v; a gradient that reads x, u and v then reads only x
   ///
-  /// It is stored and read no more, where all that read it are such loops; memory that they did not need before they do not need now.
+  /// The value is no longer stored if all its users are such loops. No additional memory is needed.
   constexpr void run_everywhere() {
     for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i)
       for (int k = fuses(i) && group(i).stores.count > 1 ? group(i).stores.count : 0; k-- > 0;)
@@ -72,7 +74,7 @@ class row_recomputer {
     return o.is_load() && !o.is_at_offset() && is_dense(group(step).loop, o.strides);
   }
 
-  /// The value that a step loads or stores at one of its operators; -1: none.
+  /// Returns the value that a step loads or stores at operator `place`; -1 if it does neither.
   [[nodiscard]] constexpr int value_at(int step, int place) const {
     if (op(step, place).is_load()) return is_dense_load(step, op(step, place)) ? operand(step, op(step, place).slot) : -1;
     for (int k = 0; k < group(step).stores.count; ++k)
@@ -89,7 +91,8 @@ class row_recomputer {
       if (base_[result(step, k)] == base_[v]) return true;
     return false;
   }
-  /// Whether `reader` finds what a step had at an operator where the step loaded or stored it.
+  /// Returns true if `reader` loads the same elements that `step` loads or stores at operator `place`, or if that is a
+  /// constant.
   [[nodiscard]] constexpr bool finds(int reader, int step, int place) const {
     if (op(step, place).is_constant()) return true;
     const int v = value_at(step, place);
@@ -144,7 +147,8 @@ class row_recomputer {
         if (reads(reader, o, v) && (!reads_densely(reader, o, own.loop) || reads_other_rows(reader, step, made))) return false;
     return true;
   }
-  /// Whether `reader` goes through the rows of what `maker` loads for an operator in another way, so that it could not do both by rows.
+  /// Returns true if `reader` reads the rows of an operand of `made` with another stride, so that it could not read
+  /// both by rows.
   [[nodiscard]] constexpr bool reads_other_rows(int reader, int maker, const scalar_op& made) const {
     for (const int a : made.args) {
       const scalar_op& from = op(maker, a);
@@ -163,7 +167,7 @@ class row_recomputer {
     return true;
   }
 
-  /// Has `reader` compute what it loads of the k-th result that `maker` stores.
+  /// Lets `reader` compute the k-th result that `maker` stores instead of loading it.
   constexpr void compute_again(int reader, int maker, int k) {
     const int v = result(maker, store(maker, k).slot);
     vec<int> operands, slots;
@@ -216,7 +220,7 @@ class row_recomputer {
     plan_.steps[reader].operands = listed(operands);
   }
 
-  /// The k-th result is stored no more.
+  /// Removes the k-th store of a step.
   constexpr void drop(int step, int k) {
     const fused_store dropped = store(step, k);
     planned_group changed = group(step);

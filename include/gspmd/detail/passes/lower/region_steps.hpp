@@ -7,12 +7,13 @@
 
 namespace gspmd::detail {
 
-/// The steps of loops and conditionals: where bodies begin and end, and the copies between their values.
+/// Adds the steps of loops and conditionals: the start and end of bodies, and the copies between their values.
 class region_steps {
  public:
   constexpr region_steps(step_state& state, loop_fuser& loops) : s_(state), loops_(loops) {}
 
-  /// Steps of a body run never, once or many times: what a body reads of values that wait outside is computed before it.
+  /// Adds the step at the start or end of a body. The steps of a body run never, once or many times. So waiting values
+  /// from outside that a body reads are computed before the body.
   constexpr void emit_control(int i, const instruction& op) {
     loops_.reduce_all();
     const opcode what = s_.node_of(op).op;
@@ -42,10 +43,11 @@ class region_steps {
     }
   }
 
-  /// Copies of several values at the end of a loop's body happen as if at once: {a, b} = {b, a + b}.
+  /// Adds the copies of carried values. Several copies at the end of a loop's body take effect together: {a, b} = {b,
+  /// a + b}.
   constexpr void emit_copy(int i, const instruction& op) {
     loops_.need(op.operands[0]);
-    if (s_.node_of(op).op == opcode::carry) {  // what it begins as has a place of its own: memory_planner
+    if (s_.node_of(op).op == opcode::carry) {  // a value of its own, as memory_planner may place it separately
       const local_value carried = s_.program_.value(op.result);
       const int first = s_.add_value(carried);
       s_.base[first] = op.result;
@@ -62,7 +64,7 @@ class region_steps {
       return k >= 0 && k < static_cast<int>(s_.program_.ops.size()) && s_.program_.ops[k].what == instruction_kind::copy &&
              s_.node_of(s_.program_.ops[k]).op == opcode::loop_result;
     };
-    if (is_back(i - 1)) return;  // done with the first
+    if (is_back(i - 1)) return;  // done with the first copy
     int end = i;
     while (is_back(end)) loops_.need(s_.program_.ops[end++].operands[0]);
     vec<int> from;
@@ -96,13 +98,14 @@ class region_steps {
         if (is_region_result(what) && --depth == 0) return;
       }
       for (const int o : op.operands) {
-        if (s_.maker_[o] > start) continue;  // in the body
+        if (s_.maker_[o] > start) continue;  // computed in the body
         if (s_.is_lazy(op) && s_.waits_virtual(o)) need_sources(o);
         else loops_.need(o);
       }
     }
   }
-  /// A loop of the body may read through a broadcast, but not through it what would be computed there first.
+  /// Computes the sources of a waiting broadcast. A loop in the body can read through a broadcast, but a waiting
+  /// source would be computed in the body.
   constexpr void need_sources(int v) {
     vec<int> list(1, v);
     while (!list.empty()) {

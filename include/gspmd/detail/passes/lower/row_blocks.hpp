@@ -17,7 +17,7 @@ namespace gspmd::detail {
 /// The facts about rows that each kernel states.
 struct row_facts {
   void (*find_rows)(const step_state& lowered, const plan_step& s, row_work& work);
-  int (*take_rows)(step_state& lowered, plan_step& s, const row_part& part);  // so many dims fewer its bounds count
+  int (*take_rows)(step_state& lowered, plan_step& s, const row_part& part);  // returns how many dims fewer the bounds count
 };
 template <class Kernels>
 struct row_facts_of;
@@ -29,14 +29,14 @@ constexpr const row_facts& row_facts_of_step(const plan_step& s) {
   return row_facts_of<all_kernels>::by_kernel[static_cast<int>(s.kernel)];
 }
 
-/// Steps that follow each other and go through the rows of the same values, on blocks of rows: what one leaves the next one finds in the
-/// cache, and what is read by them alone has the memory of one block.
+/// Runs consecutive steps on blocks of rows of the same values. Each step finds the rows of the previous step in the
+/// cache. A value that only these steps read has memory for one block.
 ///
 ///   softmax of [8192, 1024], along dim 1      rows [32, 1024]: largest elements, exp and its sums, quotients; and the next 32 rows
 ///
-/// Rows are indices of the first dims that none of the steps reduces. A step reads the same elements in the same order as it would of
-/// the whole, so that the bits are the same. The last block may begin inside of the one before it: its rows are computed twice.
-/// Steps whose rows end early on some device, and those that count along the rows, stay as they are.
+/// Rows are indices of the first dims, along which no step reduces. A step reads the same elements in the same order
+/// as without blocks, so the bits are the same. The last block may overlap the previous block; the shared rows are
+/// computed twice. Steps are not blocked if their rows end early on some device, or if they count along the rows.
 class row_blocker {
  public:
   constexpr explicit row_blocker(step_state& state) : s_(state), plan_(state.out) {}
@@ -214,7 +214,8 @@ class row_blocker {
     if (merged != 0) move_bounds(s, merged);
   }
 
-  /// The rows of a value that a block has: in memory of its own, or where all of them lie, in that of value `place`.
+  /// Adds the value for the rows of a block: in separate memory, or, if all rows are stored, in the memory of value
+  /// `place`.
   constexpr int rows_of(int v, std::int64_t elems, const run_of_steps& r, int counter, int place) {
     const planned_value whole = plan_.values[v];
     planned_value rows;
@@ -252,7 +253,7 @@ class row_blocker {
       ++i;
     }
   }
-  /// Whether some step of each block reads all of a value, those rows too that blocks before it have been through.
+  /// Returns true if some step of each block reads all rows of a value, including the rows of earlier blocks.
   [[nodiscard]] constexpr bool is_read_whole(int v, const run_of_steps& r, const vec<plan_step>& before) const {
     for (int i = r.begin; i < r.end; ++i) {
       row_work own;
@@ -264,8 +265,9 @@ class row_blocker {
     }
     return false;
   }
-  /// Where the steps make a value that nobody reads after them: in the memory of a lasting result of the step that reads it last, in place,
-  /// if there is one. So its lines come into the cache while that value is computed, and not when only the last step is left.
+  /// Returns where the steps store a value that has no users after the run: in the memory of a lasting result of the
+  /// last step that reads the value, if that step works in place. Then the cache lines of the result are loaded while
+  /// the value is computed, not only in the last step. Returns -1 if there is no such result.
   [[nodiscard]] constexpr int lasting_place_of(const touched_value& t, const run_of_steps& r,
                                                const vec<plan_step>& before) const {
     const auto elems = elements(plan_.values[t.root].local);
@@ -278,7 +280,7 @@ class row_blocker {
     const auto fits = [&](int v) {
       return elements(plan_.values[v].local) == elems && bytes_of(plan_.values[v].type) == bytes_of(plan_.values[t.root].type);
     };
-    int first = -1;  // of the operands that could lie there: it alone does
+    int first = -1;  // only the first operand that could be stored there is
     for (int k = s.operands.count; k-- > 0;) {
       const int v = root(slot(s.operands, k));
       if (v == t.root && kept[k] != 0) return -1;
@@ -289,7 +291,7 @@ class row_blocker {
       if (const int v = slot(s.results, k); last_[v] >= r.end && fits(v)) return v;
     return -1;
   }
-  /// Whether a step writes where a lasting value of so many bytes lies.
+  /// Returns true if a step writes to the memory of a lasting value of `bytes` bytes.
   [[nodiscard]] constexpr bool writes_lasting(const plan_step& s, std::int64_t bytes, const run_of_steps& r) const {
     for (int k = 0; k < s.results.count; ++k) {
       const int made = slot(s.results, k);
@@ -298,8 +300,9 @@ class row_blocker {
     }
     return false;
   }
-  /// Whether a value that the steps read is read for the last time, row by row, before anything is written that could lie there, or by
-  /// the step that writes it, in place. No step reads it whole.
+  /// Returns true if the memory of `v` can be overwritten during the run. The last step that reads `v` must run before
+  /// all steps that write a lasting value of the same size. It may also be that step and write in place. No step may
+  /// read `v` whole.
   [[nodiscard]] constexpr bool is_given_up(int v, const run_of_steps& r, const vec<plan_step>& before) const {
     const auto bytes = bytes_of_value(v, elements(plan_.values[v].local));
     int forms = 0;
@@ -323,7 +326,7 @@ class row_blocker {
     }
     return false;
   }
-  /// By bit: which of the taken values are given up.
+  /// Returns a mask with bit k set if taken[k] is given up: see is_given_up.
   [[nodiscard]] constexpr std::uint64_t given_up_of(const vec<int>& taken, const run_of_steps& r,
                                                     const vec<plan_step>& before) const {
     std::uint64_t bits = 0;
@@ -331,7 +334,8 @@ class row_blocker {
       if (r.rows % r.at_once == 0 && is_given_up(taken[k], r, before)) bits |= std::uint64_t{1} << k;
     return bits;
   }
-  /// Sets lasting_ where no taken value is kept longer by that: outputs may lie over inputs as they might. Returns given_up_of.
+  /// Sets lasting_, unless a taken value would be kept longer: outputs must still be able to overwrite inputs. Returns
+  /// given_up_of.
   constexpr std::uint64_t find_lasting_places(const vec<int>& taken, const run_of_steps& r, const vec<plan_step>& before) {
     const auto given_up = given_up_of(taken, r, before);
     bool is_any = false;
@@ -341,7 +345,7 @@ class row_blocker {
       for (const auto& t : r.touched) lasting_[t.root] = -1;
     return given_up;
   }
-  /// Its end.
+  /// Adds the steps of a run with a first and a last step of its own. Returns the end of the run among the old steps.
   constexpr int add_run(const run_of_steps& r, const vec<plan_step>& before) {
     planned_value number;
     number.type = dtype::s64;

@@ -11,11 +11,11 @@ namespace gspmd::detail {
 
 /// Orders the local program into steps and fuses its elementwise operators.
 ///
-/// Elementwise operators wait until something that is not elementwise, or an output, needs their value. Then all waiting
-/// operators of the same shape that lead to it, and those that only read what is there or is computed with it, become one
-/// loop. Constants, iotas and broadcasts are never computed on their own: the loops read them through strides. Reshapes of
-/// shards, and shards that are the same under two shardings, are other names for the same memory. A loop has at
-/// most loop_group::most_registers of them: what leads to more becomes several.
+/// Elementwise operators wait until an output, or an operator that is not elementwise, needs their value. Then all
+/// waiting operators of the same shape that the value depends on become one loop. Operators that read only values in
+/// memory or values of the loop join it. Constants, iotas and broadcasts are never computed on their own: the loops
+/// read them through strides. Reshapes of shards, and shards that are the same under two shardings, are aliases of the
+/// same memory. A loop has at most loop_group::most_registers operators; more operators become several loops.
 ///
 ///   h = relu(x * w + b)     one einsum, one loop: load x*w, load b with stride 0, add, maximum, store
 class scheduler {
@@ -26,7 +26,7 @@ class scheduler {
     go_on(s_.program_.ops.size());
     finish();
   }
-  /// Goes through so many operators, or through all that are left.
+  /// Processes the next `most` operators, or all that are left.
   constexpr void go_on(std::size_t most) {
     const auto end = s_.program_.ops.size() - s_.next_ > most ? s_.next_ + most : s_.program_.ops.size();
     std::size_t i = s_.next_;
@@ -37,9 +37,9 @@ class scheduler {
       } else if (op.what == instruction_kind::copy) {
         regions_.emit_copy(static_cast<int>(i), op);
       } else if (s_.is_lazy(op)) {
-        if (s_.step_[op.result] >= 0) continue;  // the step before it has made it
+        if (s_.step_[op.result] >= 0) continue;  // the previous step has computed it
         s_.waiting_[op.result] = 1;
-        if (s_.out.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // which is looked at in memory
+        if (s_.out.is_checked && !s_.is_virtual(op)) loops_.need(op.result);  // the check reads it from memory
       } else if (const auto* read = s_.offsets.read_of(op.result); read != nullptr) {
         read_at_offset(op, *read);
       } else if (is_alias(*s_.graph_, s_.out.mesh, s_.program_, op)) {
@@ -53,7 +53,7 @@ class scheduler {
     s_.next_ = i;
     s_.is_done_ = i == s_.program_.ops.size();
   }
-  /// Ends the schedule behind the last operator.
+  /// Ends the schedule after the last operator.
   constexpr void finish() {
     for (const int o : s_.program_.outputs) loops_.need(o);
     place_outputs();
@@ -68,17 +68,18 @@ class scheduler {
   }
 
  private:
-  /// The value is its operand's memory, in which loops read further on. What of that is in no shard is brought once for all readers.
+  /// Makes the value an alias of its operand, which loops read at offsets. The elements outside of the shard are
+  /// fetched once for all users.
   constexpr void read_at_offset(const instruction& op, const offset_read& read) {
     loops_.need(op.operands[0]);
     s_.base[op.result] = s_.base[op.operands[0]];
     for (const int k : read.margins)
       if (s_.offsets.margins[k].value < 0) return bring_all_margins(op, k);
   }
-  /// Brings what lies around a value, for all its readers in this body: along one dim after the other, and what lies around the shards
-  /// along a dim together with what lies along it around margins that were brought before, the corners. So is what lies
-  /// around other values that are split alike and there already, though their readers stand further on: overlap_moves makes one message of
-  /// all that goes to the same neighbours.
+  /// Fetches the margins around a value for all its users in this body, one dim after the other. Margins around the
+  /// shards along a dim are fetched together with the margins along that dim around earlier margins, the corners. The
+  /// margins of other values are fetched too if these values have the same sharding and are in memory. Their users may
+  /// follow later: overlap_moves joins all messages to the same neighbours.
   ///
   ///   a box along two dims      one message to each neighbour along dim 0, then one to each along dim 1
   constexpr void bring_all_margins(const instruction& op, int like) {
@@ -99,7 +100,7 @@ class scheduler {
     }
     const auto is_ready = [&](int k) { return all[k].inner < 0 || all[all[k].inner].value >= 0; };
     for (;;) {
-      int best = -1;  // a margin along a dim all of whose margins can be brought, or of any
+      int best = -1;  // if possible, along a dim whose margins can all be fetched
       bool is_whole = false;
       for (std::size_t i = 0; i < missing.size() && !is_whole; ++i) {
         const int k = missing[i];
@@ -126,9 +127,11 @@ class scheduler {
       }
     }
   }
-  // Margins: those of nine fields in two dims are 27, and a chain of shifts, none of which is there before the last one, stays linear.
+  // Margins: nine fields in two dims have 27. The limit keeps a chain of shifts linear even if no shift is in memory
+  // before the last shift.
   static constexpr int most_looked_ahead = 64;
-  /// Whether a value is in memory before `op` is. What is carried is, within the loop, though a copy at its end makes it.
+  /// Returns true if a value is in memory before `op`. A carried value is in memory within the loop, although a copy
+  /// at the end of the body computes it.
   [[nodiscard]] constexpr bool is_there(int v, const instruction& op) const {
     const auto is_made = [&](int w) {
       if (s_.maker_[w] < 0 || (s_.maker_[w] < s_.maker_[op.result] && !s_.waits(w))) return true;
@@ -144,7 +147,8 @@ class scheduler {
     const auto& m = s_.offsets.margins[k];
     return m.inner < 0 ? m.of : s_.offsets.margins[m.inner].value;
   }
-  /// Whether margins hold one constant everywhere: around a dim that is not split, and around margins that do.
+  /// Returns true if margins hold one constant everywhere: along a dim that is not split, around the shards or around
+  /// margins that hold this constant.
   [[nodiscard]] constexpr bool is_uniform(int k) const {
     const auto& m = s_.offsets.margins[k];
     if (m.inner < 0) return m.is_constant() && parts_of(s_.out.mesh, s_.program_.value(m.of).layout, m.dim) == 1;
@@ -222,7 +226,8 @@ class scheduler {
     return made;
   }
 
-  /// A collective and those that its message carries too; the last of them.
+  /// Adds one step for a collective and the collectives that share its message. Returns the index of the last
+  /// collective.
   constexpr std::size_t emit_joined(std::size_t first) {
     vec<int> operands;
     vec<int> results;
@@ -250,7 +255,8 @@ class scheduler {
     s.bytes_sent = bytes_sent(s_.out.mesh, all, detail::bytes_of(s.type));
     return last;
   }
-  /// For whose sake a message of several goes, where explain shows it: the first operator for which all that it carries is there.
+  /// Returns the node at which explain shows a joined message: the first operator before which all operands of the
+  /// message are computed.
   [[nodiscard]] constexpr int shown_at(std::size_t first, std::size_t last) const {
     int ready = 0, shown = -1, latest = 0;
     for (std::size_t i = first; i <= last; ++i) {
@@ -263,8 +269,8 @@ class scheduler {
     return shown < 0 ? latest : shown;
   }
 
-  /// Every output gets memory of its own: what is an input, or another output too, is copied, and what came in a message with
-  /// others, next to which it lies.
+  /// Gives each output separate memory. An output is copied if it is an input or another output. It is also copied if
+  /// a joined message brought it, because it is then stored next to other values.
   constexpr void place_outputs() {
     vec<std::uint8_t> is_taken(s_.base.size(), 0);  // by value: its memory is an input's or an output's
     for (const int i : s_.program_.inputs) is_taken[s_.base[i]] = 1;

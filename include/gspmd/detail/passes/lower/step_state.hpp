@@ -11,7 +11,7 @@
 
 namespace gspmd::detail {
 
-/// A reduction over `dims` of a value that waits.
+/// A reduction over `dims` that waits.
 struct waiting_reduction {
   instruction op;
   int operand = 0, result = 0;
@@ -19,7 +19,7 @@ struct waiting_reduction {
   monoid kind = monoid::add;
 };
 
-/// How long the lists of a step_state are, by their names.
+/// The lengths of the lists of a step_state, by their names.
 struct step_lengths {
   plan_lengths out;
   struct {
@@ -35,13 +35,15 @@ struct step_lengths {
   std::size_t contractions_ = 0, reductions_ = 0, open_bodies_ = 0;
 };
 
-/// The values of a local program while it becomes steps, and the plan's tables that they fill. Those who make steps share it: loop_fuser,
-/// lowering, region_steps and scheduler.
+/// The values of a local program while it becomes steps, and the plan's tables that the steps fill. loop_fuser,
+/// lowering, region_steps and scheduler share it.
 ///
-/// As a constant between two evaluations it lacks the operators, which `read` gives back, and what is of use within one operator only.
+/// A constant between two evaluations lacks the operators, which `read` restores. It also lacks data that is used
+/// within one operator only.
 struct step_state {
-  /// Whether all who read a value are loops, or values w for which fits(w).
-  // It stands before its first use, for Clang: it instantiates a member template too late for constant evaluation if its body comes later.
+  /// Returns true if all users of a value are loops, or values w for which fits(w) is true.
+  // Defined before its first use, for Clang: it instantiates a member template too late for constant evaluation if the
+  // body follows later.
   template <class Fits>
   [[nodiscard]] constexpr bool only_read_by(int v, Fits fits) const {
     const int first = readers_from_[v], last = readers_from_[v + 1];
@@ -91,7 +93,8 @@ struct step_state {
     });
   }
   static constexpr auto rest(auto& s, auto f) { return f(s.out.mesh, s.out.broken, s.times_, s.next_, s.is_done_); }
-  /// Takes up again the program of which it has the values. `graph_` is set before.
+  /// Restores the operators, inputs and outputs of the program that the saved values belong to. `graph_` must be set
+  /// before.
   constexpr void read(local_program p) {
     program_.ops = std::move(p.ops);
     program_.inputs = std::move(p.inputs);
@@ -104,7 +107,7 @@ struct step_state {
   }
 
   plan out;
-  vec<int> base;  // by value: the value whose memory it names
+  vec<int> base;  // by value: the value whose memory it uses
   offset_reads offsets;
   tile_reads tiles;
 
@@ -115,8 +118,9 @@ struct step_state {
   [[nodiscard]] constexpr bool waits(int v) const { return waiting_[v] != 0; }
   [[nodiscard]] constexpr bool waits_virtual(int v) const { return waits(v) && is_virtual(maker(v)); }
 
-  /// Returns true if `v` is a bf16 or f16 value converted to a wider float, and only loops and reductions read `v`. Each loop that reads `v`
-  /// converts the 16-bit elements, so that `v` needs no memory: the 16-bit value takes half the bytes, and a conversion is one instruction.
+  /// Returns true if `v` is a bf16 or f16 value converted to a wider float, and only loops and reductions read `v`.
+  /// Each loop that reads `v` converts the 16-bit elements, so that `v` needs no memory: the 16-bit value takes half
+  /// the bytes, and a conversion is one instruction.
   [[nodiscard]] constexpr bool is_widened_in_loops(int v) const {
     if (maker_[v] < 0 || !is_lazy(maker(v)) || maker(v).operands.count != 1) return false;
     if (const node& n = node_of(maker(v)); !facts_of(n.op).is_made_again(n)) return false;
@@ -132,7 +136,8 @@ struct step_state {
     return true;
   }
 
-  /// Whether an all_to_all that shares no message makes a value, in the body of a loop or conditional in which `beside` is made too.
+  /// Returns true if an all_to_all with a message of its own computes `v`, and no control instruction is between the
+  /// makers of `v` and `beside`.
   [[nodiscard]] constexpr bool is_brought(int v, int beside) const {
     if (v < 0 || maker_[v] < 0) return false;
     const auto& ops = program_.ops;
@@ -165,14 +170,14 @@ struct step_state {
       for (const int o : op.operands) readers_[next[o]++] = op.result;
   }
 
-  /// The input or output, counted from 1, that `v` is, if it lies by the caller's strides and a loop over its shard reads or writes it
-  /// element by element; 0: not so.
+  /// Returns the number of the input or output, counted from 1, whose memory `v` uses, if its strides are the
+  /// caller's. Returns 0 otherwise, and if the loop is not over its shard element by element.
   [[nodiscard]] constexpr int given_of(int v, const extents& loop) const {
     const auto k = given_leaf(program_, given_, base[v]);
     return k >= 0 && program_.value(base[v]).local == loop ? k + 1 : 0;
   }
 
-  /// Large tables that grow step by step would cost more than all the rest.
+  /// Reserves memory for large tables. Growing them step by step would cost more than all other work.
   constexpr void reserve_tables() {
     std::size_t contractions = 0;
     std::size_t lazy = 0;
@@ -213,13 +218,14 @@ struct step_state {
     return out.steps.back();
   }
 
-  /// Notes how much of a dim of a shard is data, which may differ between devices.
+  /// Records how much of a dim of a shard is data, which may differ between devices.
   constexpr void add_bound(plan_step& s, int index, int value, int dim) {
     out.bounds.push_back(bound{static_cast<std::int8_t>(index), value, static_cast<std::int8_t>(dim)});
     ++s.bounds.count;
   }
 
-  /// The number of a contraction in the plan, and the contraction of a step; null: it is not known.
+  /// planned() returns the number of a contraction in the plan. contraction_of() returns the contraction of a step;
+  /// null if it is unknown.
   constexpr int planned(const contraction& c) {
     const int spec = entry_of(contractions_, c);
     auto& plans = table_of<contraction_plan>(out);
@@ -246,23 +252,23 @@ struct step_state {
   const graph* graph_ = nullptr;
   span<const given_layers> given_;
   local_program program_;
-  vec<int> maker_;    // by value: the op that makes it; -1 for inputs
-  vec<int> uses_;     // by value: by operators that are not in a group yet
-  vec<int> visited_;  // by value: the last walk that met it
+  vec<int> maker_;    // by value: the operator that computes it; -1 for inputs
+  vec<int> uses_;     // by value: uses by outputs and by operators that are not in a group yet
+  vec<int> visited_;  // by value: the last walk that visited it
   int stamp_ = 0;
-  vec<std::uint8_t> waiting_;      // by value: a lazy op that is not done
-  vec<int> readers_from_;          // by value: its first one in readers_
+  vec<std::uint8_t> waiting_;      // by value: 1 if its operator is lazy and not computed yet
+  vec<int> readers_from_;          // by value: the index of its first user in readers_
   vec<int> readers_;               // results of the operators that read a value, in order
-  vec<std::uint8_t> is_joined_;    // by value of the local program: an all_reduce of several makes it
+  vec<std::uint8_t> is_joined_;    // by value of the local program: a joined all_reduce computes it
   vec<int> step_;                  // by value: the step that computes it; -1: none yet
-  std::int64_t times_ = 1;         // how often that runs
-  vec<contraction> contractions_;  // what the contraction_plans of the plan were made for
+  std::int64_t times_ = 1;         // how often the steps of the current body run
+  vec<contraction> contractions_;  // the contractions of the plan's contraction_plans
   vec<int> register_;              // by value: its register in the loop that computes it
-  vec<int> slot_;                  // by memory: which input of the present loop it is; -1: none
+  vec<int> slot_;                  // by memory: its input of the current loop; -1: none
   vec<waiting_reduction> reductions_;
-  vec<int> open_bodies_;  // the steps that opened the bodies around what is made now
-  std::size_t next_ = 0;  // operator
-  bool is_done_ = false;  // with all of them
+  vec<int> open_bodies_;  // the steps that opened the bodies around the current instruction
+  std::size_t next_ = 0;  // the next operator
+  bool is_done_ = false;  // all operators are processed
 };
 
 }  // namespace gspmd::detail

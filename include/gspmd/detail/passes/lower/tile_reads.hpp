@@ -9,16 +9,16 @@
 
 namespace gspmd::detail {
 
-/// The tiles of a value that operators of one body read, as one that holds them all.
+/// A tile of a value that contains all tiles that the operators of a body read.
 struct shared_tile {
   int of = 0;      // a value of the local program
   int region = 0;  // the body
   index_map map;
-  int value = -1;  // that holds it; -1: none yet
+  int value = -1;  // the value that holds it; -1: none yet
 };
 
-/// How far, along a dim, index 0 of the tile `wide` is before that of `narrow`, in which the same elements lie otherwise alike; false if
-/// they lie otherwise.
+/// Computes how far index 0 of the tile `wide` is before index 0 of the tile `narrow` along a dim. Returns false if
+/// the tiles do not arrange the same elements in the same way.
 constexpr bool lies_alike(const dim_map& narrow, const dim_map& wide, std::int64_t& shift) {
   const window_tile &a = narrow.tile, &b = wide.tile;
   if (narrow.dim != wide.dim || narrow.beyond != wide.beyond || narrow.from_step != wide.from_step ||
@@ -30,7 +30,7 @@ constexpr bool lies_alike(const dim_map& narrow, const dim_map& wide, std::int64
   return true;
 }
 
-/// Widens `wide` to what holds `other` too; false if that would be no tile, and nothing is done.
+/// Widens `wide` so that it also contains `other`. Returns false and changes nothing if the result would be no tile.
 constexpr bool widen(index_map& wide, const index_map& other) {
   if (wide == other) return true;
   if (wide.fill != other.fill || wide.high_fill != other.high_fill || wide.dims.count != other.dims.count) return false;
@@ -48,8 +48,8 @@ constexpr bool widen(index_map& wide, const index_map& other) {
   return true;
 }
 
-/// Which tiles are brought for which operators: windows of other sizes over one value share one exchange, where it is no larger than
-/// those of each of them.
+/// Decides which tiles are fetched for which operators. Windows of other sizes over one value share one exchange if it
+/// is no larger than the separate exchanges together.
 ///
 ///   sum_pool(x, {3}) and sum_pool(x, {5}), both padded to the extent of x      one exchange of two elements to either side
 class tile_reads {
@@ -70,7 +70,7 @@ class tile_reads {
     }
   }
 
-  /// The tile of operand k of the operator that makes a value; null if it reads the shard.
+  /// Returns the tile of operand k of the operator that computes `result`; null if the operator reads the shard.
   [[nodiscard]] constexpr shared_tile* read_of(int result, int k) {
     for (const auto& r : reads_)
       if (r.result == result && r.operand == k) return &tiles[r.tile];
@@ -97,7 +97,7 @@ class tile_reads {
     return static_cast<int>(tiles.size()) - 1;
   }
 
-  friend struct step_state;  // which freezes them
+  friend struct step_state;  // it saves tiles and reads_
   vec<read> reads_;
 };
 

@@ -5,19 +5,20 @@
 
 namespace gspmd::detail {
 
-/// Narrow types in memory: kernels but those of loops compute with copies of a wider type.
+/// Widens narrow values in memory: kernels other than loops compute with copies of a wider type.
 class widening {
  public:
   constexpr explicit widening(step_state& state) : s_(state) {}
 
-  /// A value of the same shard, as the type that its elements are computed as; the value itself if that is its type.
+  /// Returns a new value of the same shard, in the type that kernels use for its elements. Returns `v` itself if it
+  /// has that type.
   constexpr int like(int v) {
     local_value wide = s_.program_.value(v);
     if (!is_narrow(wide.type)) return v;
     wide.type = computed_as(wide.type);
     return s_.add_value(wide);
   }
-  /// `from` lies in memory. `saturates`: an integer that is out of range becomes the nearest one that is not.
+  /// Converts `from`, which is in memory. `saturates`: an integer out of range becomes the nearest integer in range.
   constexpr void convert(const instruction& op, int from, int to, bool saturates) {
     loop_group group(s_, extents(1, elements(s_.program_.value(from).local)));
     scalar_op load = scalar_op::load(s_.program_.value(from).type, 0);

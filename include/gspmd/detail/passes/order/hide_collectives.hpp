@@ -14,19 +14,21 @@
 
 namespace gspmd::detail {
 
-/// Puts work beside collectives: before memory is placed, of an automatic program (overlapped.hpp). XLA calls this latency hiding.
+/// Orders the steps of an automatic program so that work runs concurrently with collectives (overlapped.hpp), before
+/// memory is placed. XLA calls this latency hiding.
 ///
-/// 1. Backwards through the steps: before its first reader a collective has so much work as takes its time on the network, as far as what it
-///    sends is there. Weights are gathered ahead.
-/// 2. Forwards: what reads a collective that is still under way then waits, with all that reads that, and other work goes on. Gradients are
-///    reduced while others are computed, and updates follow.
+/// 1. Backwards through the steps: a collective is placed ahead of its first user by as much work as it takes time on
+///    the network. It is never placed before its operands are computed. Weights are gathered ahead.
+/// 2. Forwards: a user of a collective that is still in progress waits, with all users of its results, and other work
+///    continues. Gradients are reduced while other gradients are computed, and updates follow.
 ///
-/// One network carries everything, so collectives go one after the other, and nothing is started earlier than it must: what is under way takes
-/// memory. Steps of loops and conditionals stay where they are; what stands between two of them is ordered on its own. Margins of
-/// stencils have their own way (overlap_moves.hpp), but not those as wide as a shard, from which stages of a pipeline get their microbatches.
+/// All collectives share one network, so they run one after the other. None is started earlier than necessary, because
+/// a started collective holds memory. Steps of loops and conditionals stay where they are; the steps between two of
+/// them, a stretch, are ordered on their own. overlap_moves.hpp overlaps the margins of stencils, except margins as
+/// wide as a shard, as used by the stages of a pipeline for their microbatches.
 class collective_hider {
  public:
-  /// `base`: by value, the one whose memory it shares.
+  /// `base`: by value, the value whose memory it shares.
   constexpr collective_hider(plan& p, span<const int> base, const network_rates& net)
       : plan_(p), view_(p), base_(base), net_(net), maker_(p.values.size(), -1), state_(p.values.size(), there) {}
 
@@ -52,16 +54,17 @@ class collective_hider {
 
  private:
   enum readiness : std::uint8_t { there, to_be_made, under_way };
-  struct step_range {  // a unit: one step, or all that go through rows together
+  struct step_range {  // a unit: one step, or all steps of a run of row blocks
     int begin = 0, end = 0;
   };
   struct pending {
     int unit = 0;
-    std::int64_t time = 0;  // picoseconds that nothing hides yet
+    std::int64_t time = 0;  // picoseconds that are not hidden yet
   };
 
-  /// Work of so much time hides collectives, the one at `first` and those behind it up to `last`; `end()` takes the first one away.
-  // Before those that call it: Clang instantiates no template in a class of which it has not read the body yet.
+  /// Hides collectives by work that takes `time`: the collective at index `first`, then the next ones before `last`.
+  /// When a collective is hidden, calls `end`, which increments `first`.
+  // Defined before its callers: Clang instantiates no template in a class before it has read the template's body.
   template <class End>
   static constexpr void pass(std::int64_t time, vec<pending>& queue, const std::size_t& first, std::size_t last, End end) {
     while (time > 0 && first < last) {
@@ -88,7 +91,7 @@ class collective_hider {
     for (int i = units_[unit].begin; i < units_[unit].end; ++i)
       for (int k = 0; k < plan_.steps[i].results.count; ++k) f(base_of(plan_.slots[plan_.steps[i].results.begin + k]));
   }
-  /// Whether a step is a collective that is worth to be started.
+  /// Returns true if a step is a collective that is worth starting.
   [[nodiscard]] constexpr bool is_hidden(const plan_step& s) const {
     return may_be_started(s) && (!brings_margins(plan_, s) || brings_whole_shards(plan_, s));
   }
@@ -107,10 +110,10 @@ class collective_hider {
     return sum;
   }
 
-  /// A collective goes to its first reader, and from there forwards.
+  /// Returns an order that places each collective before its first user, and earlier if work can hide it.
   constexpr vec<int> started_ahead(const vec<int>& units) {
     vec<int> backwards;
-    vec<pending> queue;  // collectives whose readers stand behind, the last one first
+    vec<pending> queue;  // collectives whose users are placed, the last user first
     std::size_t placed = 0;
     const auto is_here = [&](int maker, int reader) { return maker >= begin_ && maker != reader; };
     for (const int u : units) {
@@ -135,7 +138,7 @@ class collective_hider {
         continue;
       }
       while (uses_[u] > 0) put_first();
-      const auto known = queue.size();  // its own operands come before it
+      const auto known = queue.size();  // the operands of `u` precede it
       put(u);
       pass(time_of(u), queue, placed, known, put_first);
     }
@@ -145,12 +148,13 @@ class collective_hider {
     return order;
   }
 
-  /// A collective of what was there before the stretch has its place by now: it goes ahead of a step that waits only where work does.
+  /// Returns an order that lets users of collectives in progress wait while other work continues. A collective of
+  /// operands from before the stretch has its place already: it overtakes a waiting step only if work does so too.
   constexpr vec<int> delayed(const vec<int>& units) {
     vec<int> order, waiting;
-    vec<pending> queue;  // collectives under way, the first one first
+    vec<pending> queue;  // collectives in progress, the first one first
     std::size_t over = 0;
-    bool is_idle = false;  // a step waits, and no work has gone ahead of it
+    bool is_idle = false;  // a step waits, and no work has overtaken it
     for (const int u : units) set(u, to_be_made);
     const auto may_go = [&](int u) {
       bool is_there = true;
@@ -175,7 +179,7 @@ class collective_hider {
       is_idle = is_idle || list.empty();
       list.push_back(u);
     };
-    // Those that wait, in their order, as far as they need not any more.
+    // Continues with the waiting steps, in their order, that need not wait any more.
     const auto go_on = [&] {
       for (bool any = true; any && !waiting.empty();) {
         vec<int> still;
@@ -203,9 +207,9 @@ class collective_hider {
   span<const int> base_;
   const network_rates& net_;
   vec<step_range> units_;
-  int begin_ = 0;            // of the stretch at hand: a unit
-  vec<int> maker_;           // by value: the last unit so far that makes it; -1: none
-  vec<int> uses_;            // by unit: how often what it makes is read in its stretch, by others
+  int begin_ = 0;            // of the current stretch: a unit
+  vec<int> maker_;           // by value: the last unit so far that computes it; -1: none
+  vec<int> uses_;            // by unit: how often other units of its stretch read its results
   vec<std::uint8_t> state_;  // by value: readiness
 };
 

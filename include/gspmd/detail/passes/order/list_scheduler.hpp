@@ -10,15 +10,16 @@
 
 namespace gspmd::detail {
 
-/// One pass of list scheduling. Follows a given order, but as soon as a few steps one after the other leave no more memory taken
-/// than there was before them, they run at once; of several such runs first the one that takes least while it runs.
+/// One pass of list scheduling. It follows the order of the caller. But if a few steps in sequence end with no more
+/// memory in use than before them, these steps run immediately. Among several such runs, the run that needs the least
+/// memory is first.
 ///
 ///   dh, g1, g2, w1 - g1, w2 - g2    ->    dh, g1, w1 - g1, g2, w2 - g2
 ///
-/// Backwards, from the last step to the first, the same rule puts off what takes memory until somebody needs it, and of two
-/// operands makes that one first which takes more on the way (Sethi and Ullman 1970; Liu 1987). The work is bounded by a number for
-/// each step; then the rest follows the given order.
-// Pointers and few calls: Clang counts calls against the limit of an evaluation.
+/// Backwards, from the last step to the first, the same rule delays a step that takes memory until its result is
+/// needed. It also first computes the operand that needs more memory on the way (Sethi and Ullman 1970; Liu 1987). The
+/// work is bounded by a number per step; after that, the rest follows the order of the caller.
+// Pointers and few calls: Clang counts calls towards the limit of an evaluation.
 class list_scheduler {
  public:
   constexpr list_scheduler(const step_needs& needs, bool backwards)
@@ -47,7 +48,7 @@ class list_scheduler {
   list_scheduler(const list_scheduler&) = delete;
   list_scheduler& operator=(const list_scheduler&) = delete;
 
-  /// Puts all steps, which are in a possible order, in a better one, or leaves them.
+  /// Improves the order of all steps, which must be valid, or leaves it unchanged.
   constexpr void run(int* steps) {
     if (backwards_) std::reverse(steps, steps + steps_);
     for (int k = 0; k < steps_; ++k) place_[steps[k]] = k;
@@ -65,13 +66,13 @@ class list_scheduler {
   }
 
  private:
-  static constexpr int most_work = 20;  // of change_of, on average for each step
+  static constexpr int most_work = 20;  // calls of change_of, on average for each step
   static constexpr int longest_run = 8;
-  static constexpr int most_next = 16;  // that a run may go on with
-  static constexpr int few = 3;         // steps that still touch a buffer: one of them may lead to its end
+  static constexpr int most_next = 16;  // candidates for the next step of a run
+  static constexpr int few = 3;         // steps that still touch a buffer: they may free it soon, so they are candidates
 
   constexpr void list_edges() {
-    int* const from = after_from_ + 1;  // where the next one goes
+    int* const from = after_from_ + 1;  // where the next entry is stored
     const step_needs::edge* const edges = needs_.edges;
     for (int e = 0; e < needs_.edge_count; ++e) {
       ++missing_[backwards_ ? edges[e].before : edges[e].after];
@@ -94,8 +95,8 @@ class list_scheduler {
   }
 
   struct change {
-    std::int64_t most = 0;   // more than before, while it runs
-    std::int64_t after = 0;  // and afterwards
+    std::int64_t most = 0;   // bytes more than before, while it runs
+    std::int64_t after = 0;  // bytes more than before, afterwards
   };
   constexpr change change_of(int s) {
     --work_left_;
@@ -123,16 +124,17 @@ class list_scheduler {
     }
     return c;
   }
-  /// Runs a step, or takes it back.
+  /// Runs a step, or undoes it if `by` is -1.
   constexpr void enter(int s, int by = 1) {
     is_done_[s] += by;
     for (int t = touched_from_[s]; t < touched_from_[s + 1]; ++t) opened_[touched_[t]] += by, left_[touched_[t]] -= by;
     for (int e = after_from_[s]; e < after_from_[s + 1]; ++e) missing_[after_[e]] -= by;
   }
 
-  /// Runs steps from `s` on until memory is no more than before: run_ holds them. False, and nothing has run, if it grows.
+  /// Runs steps from `s` on until no more memory is in use than before; run_ lists them. Returns false, with all steps
+  /// undone, if memory grows.
   constexpr bool run_from(int s) {
-    int next[most_next]{};  // what may run now, or may free something now
+    int next[most_next]{};  // steps that can run now, or can free a buffer now
     int count = 0;
     std::int64_t now = 0;
     change c = change_of(s);
@@ -175,7 +177,7 @@ class list_scheduler {
     std::int64_t most = 0;
     int step = 0;
     int place = 0;
-    friend constexpr bool operator<(const entry& a, const entry& b) {  // the least is on top of the heap
+    friend constexpr bool operator<(const entry& a, const entry& b) {  // the smallest is on top of the heap
       return a.most != b.most ? a.most > b.most : a.place > b.place;
     }
   };
@@ -190,7 +192,7 @@ class list_scheduler {
     heap_.push_back(entry{most_, s, place_[s]});
     std::push_heap(heap_.begin(), heap_.end());
   }
-  /// Puts the steps of run_ into the order, and looks again at the steps whose gain they may have changed.
+  /// Appends the steps of run_ to the order. Visits the steps again whose gain they may have changed.
   constexpr void finish_run() {
     int steps[longest_run]{};
     const int count = run_count_;
@@ -230,20 +232,20 @@ class list_scheduler {
   const int* touched_;
   const std::int64_t* bytes_;
   zeroed<int> memory_;
-  int* missing_ = nullptr;        // by step: how many have to run before it
+  int* missing_ = nullptr;        // by step: the number of steps that must run before it
   int* is_done_ = nullptr;        // by step
-  int* looked_ = nullptr;         // by step: when it was looked at last
-  int* place_ = nullptr;          // by step: in the given order
-  int* order_ = nullptr;          // the new one
-  int* after_from_ = nullptr;     // by step: its first one in after_
+  int* looked_ = nullptr;         // by step: the clock of its last visit
+  int* place_ = nullptr;          // by step: its position in the order of the caller
+  int* order_ = nullptr;          // the new order
+  int* after_from_ = nullptr;     // by step: the index of its first entry in after_
   int* after_ = nullptr;          // steps that wait for a step
-  int* left_ = nullptr;           // by buffer: steps that will touch it, and one if it is there at the end
-  int* opened_ = nullptr;         // by buffer: steps that did, and one if it was there at the begin
-  int* touching_from_ = nullptr;  // by buffer: its first one in touching_
+  int* left_ = nullptr;           // by buffer: steps that will touch it, plus one if it is kept at the end
+  int* opened_ = nullptr;         // by buffer: steps that touched it, plus one if it existed at the start
+  int* touching_from_ = nullptr;  // by buffer: the index of its first entry in touching_
   int* touching_ = nullptr;       // steps that touch a buffer
   int run_[longest_run]{};        // steps
   int run_count_ = 0;
-  std::int64_t most_ = 0;  // that run_ takes more than was there before it
+  std::int64_t most_ = 0;  // the most bytes that run_ adds to the memory in use
   vec<entry> heap_;
   int work_left_ = 0;
   int clock_ = 1;  // runs

@@ -7,12 +7,12 @@
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 
-/// Which steps of a plan whose memory is placed touch the memory of a value.
+/// Functions that find the steps that access the memory of a value, in a plan whose memory is placed.
 namespace gspmd::detail {
 
 constexpr std::int64_t bytes_of_shard(const planned_value& v) { return elements(v.local) * bytes_of(v.type); }
 
-/// Whether a value lies, or may lie, in so many bytes of a place.
+/// Returns true if a value may occupy any of `bytes` bytes at a place.
 constexpr bool lies_in(const planned_value& v, memory_place::kind where, std::int64_t at, std::int64_t bytes) {
   using kind = memory_place::kind;
   const auto meets = [&](kind own, std::int64_t own_at) {
@@ -21,12 +21,12 @@ constexpr bool lies_in(const planned_value& v, memory_place::kind where, std::in
   };
   return meets(v.where.where, v.where.at) || (v.where.takes_turns() && meets(v.where.other, v.where.other_at));
 }
-/// Whether two values share memory.
+/// Returns true if two values may share memory.
 constexpr bool share_memory(const planned_value& a, const planned_value& b) {
   return lies_in(a, b.where.where, b.where.at, bytes_of_shard(b)) ||
          (b.where.takes_turns() && lies_in(a, b.where.other, b.where.other_at, bytes_of_shard(b)));
 }
-/// Whether a step may write where a value lies.
+/// Returns true if a step may write to the memory of a value.
 constexpr bool writes(const plan& p, const plan_step& s, const planned_value& v) {
   for (int k = 0; k < s.results.count; ++k)
     if (share_memory(v, p.values[p.slots[s.results.begin + k]])) return true;
@@ -39,7 +39,8 @@ constexpr bool reads(const plan& p, const plan_step& s, const planned_value& v) 
   return false;
 }
 
-/// Whether a step makes an output for which the caller may give the memory of the input that `v` is.
+/// Returns true if `v` is an input and a step computes an output for which the caller may pass the memory of that
+/// input.
 constexpr bool writes_over_input(const plan& p, const plan_step& s, const planned_value& v) {
   if (v.where.where != memory_place::kind::input) return false;
   for (int k = 0; k < s.results.count; ++k)

@@ -13,29 +13,30 @@
 
 namespace gspmd::detail {
 
-/// Whether steps begin that go through rows together: a body that makes its results where operands lie, as no loop does.
+/// Returns true if a run of row blocks begins at `s`: a body that works in place, as no loop does.
 constexpr bool goes_by_rows(const plan_step& s) {
   return facts_of(s).role == step_role::loop_begin && facts_of(s).works_in_place(s);
 }
-/// Where the unit that begins at step `i` ends: one step, or all that go through rows together.
+/// Returns the end of the unit that begins at step `i`: one step, or all steps of a run of row blocks.
 constexpr int end_of_unit(const plan_step* steps, int i) { return goes_by_rows(steps[i]) ? steps[i].target + 1 : i + 1; }
 
-/// Finds an order of a plan's steps in which less lies in the arena at once than in the order of the program.
+/// Finds an order of a plan's steps that needs less memory in the arena than the order of the program.
 ///
-/// 1. Steps of loops and conditionals stay where they are, and so do the copies into carried values: what stands between two of
-///    them, a stretch, is ordered on its own. Steps that go through rows together move together: a unit, as is any other step by itself.
-/// 2. Nothing is moved where some single step, or what lies there from one stretch to the next, takes as much as the program
-///    does now; and no stretch is touched that does not decide the peak.
-/// 3. A step that may write where its operand lies, an input that is given up or a carried value, stays behind all others that
-///    read it. So does one that makes an output in whose memory its operand can be computed.
-/// 4. What one message reduces together is one buffer: see memory_planner.
+/// 1. Steps of loops and conditionals stay where they are, and so do the copies into carried values. The steps between
+///    two of them, a stretch, are ordered on their own. The steps of a run of row blocks move together as one unit;
+///    every other step is a unit by itself.
+/// 2. Nothing moves if a single step, or the memory held between stretches, needs as much as the program needs now. A
+///    stretch that does not determine the peak is not changed.
+/// 3. A step that may overwrite an input or a carried value stays after all other steps that read that value. So does
+///    a step that computes an output whose memory can hold its operand.
+/// 4. Values that one message reduces together are one buffer: see memory_planner.
 ///
-/// The peak is estimated here: the memory planner may find no place for what would fit. Who calls asks it whether the arena
-/// becomes smaller, and keeps the old order if it does not.
-// Pointers and few calls: Clang counts calls against the limit of an evaluation.
+/// The peak is an estimate: the memory planner may find no place for values that would fit. The caller checks whether
+/// the arena becomes smaller, and keeps the old order if it does not.
+// Pointers and few calls: Clang counts calls towards the limit of an evaluation.
 class step_orderer {
  public:
-  /// `base`: by value, the one whose memory it shares.
+  /// `base`: by value, the value whose memory it shares.
   constexpr step_orderer(const plan_view& p, span<const int> base)
       : plan_(p),
         steps_(p.steps.data()),
@@ -67,7 +68,7 @@ class step_orderer {
   step_orderer(const step_orderer&) = delete;
   step_orderer& operator=(const step_orderer&) = delete;
 
-  /// Writes the numbers of the steps in their new order to `order`; false if they should stay as they are.
+  /// Writes the numbers of the steps in their new order to `order`. Returns false if the order should stay.
   constexpr bool run(int* order) {
     find_units();
     find_buffers();
@@ -98,7 +99,7 @@ class step_orderer {
   struct stretch {
     int begin = 0;  // units
     int end = 0;
-    std::int64_t live = 0;  // bytes, before it
+    std::int64_t live = 0;  // bytes held before it
     std::int64_t peak = 0;
     std::int64_t new_peak = 0;
   };
@@ -110,7 +111,7 @@ class step_orderer {
   }
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[slots_[s.operands.begin + k]]; }
   [[nodiscard]] constexpr int result(const plan_step& s, int k) const { return base_[slots_[s.results.begin + k]]; }
-  /// The first step of a unit.
+  /// Returns the first step of a unit.
   [[nodiscard]] constexpr const plan_step& step(int unit) const { return steps_[from_[unit]]; }
   [[nodiscard]] constexpr bool stays(int unit) const {
     return !goes_by_rows(step(unit)) && facts_of(step(unit)).role >= step_role::hands_on;
@@ -131,8 +132,8 @@ class step_orderer {
     unit_[step_count_] = unit_count_;
   }
 
-  /// Which buffers each unit touches, the result first, and how large they are. Where a unit is noted, 1 is the first one and 0
-  /// is none.
+  /// Finds the buffers that each unit touches, the result first, and their sizes. Numbers of units are stored plus 1;
+  /// 0 means none.
   constexpr void find_buffers() {
     const planned_value* const values = plan_.values.data();
     for (const int v : plan_.inputs) is_outside_[base_[v]] = 1;
@@ -141,7 +142,7 @@ class step_orderer {
     for (int u = 0; u < unit_count_; ++u) {
       const auto& s = step(u);
       const auto& facts = facts_of(s);
-      // The first result of rows is their number, and stays in memory of its own.
+      // The first result of a run of row blocks is the number of the block, in separate memory.
       const int most = goes_by_rows(s) ? 2 : 1;
       const bool may_share = s.results.count == most && s.operands.count > 0 && !stays(u) && facts.works_in_place(s);
       in_place_[u] = may_share ? 1 : 0;
@@ -173,7 +174,7 @@ class step_orderer {
     for (int b = 0; b < value_count_; ++b) bytes_[b] = (bytes_[b] + 63) / 64 * 64;
   }
 
-  /// Places the operand of which a step makes an output in place in the memory of that output.
+  /// If a step computes an output in place, places its operand in the memory of that output.
   constexpr void compute_in_output(int i) {
     const auto& s = step(i);
     const int r = result(s, s.results.count - 1);
@@ -183,7 +184,7 @@ class step_orderer {
     for (int k = 0; k < s.operands.count; ++k) {
       const int v = operand(s, k);
       if (values[v].type != values[r].type || !(values[v].local == values[r].local)) continue;
-      if (made_[v] == 0) return;  // it may be given the memory of this input: see memory_planner
+      if (made_[v] == 0) return;  // the output may use the memory of this input: see memory_planner
       if (found < 0 && last_[v] == i + 1 && buffer_[v] == v && is_outside_[v] == 0 && !is_joined(step(made_[v] - 1))) found = v;
     }
     if (found < 0) return;
@@ -192,7 +193,7 @@ class step_orderer {
     overwriter_[found] = i + 1;
   }
 
-  /// From which step to which each buffer lies there: as the memory planner sees it.
+  /// Finds the first and the last unit during which each buffer is in use, like the memory planner.
   constexpr void find_lives() {
     vec<int> loops;
     for (int i = 0; i < unit_count_; ++i) {
@@ -218,7 +219,8 @@ class step_orderer {
     }
   }
 
-  /// Finds the units that make the next one of a carried value, or an output out of an input: each is the last that reads it.
+  /// Finds the units that compute the next value of a carried value, or an output that may overwrite an input. Each of
+  /// them must be the last to read that value.
   constexpr void find_overwriters() {
     for (int i = 0; i < step_count_; ++i)
       if (steps_[i].target >= 0 && facts_of(steps_[i]).role == step_role::hands_on)
@@ -234,7 +236,7 @@ class step_orderer {
     }
   }
 
-  /// Lists the stretches with their peaks; returns what lies there whatever the order.
+  /// Lists the stretches with their peaks. Returns the bytes that are in use in any order.
   constexpr std::int64_t measure() {
     std::int64_t live = 0;
     std::int64_t bound = 0;
@@ -248,7 +250,7 @@ class step_orderer {
       s.begin = i;
       s.live = live;
       std::int64_t needed = 0;      // by one step
-      std::int64_t through = live;  // of what no step here touches
+      std::int64_t through = live;  // of buffers that no step here touches
       const int here = unit_count_ + 1 + s.begin;
       for (; i < unit_count_ && !stays(i); ++i) {
         const int first = touched_from_[i];
@@ -281,7 +283,7 @@ class step_orderer {
     return bound;
   }
 
-  /// Looks for a better order of a stretch, forwards and then backwards from there.
+  /// Searches a better order of a stretch, first forwards, then backwards from the result.
   constexpr void improve(stretch& s, int* order) {
     const int touched = touched_from_[s.end] - touched_from_[s.begin];
     const int count = s.end - s.begin;
@@ -336,20 +338,20 @@ class step_orderer {
   int unit_count_ = 0;
   zeroed<int> ints_;
   zeroed<std::int64_t> longs_;
-  int* is_outside_ = nullptr;    // by value: lies in memory of the caller
-  int* buffer_ = nullptr;        // by value whose memory it is: the first one of what lies together
-  int* first_ = nullptr;         // by buffer: the unit from which it lies there; 0: none, and so below
+  int* is_outside_ = nullptr;    // by value: is in the caller's memory
+  int* buffer_ = nullptr;        // by base value: the first one of the values that are contiguous
+  int* first_ = nullptr;         // by buffer: the first unit that uses it; 0: none, also in the next lists
   int* last_ = nullptr;          // by buffer
-  int* visited_ = nullptr;       // by buffer: the last unit, or stretch, that met it
-  int* made_ = nullptr;          // by value: the unit that makes it
-  int* number_ = nullptr;        // by buffer: in the stretch that is ordered now
-  int* overwriter_ = nullptr;    // by value: the unit that may write where it lies
-  int* in_place_ = nullptr;      // by unit: whether its result may lie where an operand lay
+  int* visited_ = nullptr;       // by buffer: the last unit, or stretch, that visited it
+  int* made_ = nullptr;          // by value: the unit that computes it
+  int* number_ = nullptr;        // by buffer: its number in the stretch that is being ordered
+  int* overwriter_ = nullptr;    // by value: the unit that may overwrite it
+  int* in_place_ = nullptr;      // by unit: 1 if its result may overwrite an operand
   int* trial_ = nullptr;         // an order of a stretch
   int* unit_ = nullptr;          // by step, and the end
   int* from_ = nullptr;          // by unit, and the end: its first step
   int* order_ = nullptr;         // units
-  int* touched_from_ = nullptr;  // by unit: its first one in touched_
+  int* touched_from_ = nullptr;  // by unit: the index of its first buffer in touched_
   int* touched_ = nullptr;
   std::int64_t* bytes_ = nullptr;  // by buffer: in the arena
   std::int64_t* opens_ = nullptr;  // by unit: bytes
@@ -357,7 +359,7 @@ class step_orderer {
   vec<stretch> stretches_;
 };
 
-/// The steps of a plan in another order.
+/// Puts the steps of a plan in another order.
 constexpr void put_in_order(plan& p, span<const int> order) {
   vec<plan_step> steps;
   vec<int> place;

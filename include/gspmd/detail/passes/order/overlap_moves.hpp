@@ -14,16 +14,19 @@
 
 namespace gspmd::detail {
 
-/// Makes margins one movement that go to the same neighbours, and lets loops compute while they are exchanged. Of a plan whose memory is
-/// placed:
+/// Joins the exchanges of margins with the same neighbours, and lets loops compute during the exchange. The memory of
+/// the plan must be placed:
 ///
-///   move m, move n, loop reading u, v, m and n      ->      start_move m and n, inner part of the loop, finish_move m and n, rim
+///   move m, move n, loop reading u, v, m and n      ->      start_move m and n, interior of the loop, finish_move m and n, boundary
 ///
-/// Margins are joined where nobody needs the first ones before the last ones are brought: all are under way at once, in the same
-/// messages, and small loops wait once; not those that other work hides (overlap_started.hpp). The loop is the first one that reads
-/// them, and reads what they lie around; the steps between the movement and the loop are no bounds of a body. The inner part and the rim have the operands and results of the loop, each at
-/// indices of its own, so that everything lies where it did, and what the loop may do in place it still may. Loops of which no
-/// `least` elements can be computed before stay as they are, as do those that reduce what they compute, in order.
+/// Exchanges are joined if no step needs the first margins before the last margins are fetched. They then share
+/// messages, and small loops wait only once. An exchange that other work hides is not joined (overlap_started.hpp).
+/// The loop must be the first step that reads the margins, and must read the values that the margins surround. No body
+/// may begin or end between the exchange and the loop.
+///
+/// The steps for interior and boundary have the operands and results of the loop, each over other indices. So all
+/// values stay where they are, and the loop may still work in place. A loop is not split if its interior has fewer
+/// than `least` elements, or if it reduces its elements in order.
 class move_overlapper {
  public:
   constexpr move_overlapper(plan& p, std::int64_t least) : plan_(p), least_(least) {}
@@ -39,7 +42,7 @@ class move_overlapper {
 
  private:
   struct overlapped_loop {
-    int step = 0, inner = 0, rim = 0;  // groups
+    int step = 0, inner = 0, rim = 0;  // a step, and two groups
     vec<int> moves;                    // steps
   };
 
@@ -64,11 +67,12 @@ class move_overlapper {
       for (int k = 0; k < s.results.count; ++k) maker_[result(s, k)] = i;
     }
   }
-  /// Whether a step brings margins from other devices.
+  /// Returns true if a step fetches margins from other devices.
   [[nodiscard]] constexpr bool brings_margins(const plan_step& s) const {
     return s.bytes_sent > 0 && s.operands.count == s.results.count && detail::brings_margins(plan_, s);
   }
-  /// The step that brings operand k of step i from other devices, which step i may compute meanwhile; -1: none does.
+  /// Returns the step that fetches operand k of step i from other devices, if step i can compute concurrently with it;
+  /// -1 otherwise.
   [[nodiscard]] constexpr int movement_to(int i, int k) const {
     const int m = maker_[operand(plan_.steps[i], k)];
     if (m < 0 || m >= i || !brings_margins(plan_.steps[m])) return -1;
@@ -77,12 +81,13 @@ class move_overlapper {
       if (first_reader_[result(s, r)] < i || !stays(i, m, operand(s, r))) return -1;
     return m;
   }
-  /// Whether what movement m reads stays until step i is done, and no body begins or ends in between. Nobody writes over what is still to
-  /// be read, nor step i over what it reads at offsets: of margins that no step before it reads it is the first such one, or another is.
+  /// Returns true if the operand `value` of movement m is unchanged until step i is done, and no body begins or ends
+  /// between them. A value that is still to be read is not overwritten. Step i, the first user of the margins, does
+  /// not overwrite an operand that it reads at offsets.
   [[nodiscard]] constexpr bool stays(int i, int m, int value) const {
     return bodies_before_[m] == bodies_before_[i] && last_reader_[value] >= i;
   }
-  /// Where margins come from.
+  /// The devices that margins are fetched from.
   struct neighbours {
     dtype type;
     axis_mask axes;
@@ -90,15 +95,16 @@ class move_overlapper {
 
     friend constexpr bool operator==(const neighbours&, const neighbours&) = default;
   };
-  /// Movements that may go together, in their order.
+  /// Movements that can be joined, in their order.
   struct joint_margins {
     neighbours from;
     vec<int> moves;
     int results = 0;
   };
-  /// Makes one step of margins that are brought over the same axes, where the last of them stands. True if there are any.
+  /// Joins exchanges of margins over the same axes into one step, in place of the last exchange. Returns true if any
+  /// were joined.
   constexpr bool join() {
-    vec<int> into(plan_.steps.size(), -1);  // by step: the one that it becomes a part of
+    vec<int> into(plan_.steps.size(), -1);  // by step: the step into which it is joined
     vec<joint_margins> open;
     bool any = false;
     const auto close = [&](std::size_t k) {
@@ -142,14 +148,14 @@ class move_overlapper {
     plan_.steps = std::move(steps);
     return true;
   }
-  /// Whether step `i` is started, and hidden by other work than the loop that reads what it brings.
+  /// Returns true if step `i` is started, and work other than the loop that reads its result hides it.
   [[nodiscard]] constexpr bool goes_on_beside_work(int i) const {
     if (!is_started(plan_, plan_.steps[i]) || !brings_whole_shards(plan_, plan_.steps[i])) return false;
     for (int next = i + 1; next < first_reader_[result(plan_.steps[i], 0)]; ++next)
       if (facts_of(plan_.steps[next]).work == step_work::computes) return true;
     return false;
   }
-  /// Whether a step reads what movements bring, or writes where they read.
+  /// Returns true if a step reads results of movements, or writes to their operands.
   [[nodiscard]] constexpr bool needs(const plan_step& s, const vec<int>& moves) const {
     for (const int m : moves)
       for (int k = 0; k < plan_.steps[m].results.count; ++k) {
@@ -227,7 +233,8 @@ class move_overlapper {
     loops_.push_back(std::move(made));
   }
 
-  /// How far inside no load of a group needs what comes late; false if that is so along too many dims.
+  /// Finds the part of a group's loop that needs no late operands. Returns false if too many dims would have
+  /// to be cut.
   [[nodiscard]] constexpr bool find_part(const planned_group& group, const vec<std::uint8_t>& is_late, inner_part& part) const {
     const auto& ops = table_of<scalar_op>(plan_);
     const auto& margins = table_of<fused_margin>(plan_);
@@ -289,13 +296,13 @@ class move_overlapper {
   plan& plan_;
   std::int64_t least_;
   vec<int> first_reader_, last_reader_, maker_;  // by value: steps; -1: none
-  vec<int> finished_at_;                         // by step: of a movement that is started, another one than 0
-  vec<int> bodies_before_;                       // by step: how many steps up to it begin or end a body
+  vec<int> finished_at_;                         // by step: nonzero for a movement that is started
+  vec<int> bodies_before_;                       // by step: the number of steps up to it that begin or end a body
   vec<overlapped_loop> loops_;
 };
 
 constexpr void overlap_moves(plan& p, std::int64_t least = least_overlapped_elems) {
-  if (p.is_checked) return;  // between the two steps nothing else is sent
+  if (p.is_checked) return;  // a checked program sends nothing between the two steps
   if (!table_of<fused_margin>(p).empty()) move_overlapper(p, least).run();
 }
 

@@ -11,31 +11,35 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// Movements and reductions that the program starts and finishes itself (local::start): what does not need them runs in between.
+/// Overlaps movements and reductions that the program starts and finishes itself (local::start): steps that do not
+/// need them run in between.
 namespace gspmd::detail {
 
-/// Whether a step is such a collective, of which another device has a part.
+/// Returns true if a step is a collective that is marked as started, and other devices take part in it.
 constexpr bool is_started(const plan& p, const plan_step& s) { return may_be_started(s) && p.nodes[s.node].is_started; }
 
 constexpr bool brings_margins(const plan& p, const plan_step& s) {
   return is_mapped(s) && table_of<index_map>(p)[s.spec].has_margins();
 }
-/// Whether margins of shards reach as far as these, so that no loop that reads them has work inside.
+/// Returns true if the margins are as wide as the shards, so that a loop that reads them has no interior.
 constexpr bool brings_whole_shards(const plan& p, const plan_step& s) {
   if (!brings_margins(p, s)) return false;
   const index_map& map = table_of<index_map>(p)[s.spec];
   return map.low + map.high >= p.values[p.slots[s.operands.begin]].local[map.dims[0].dim];
 }
 
-/// Then the order of the steps is the user's: what is under way takes memory.
+/// Returns true if any step is started. Then the order of the steps is the user's, because started collectives hold
+/// memory.
 constexpr bool has_started_steps(const plan& p) {
   return std::any_of(p.steps.begin(), p.steps.end(), [&](const plan_step& s) { return is_started(p, s); });
 }
 
-/// Before memory is placed: such a step, and what is computed for such steps alone, goes where its operands are there, before whatever
-/// else there is to do.
+/// Moves each started step, and each step whose results only started steps need, to the place right after its operands
+/// are computed. Call before memory is placed.
 ///
-/// `base`: by value, the one whose memory it shares.
+///   a; b; c = all_gather(a), started     ->     a; c; b
+///
+/// `base`: by value, the value whose memory it shares.
 constexpr void start_early(plan& p, span<const int> base) {
   if (!has_started_steps(p)) return;
   const auto value_of = [&](const table_range& range, int k) { return base[static_cast<std::size_t>(p.slots[range.begin + k])]; };
@@ -64,10 +68,13 @@ constexpr void start_early(plan& p, span<const int> base) {
   put_in_order(p, span<const int>(order.begin(), order.size()));
 }
 
-/// When memory is placed: makes two steps of it, start_move and finish_move, or start_combine and finish_combine, the second before the
-/// first step that reads what it brings, writes where it reads, or begins or ends a body.
+/// Splits each started step into start_move and finish_move, or start_combine and finish_combine. The second step is
+/// placed before the first step that reads the result, writes to operand or result, or begins or ends a body. Call
+/// after memory is placed.
+///
+///   s = all_reduce(p), started; loop; f(s)     ->     start_combine; loop; finish_combine; f(s)
 constexpr void overlap_started(plan& p) {
-  if (p.is_checked || !has_started_steps(p)) return;  // in a checked program what a step brings is looked at after it
+  if (p.is_checked || !has_started_steps(p)) return;  // a checked program compares a result right after its step
   const int count = static_cast<int>(p.steps.size());
   vec<int> ended_before(p.steps.size(), -1);  // by step
   for (int m = 0; m < count; ++m) {

@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Steps and the buffers they touch: what an order must respect, and what it costs. A buffer lies in memory from the first step
-/// that touches it to the last one, so that an order and its reverse take the same memory.
+/// Steps and the buffers that they touch: the constraints of an order, and its cost. A buffer is in memory from the
+/// first step that touches it to the last one. So an order and its reverse need the same memory.
 struct step_needs {
   struct edge {
     int before = 0;
@@ -25,7 +25,7 @@ struct step_needs {
     bytes = longs_.take(most_touched);
     edges = edges_.take(most_edges);
   }
-  /// The next step; what it touches follows: touch(), the result first.
+  /// Adds the next step. Calls of touch() for its buffers follow, the result first.
   constexpr int add_step(std::int64_t scratch_bytes, bool may_work_in_place) {
     scratch[steps] = scratch_bytes;
     in_place[steps] = may_work_in_place ? 1 : 0;
@@ -49,11 +49,11 @@ struct step_needs {
   int edge_count = 0;
   int* touched_from = nullptr;      // by step, and the end
   int* touched = nullptr;           // buffers, step by step, each once
-  int* in_place = nullptr;          // by step: its first buffer, the result, may take the place of one that dies here
+  int* in_place = nullptr;          // by step: its first buffer, the result, may overwrite a buffer that dies here
   std::int64_t* scratch = nullptr;  // by step: bytes, while it runs
   std::int64_t* bytes = nullptr;    // by buffer
-  int* is_given = nullptr;          // by buffer: there before the first step
-  int* is_kept = nullptr;           // by buffer: there after the last step
+  int* is_given = nullptr;          // by buffer: exists before the first step
+  int* is_kept = nullptr;           // by buffer: exists after the last step
   edge* edges = nullptr;
 
  private:
@@ -62,7 +62,9 @@ struct step_needs {
   zeroed<edge> edges_;
 };
 
-/// The most that lies in memory at once.
+/// Returns the most bytes in memory at any time.
+///
+///   x of 8 bytes, then y of 16 bytes from x, neither kept      24
 constexpr std::int64_t peak_of(const step_needs& needs, const int* order) {
   zeroed<int> memory(2 * needs.buffers);
   int* const left = memory.take(needs.buffers);
@@ -79,7 +81,7 @@ constexpr std::int64_t peak_of(const step_needs& needs, const int* order) {
     const int s = order[k];
     const int first = needs.touched_from[s];
     std::int64_t closes = 0;
-    std::int64_t result = -1;  // bytes, if it may lie where an operand was
+    std::int64_t result = -1;  // bytes, if it may overwrite an operand
     std::int64_t shared = 0;
     for (int t = first; t < needs.touched_from[s + 1]; ++t) {
       const int b = needs.touched[t];

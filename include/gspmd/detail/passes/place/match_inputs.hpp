@@ -8,19 +8,21 @@
 
 namespace gspmd::detail {
 
-/// Finds the outputs that may be written where an input lies. An elementwise loop reads all operands at an index before it writes
-/// there: each output that it makes may lie over any input that it is the last to read, densely, if type, shape and sharding
-/// are the same. The planner puts nothing else into such outputs, so that the caller may choose (may_overwrite.hpp).
+/// Finds the outputs that may be written to the memory of an input. An elementwise loop reads all operands at an index
+/// before it writes there. So each output that the loop computes may overwrite any input that the loop reads densely
+/// and for the last time. Type, shape and sharding must be equal. The planner puts nothing else into these outputs, so
+/// that the caller can choose (may_overwrite.hpp).
 ///
-/// `shared_inputs` is one choice: an output is matched with the input that it updates, and what is left in order. For Adam,
+/// `shared_inputs` is one choice: first, outputs are matched with the inputs that they update; then the rest, in
+/// order. For Adam:
 ///
 ///   m1 = b * m + (1 - b) * g       m, g -> m1, and m is read in fewer places: m1 updates m
 ///   v1 = c * v + (1 - c) * g * g   v    -> v1
-///   p1 = p - r * m1 / sqrt(v1)     p    -> p1: what it reads of the others, outputs before it read too
+///   p1 = p - r * m1 / sqrt(v1)     p    -> p1: its other operands are read by earlier outputs too
 class input_matcher {
  public:
-  /// `base`: by value, the one whose memory it shares. `first`, `last`: by such a value, the step that makes it and the last one
-  /// that reads it. Sets `keeps_input`, by output.
+  /// `base`: by value, the value whose memory it shares. `first`, `last`: by base value, the step that computes it and
+  /// the last step that reads it. Sets `keeps_input`, by output.
   constexpr input_matcher(plan& p, const vec<int>& base, const vec<int>& first, const vec<int>& last,
                           vec<std::uint8_t>& keeps_input)
       : plan_(p), tables_(plan_view(p)), base_(base), first_(first), last_(last), keeps_input_(keeps_input) {}
@@ -44,12 +46,12 @@ class input_matcher {
   struct made_output {
     int number = 0;
     int kind = 0;
-    int updated = -1;  // operand; -1: none
+    int updated = -1;  // the operand that it updates; -1: none
   };
 
   [[nodiscard]] constexpr int operand(const plan_step& s, int k) const { return base_[plan_.slots[s.operands.begin + k]]; }
 
-  /// Lists the inputs that die in step `i`; false if there are none.
+  /// Lists the inputs that step `i` is the last to read. Returns false if there are no such inputs.
   constexpr bool find_inputs(int i) {
     const auto& s = plan_.steps[i];
     kinds_.clear();
@@ -74,7 +76,7 @@ class input_matcher {
     }
     return !kinds_.empty();
   }
-  /// The number of values in kinds_ if none is like `v`.
+  /// Returns the index in kinds_ of a value like `v`, or the size of kinds_.
   [[nodiscard]] constexpr int find_kind(int v) const {
     const auto& value = plan_.values[v];
     int kind = 0;
@@ -102,7 +104,7 @@ class input_matcher {
     }
     for (const auto& out : outputs)
       if (out.updated >= 0 && kind_of_[out.updated] == out.kind) match(s, out, out.updated);
-    vec<int> next(kinds_.size(), 0);  // by kind: the operands before this one are taken
+    vec<int> next(kinds_.size(), 0);  // by kind: the next operand to try
     for (const auto& out : outputs) {
       if (plan_.shared_inputs[out.number] >= 0) continue;
       int& k = next[out.kind];
@@ -118,7 +120,7 @@ class input_matcher {
     return static_cast<int>(plan_.values[operand(s, k)].where.at);
   }
 
-  /// Returns by store of a loop the operand that it updates.
+  /// Returns for each store of a loop the operand that it updates.
   [[nodiscard]] constexpr vec<int> find_updated(const plan_step& s) const {
     const auto& group = table_of<planned_group>(plan_)[s.spec];
     const int none = group.stores.count;
@@ -148,15 +150,15 @@ class input_matcher {
   }
 
   plan& plan_;
-  table_views tables_;  // that the steps refer to
+  table_views tables_;  // the tables of the steps
   const vec<int>& base_;
   const vec<int>& first_;
   const vec<int>& last_;
   vec<std::uint8_t>& keeps_input_;
-  vec<int> readers_;        // by value: how many steps read it
-  vec<std::uint8_t> kept_;  // by operand of the step: no output may lie over it
-  vec<int> kinds_;          // a value of each kind that the inputs have which die in the step
-  vec<int> kind_of_;        // by operand of the step: its place in kinds_; -1: no such input, or matched
+  vec<int> readers_;        // by value: the number of steps that read it
+  vec<std::uint8_t> kept_;  // by operand of the step: no output may overwrite it
+  vec<int> kinds_;          // one value of each kind, of the inputs that the step is the last to read
+  vec<int> kind_of_;        // by operand of the step: its index in kinds_; -1: no such input, or matched
 };
 
 }  // namespace gspmd::detail

@@ -8,21 +8,24 @@
 
 namespace gspmd::detail {
 
-/// Gives every value of a plan its place: inputs and outputs lie in the caller's memory, all others at fixed offsets in one
-/// arena per device.
+/// Places every value of a plan. Inputs and outputs are in the caller's memory. All other values are at fixed offsets
+/// in one arena per device.
 ///
-/// 1. A value lives from the step that makes it to the last step that reads it, or a reshape of it. What a started collective reads
-///    lives until that is finished, where the first step stands that reads what it brings.
-/// 2. A step whose kernel works in place gives its result the place of an operand of that size that dies there.
-/// 3. An output that an elementwise loop makes may lie over any input of its kind that this loop is the last to read (an updated
-///    weight): nothing else is put into such an output (match_inputs.hpp).
-/// 4. What a loop reads from outside lives until the loop ends. What follows a carried value in the next iteration is made in
-///    its memory where that value is not read any more; else it is copied there. Likewise what the branches give. What an
-///    elementwise loop makes of a carried value that is read still, as a stencil does, is not copied: the two take turns in two
-///    places, of which the number of trips done tells which one is whose.
-/// 5. What one message reduces together lies in one piece of the arena, each value behind the one before it. The piece is held
-///    from when the first of them is made until the last of the results dies; inputs, outputs and carried values lie outside of the arena.
-/// 6. First fit: at each step the results and the scratch get the lowest gap that is free, then what died is given back.
+/// 1. A value lives from the step that computes it to the last step that reads it or a reshape of it. The operand of a
+///    started collective lives until the collective is finished, before the first step that reads its result.
+/// 2. A step whose kernel works in place stores its result over an operand of the same size that is not needed
+///    afterwards.
+/// 3. An output of an elementwise loop may overwrite any input of its kind that this loop is the last to read (an
+///    updated weight). Nothing else is put into such an output (match_inputs.hpp).
+/// 4. A value from outside that a loop reads lives until the loop ends. The next value of a carried value is computed
+///    in the memory of the carried value if that is not read any more; otherwise it is copied there. Results of
+///    branches are treated in the same way. If an elementwise loop computes the next value while the carried value is
+///    still read, as in a stencil, nothing is copied. The two values alternate between two places; the number of
+///    iterations done determines the place of each.
+/// 5. Values that one message reduces together are contiguous in the arena. Their memory is held from the first
+///    operand's computation until the last result dies. Inputs, outputs and carried values are not in the arena.
+/// 6. First fit: at each step, the results and the scratch memory get the lowest free gap. Then the memory of dead
+///    values is freed.
 class memory_planner {
  public:
   constexpr memory_planner(plan& p, vec<int> base) : plan_(p), tables_(plan_view(p)), base_(base), storage_(std::move(base)) {
@@ -83,7 +86,7 @@ class memory_planner {
 
  private:
   constexpr int root(int v) {
-    while (storage_[v] != v) {  // chains of steps that work in place are long: halve the way at each visit
+    while (storage_[v] != v) {  // chains of steps that work in place are long: halve the path at each visit
       storage_[v] = storage_[storage_[v]];
       v = storage_[v];
     }
@@ -99,21 +102,21 @@ class memory_planner {
     fixed_[root(v)] = 1;
   }
 
-  /// An output in which nothing else lies before it is made: see input_matcher.
+  /// Returns true if an output must hold no other value before it is computed: see input_matcher.
   [[nodiscard]] constexpr bool keeps_input(int v) const {
     const auto& where = plan_.values[v].where;
     return where.where == memory_place::kind::output && keeps_input_[where.at] != 0;
   }
 
-  /// Lets an operand that step `i` makes no longer needed share the memory of the result. Visited last step first, so that a
-  /// chain of such steps ends up in one place.
+  /// Lets an operand that is not needed after step `i` share the memory of the result. Steps are visited last first,
+  /// so that a chain of such steps uses one place.
   constexpr void work_in_place(int i) {
     const auto& s = plan_.steps[i];
-    const bool is_body = facts_of(s).role == step_role::loop_begin;  // what is read there lives until its end
+    const bool is_body = facts_of(s).role == step_role::loop_begin;  // values that are read there live until its end
     const int end = is_body ? s.target : i;
     if (!facts_of(s).works_in_place(s) || (s.target >= 0 && !is_body)) return;
     for (int r = 0; r < s.results.count; ++r) written_[root(slot(s.results, r))] = i;
-    int from[5]{};  // by width of an element, of up to 16 bytes: the operands before this one are of no use to such results
+    int from[5]{};  // by element width, of up to 16 bytes: the first operand that may still fit
     for (int r = 0; r < s.results.count; ++r) {
       const int result = root(slot(s.results, r));
       if (keeps_input(result) || (has_regions_ && first_[result] != i)) continue;
@@ -132,8 +135,8 @@ class memory_planner {
       }
     }
   }
-  /// True when step `i`, which works in place, is done with each element of operand `k`, and of what lies there too, before it
-  /// writes there.
+  /// Returns true if step `i`, which works in place, has read each element of operand `k` before it writes there. The
+  /// same must hold for other operands in that memory.
   [[nodiscard]] constexpr bool may_overwrite(int i, int k) {
     const auto& s = plan_.steps[i];
     std::uint8_t* const kept = is_kept_.data() + s.operands.begin;
@@ -149,7 +152,8 @@ class memory_planner {
 
   // ---- messages of several values ----
 
-  /// Nobody else reads the operands, and each result lies where its operand lay: see collective_joiner.
+  /// Stores each result of a joined collective in the memory of its operand, which has no other users: see
+  /// collective_joiner.
   constexpr void join_message(int i) {
     const auto& s = plan_.steps[i];
     for (int k = 0; k < s.operands.count; ++k) {
@@ -160,7 +164,8 @@ class memory_planner {
       message_[result] = i;
     }
   }
-  /// Whether two values of the same size may be one: what lies in a message has its place, which can be in one message only.
+  /// Returns true if two values of the same size may share memory. A value in a message has a fixed place there, and
+  /// can be in one message only.
   constexpr bool may_share(int from, int to) {
     const int message = message_[from];
     if (message < 0) return true;
@@ -189,7 +194,8 @@ class memory_planner {
 
   // ---- loops and conditionals ----
 
-  /// A step with a target that hands on what a body makes: of the loop, or conditional, that begins there.
+  /// Return true for a step with a target that hands on a value of a body: of the loop, or conditional, that begins at
+  /// the target.
   [[nodiscard]] constexpr bool ends_iteration(const plan_step& s) const { return ends_body(s) && of_loop(s); }
   [[nodiscard]] constexpr bool ends_branch(const plan_step& s) const { return ends_body(s) && !of_loop(s); }
   [[nodiscard]] static constexpr bool ends_body(const plan_step& s) {
@@ -216,14 +222,14 @@ class memory_planner {
       for (int k = 0; k < s.operands.count; ++k)
         for (const int loop : loops)
           if (first_[root(slot(s.operands, k))] < loop) live_until(slot(s.operands, k), plan_.steps[loop].target);
-      for (int k = 0; k < s.results.count; ++k) live_until(slot(s.results, k), i);  // both branches write what they give
+      for (int k = 0; k < s.results.count; ++k) live_until(slot(s.results, k), i);  // both branches write their results
       for (int k = 0; k < s.results.count; ++k)                                     // a carried value
         for (const int loop : loops)
           if (first_[root(slot(s.results, k))] < loop) live_until(slot(s.results, k), plan_.steps[loop].target);
     }
   }
 
-  /// Makes what a branch gives in the memory where it is wanted.
+  /// Lets a branch compute its value in the memory of the conditional's result.
   constexpr void give_in_place(int i) {
     const auto& s = plan_.steps[i];
     const int given = root(slot(s.operands, 0));
@@ -233,7 +239,7 @@ class memory_planner {
     if (first_[given] < first_[result]) first_[result] = first_[given];
   }
 
-  /// Makes what follows a carried value in its memory, if that is not read any more.
+  /// Lets a loop compute the next value in the memory of the carried value, if that is not read any more.
   constexpr void carry_in_place(int i) {
     const auto& s = plan_.steps[i];
     const int next = root(slot(s.operands, 0));
@@ -241,7 +247,7 @@ class memory_planner {
     if (next == carried || message_[next] >= 0 || fixed_[next] != 0 || first_[next] <= s.target) return;
     if (other_[next] >= 0 || other_[carried] >= 0) return;
     const int made = first_[next];
-    int inner_end = -1;  // of the outermost loop inside this one
+    int inner_end = -1;  // of the outermost loop inside this loop
     for (int k = s.target + 1; k < i; ++k) {
       const auto& step = plan_.steps[k];
       if (facts_of(step).role == step_role::loop_begin && k > inner_end) inner_end = step.target;
@@ -256,14 +262,15 @@ class memory_planner {
     if (last_[carried] < last_[next]) last_[carried] = last_[next];
   }
 
-  /// A carried value and what follows it, of the loop that begins at step `loop`; the counter tells whose turn it is.
+  /// A carried value and its next value, of the loop that begins at step `loop`. The loop counter determines the place
+  /// of each.
   struct turn_takers {
     int carried = 0;
     int next = 0;
     int loop = 0;
   };
-  /// Lets them take turns, if nothing else shares the memory of the carried value after the loop has begun, or from one trip of a
-  /// loop around it to the next.
+  /// Lets the two values alternate between two places. Nothing else may share the memory of the carried value after
+  /// the loop has begun, or between iterations of an enclosing loop.
   constexpr void take_turns(int i, int carried, int next) {
     const auto& s = plan_.steps[i];
     const bool is_own = carried == base_[slot(s.results, 0)] && message_[carried] < 0;
@@ -280,7 +287,7 @@ class memory_planner {
     first_[next] = first_[carried];
     plan_.slots[s.operands.begin] = slot(s.results, 0);
   }
-  /// An output that is carried lies in its own memory after the last trip.
+  /// Places the two values so that a carried output is in its own memory after the last iteration.
   constexpr void place_by_turns(const turn_takers& t) {
     const auto& loop = plan_.steps[t.loop];
     const memory_place own = plan_.values[t.carried].where, others = plan_.values[t.next].where;
@@ -307,10 +314,10 @@ class memory_planner {
   };
   struct region {
     gap where;
-    int next = -1;  // that dies after the same step
+    int next = -1;  // the next region that dies after the same step
   };
 
-  /// The lowest free place, until after step `last`.
+  /// Returns the lowest free place, which stays taken until after step `last`.
   constexpr std::int64_t take(std::int64_t bytes, int last) {
     constexpr std::int64_t line = 64;
     bytes = (bytes + line - 1) / line * line;
@@ -326,7 +333,7 @@ class memory_planner {
     return begin;
   }
   constexpr void give_back(const gap& g) {
-    std::size_t i = 0;  // the first gap behind it
+    std::size_t i = 0;  // the first gap after it
     for (std::size_t n = gaps_.size(); n > 0;) {
       const std::size_t half = n / 2;
       if (gaps_[i + half].begin < g.end) {
@@ -369,29 +376,30 @@ class memory_planner {
   }
 
   plan& plan_;
-  table_views tables_;             // that the steps refer to
-  vec<int> base_;                  // by value: whose memory it names
-  vec<int> storage_;               // by value: whose memory it shares
-  vec<int> first_;                 // by root: the step that makes it
+  table_views tables_;             // the tables of the steps
+  vec<int> base_;                  // by value: the value whose memory it names
+  vec<int> storage_;               // by value: the value whose memory it shares
+  vec<int> first_;                 // by root: the step that computes it
   vec<int> last_;                  // by root: the last step that reads it
   vec<std::uint8_t> fixed_;        // by root: an input or output
   vec<std::uint8_t> keeps_input_;  // by output
   vec<int> message_;               // by root: the step that reduces it together with others; -1: none
-  vec<int> other_;                 // by root: with which it takes turns; -1: none
+  vec<int> other_;                 // by root: the value that it alternates with; -1: none
   vec<turn_takers> turns_;
-  vec<int> written_;            // by root: the last visited step that it is a result of
-  vec<std::uint8_t> is_known_;  // by step: is_kept_ holds its operands
-  vec<std::uint8_t> is_kept_;   // by slot: an operand whose place no result may take
+  vec<int> written_;            // by root: the last visited step that has it as a result
+  vec<std::uint8_t> is_known_;  // by step: is_kept_ is set for its operands
+  vec<std::uint8_t> is_kept_;   // by slot: an operand that no result may overwrite
   vec<gap> gaps_;               // free places in the arena, by begin; the last has no end
   vec<region> regions_;
-  vec<int> dying_;  // by step: the regions that are free after it begin with this one
+  vec<int> dying_;  // by step: the first of the regions that are free after it
   bool has_regions_ = false;
 };
 
 constexpr void place_in_memory(plan& p, vec<int> base) { memory_planner(p, std::move(base)).run(); }
 
-/// Notes in every step over which axes devices communicate and how many messages one of them sends; the bytes are there already. Whoever
-/// reads the plan, explain or a budget, reads these numbers and does not need what counts them.
+/// Stores in every step the axes over which devices communicate, and the number of messages that one device sends. The
+/// bytes are stored already. Users of the plan (explain, budgets) read these numbers and need not include the code
+/// that counts.
 constexpr void note_traffic(plan& p) {
   const plan_view view(p);
   for (auto& s : p.steps) {
@@ -400,7 +408,8 @@ constexpr void note_traffic(plan& p) {
   }
 }
 
-/// Whether a new order makes a plan better: less memory, and no output has lost the input whose memory it may be given.
+/// Returns true if a new order makes a plan better: it needs less memory, and no output loses the input whose memory
+/// it may use.
 constexpr bool is_smaller(const plan_view& ordered, const plan_view& as_it_was) {
   for (std::size_t k = 0; k < ordered.shared_inputs.size(); ++k)
     if (as_it_was.shared_inputs[k] >= 0 && ordered.shared_inputs[k] < 0) return false;

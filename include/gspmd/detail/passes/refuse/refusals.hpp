@@ -7,18 +7,21 @@
 
 namespace gspmd::detail {
 
-/// Why a program is refused for its communication, if it is.
+/// The reason to refuse a program because of its communication, if any.
 struct refusal {
   mistake broken = mistake::none;
   text error;
 };
 
-/// Finds what a table of choices has that the user forbids. Of several kinds the first is reported, wherever it stands in the program:
+/// Finds the choices that the policies of a program forbid.
 ///
-///   forbid_reshard       an operator communicates on its operands
-///   keep_split           an operator gathers a value that is to stay split
-///   allow_replication    was not called, and an operator that cannot work on a split has its operand gathered whole along an axis
-///   limit_gather         an einsum leaves more of an operand on a device than that, where no ring of devices helps
+/// Input: the table of choices. Result: a refusal, with the message. If several kinds of policies are broken, the first
+/// kind of this list is reported, wherever the operator is in the program:
+///
+///   forbid_reshard       an operator communicates to get its operands
+///   keep_split           an operator gathers a value that must stay split
+///   allow_replication    is missing, and an operator that cannot keep a split gathers its operand along an axis
+///   limit_gather         an einsum gathers an operand to more bytes than the limit, and no ring of devices helps
 class refusals {
  public:
   constexpr refusals(const graph& g, const mesh_shape& mesh, int saving, const choice_table& table)
@@ -26,7 +29,7 @@ class refusals {
 
   constexpr refusal find(const value_uses& uses) {
     if (!is_any_possible()) return {};
-    program_ = emitter(graph_, mesh_, saving_, table_).run(uses);  // the choices, as what moves from where to where
+    program_ = emitter(graph_, mesh_, saving_, table_).run(uses);  // the choices as instructions that move data
     found first;
     for (const auto& op : program_.ops)
       if (const found here = broken_by(op); here.policy < first.policy) first = here;
@@ -58,7 +61,7 @@ class refusals {
     while (facts_of(at(i).op).made == origin::renamed) i = at(i).operands[0];
     return i;
   }
-  /// The axes that split what a movement takes, and not what it leaves.
+  /// Returns the axes that split the operand of a movement and not its result.
   [[nodiscard]] constexpr axis_mask lost(const instruction& op) const {
     return value(op.operands[0]).layout.split_axes() & ~value(op.result).layout.split_axes();
   }

@@ -8,13 +8,14 @@
 
 namespace gspmd::detail {
 
-/// The same program with its nodes numbered by what they mean: the inputs in order, then what the outputs need, operands first
-/// and in order. What no output needs is gone, and so is what was written twice (equal_nodes.hpp); what
-/// loops need not repeat stands before them (loop_invariants.hpp); the body of a loop or conditional stands in one piece, where its first
-/// result is needed, after all that it reads from outside.
+/// Returns the same program with its nodes in canonical order: the inputs in order, then all nodes that the outputs
+/// need, operands first and in order. Nodes that no output needs and duplicate nodes are dropped (equal_nodes.hpp).
+/// Loop-invariant nodes are placed before their loops (loop_invariants.hpp). The body of a loop or conditional is
+/// contiguous. It is placed where its first result is needed, after all outside values that it reads.
 ///
-/// A trace numbers operators as the callable's expressions are evaluated, and C++ leaves the order of arguments open: GCC
-/// evaluates `f(g(x), h(x))` in one order in a constant and in another one at run time. Plans must not depend on that.
+/// A trace numbers operators in the order of evaluation of the callable's expressions. C++ leaves the order of
+/// arguments open: GCC evaluates `f(g(x), h(x))` in one order in a constant and in another order at run time. Plans
+/// must not depend on that order.
 class canonical_orderer {
  public:
   constexpr explicit canonical_orderer(const graph& traced)
@@ -52,11 +53,11 @@ class canonical_orderer {
     for (int r = 1, count = n.results; r < count; ++r) add(i + r);
   }
 
-  /// Numbers node `i` and what it needs first.
+  /// Numbers node `target`, after all nodes that it needs.
   constexpr void place(int target) {
     struct visit {
       int node;
-      int next;  // what it needs
+      int next;  // its next operand
     };
     vec<visit> path;
     path.push_back({target, 0});
@@ -86,7 +87,8 @@ class canonical_orderer {
     }
   }
 
-  /// Where a label's last node is another one's equal, says so: labels name values of the program as it was written.
+  /// Records the label of a dropped node at the equal node that replaces it: labels name values of the program as it
+  /// was written.
   constexpr void name_equals() {
     const auto& nodes = traced_.nodes;
     for (const auto& also : traced_.also_tagged)
@@ -100,13 +102,13 @@ class canonical_orderer {
 
   // ---- regions ----
 
-  /// The loop or branch node that a result belongs to.
+  /// Returns the loop or branch node that a result belongs to.
   [[nodiscard]] constexpr int start_of(const node& n) const {
     return n.op == opcode::loop_result ? old(n.operands[0]).region : old(n.operands[0]).operands[0];
   }
 
-  /// Marks what the outputs need, and lists the results of every loop and conditional that are needed, as they were written.
-  /// A carried value needs what follows it, even if nobody reads it after the loop.
+  /// Marks the nodes that the outputs need. Lists the needed results of each loop and conditional, in the order of the
+  /// program. A carried value needs its next value, even if the value has no users after the loop.
   constexpr void find_needed() {
     const auto count = traced_.nodes.size();
     results_.resize(count, list{});
@@ -133,7 +135,8 @@ class canonical_orderer {
         results_[start_of(traced_.nodes[i])].push_back(static_cast<int>(i));
   }
 
-  /// Returns the values outside of a loop or conditional that its needed part reads, bodies inside it included; in order.
+  /// Returns the values outside of a loop or conditional that its needed part reads, including bodies inside it, in
+  /// order.
   [[nodiscard]] constexpr list what_is_read_outside(int start) const {
     list outside;
     vec<std::uint8_t> visited(traced_.nodes.size(), 0);
@@ -151,7 +154,7 @@ class canonical_orderer {
         outside.push_back(i);
         continue;
       }
-      if (is_region_result(n.op) && !is_own) {  // a body inside this one
+      if (is_region_result(n.op) && !is_own) {  // a body inside this body
         const auto& inner = results_[start_of(n)];
         for (std::size_t r = inner.size(); r-- > 0;) open.push_back(inner[r]);
       }
@@ -159,7 +162,7 @@ class canonical_orderer {
     }
     return outside;
   }
-  /// True when node `i` stands in a body of the loop or conditional that starts at `start`.
+  /// Returns true if node `i` is in a body of the loop or conditional that starts at `start`.
   [[nodiscard]] constexpr bool is_in(int i, int start) const {
     for (int r = homes_[i]; r >= 0; r = old(r).region)
       if (r == start || (old(r).op == opcode::otherwise && old(r).operands[0] == start)) return true;

@@ -7,9 +7,10 @@
 
 namespace gspmd::detail {
 
-/// Makes one movement of those that follow each other, where nobody needs what lies between them: then all who read it read what it is
-/// made of. What was written of the sharding of a value stays a value, and where types say what is sent only those go together whose
-/// exchanges are written. True if there are any; the others are still there, unread.
+/// Composes consecutive movements into one movement if the values between them have no other users. Then all users
+/// read the operand of the first movement. An annotated value is kept. In a program with types, only movements with
+/// permitted exchanges are composed. Returns true if any movements were composed; the replaced nodes remain in the
+/// graph without users.
 ///
 ///   pad(x, {1}, {0}) and slice(..., {0}, {n})              a shift, one exchange
 ///   slices of pad(x, {1}, {1}) from 0, 1 and 2             three reads of x at offsets, whose loop shares one exchange
@@ -19,7 +20,7 @@ constexpr bool compose_movements(graph& g) {
   for (const auto& n : g.nodes) any = any || (facts_of(n.op).composes && facts_of(g.nodes[n.operands[0]].op).composes);
   if (!any) return false;
 
-  vec<int> uses(count, 0), first(count, -1), next(count, -1);  // those that may be composed with it, as a chain
+  vec<int> uses(count, 0), first(count, -1), next(count, -1);  // linked lists of the users that can be composed
   const bool is_typed = g.find_types != nullptr;
   const auto may_be_composed = [is_typed](const node& n) {
     return facts_of(n.op).composes && !n.forbid_reshard && (!is_typed || n.exchange_axes != 0);

@@ -6,17 +6,17 @@
 
 namespace gspmd::detail {
 
-/// Marks the reshards that are written before an operator and cost less after it: then nothing is brought anywhere for their sake, and
-/// the operator is chosen for by how the values lie that they reshard.
+/// Marks the reshards that are written before an operator and cost less after it. A deferred reshard moves nothing,
+/// and the operator's sharding is chosen by the shardings of the values before the reshards.
 ///
-///   reshard(x, S) + reshard(y, S)                  x + y where they lie: what is brought to S, or summed up, is one value instead of two
-///   2 * reshard(x, S) - reshard(y, S) / n          the same: what is computed of one value element by element stands between
-///   slice(reshard(x, S)), other readers alike      the slices are brought to S, if they are less than x together
+///   reshard(x, S) + reshard(y, S)                  x + y in the present sharding: one value is moved to S or reduced, not two
+///   2 * reshard(x, S) - reshard(y, S) / n          the same, with elementwise operators of one value in between
+///   slice(reshard(x, S)), if all users are slices  the slices are moved to S, if they have fewer elements than x together
 ///
-/// Where that sends more after all, as others read what a reshard has brought somewhere, choose takes the plan in which none is deferred.
-/// Whoever reads the result finds it as it was asked for, since completion knows nothing of this; a reshard that anyone else reads too,
-/// or that is an output, stays where it was written. The operators may be any that compute element by element, linear or not: those that
-/// are not have the sums of partial values before them, in their parts.
+/// If deferring sends more, because other operators read a resharded value, choose takes the plan without deferred
+/// reshards. Users of the result find the sharding that was requested, because completion ignores deferral. A reshard
+/// with other users, or whose result is an output, stays where it was written. All elementwise operators qualify,
+/// linear or not. Before a nonlinear operator, partial values are reduced to the parts that it computes.
 class deferred_reshards {
  public:
   constexpr explicit deferred_reshards(graph& g) : graph_(g) {}
@@ -41,11 +41,11 @@ class deferred_reshards {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
 
-  /// Written by the user, of the whole value.
+  /// Returns true if the user wrote the reshard, and it reshards the whole value.
   [[nodiscard]] static constexpr bool is_plain_reshard(const node& n) {
     return facts_of(n.op).made == origin::renamed && n.annotated && n.operands.count == 1 && n.attributes.empty() && is_free(n);
   }
-  /// Whether a node is free of policies, and of collectives that a manual region writes.
+  /// Returns true if a node has no policies and no collectives that a manual region writes.
   [[nodiscard]] static constexpr bool is_free(const node& n) {
     return n.local_axes == n.hidden_axes && !n.forbid_reshard && !n.keep_split && !n.keep_partial && n.gather_limit < 0;
   }
@@ -54,12 +54,12 @@ class deferred_reshards {
     return facts.made == origin::shards && facts.uniform && facts.runs == realisation::loop && facts.tiles(n) == 0 &&
            !n.annotated && n.results == 1 && is_free(n);
   }
-  /// Takes a part of its operand, and nothing else.
+  /// Returns true if a node does nothing but take a part of its operand.
   [[nodiscard]] constexpr bool cuts(const node& n) const {
     return facts_of(n.op).composes && !n.annotated && is_free(n) && elements(n.shape) < elements(at(n.operands[0]).shape);
   }
 
-  /// Counts the readers of its operands, and what they take of them.
+  /// Counts the users of each operand, and the elements that they read.
   constexpr void note_reads(int i) {
     const node& n = at(i);
     const auto& facts = facts_of(n.op);
@@ -74,11 +74,12 @@ class deferred_reshards {
     is_light_[i] = facts.made == origin::source || (facts.made == origin::shards && facts.is_made_again(n) && has_light_operands);
   }
 
-  /// Finds which reshard its value could come after: `from_`, and the chain of those that would be deferred with it.
+  /// Finds the reshard that could follow the value of node `i`, and stores it in `from_`. Defers reshards that cost
+  /// less there.
   constexpr void look_at(int i) {
     const node& n = at(i);
     if (is_plain_reshard(n)) {
-      const int o = n.operands[0];  // who else reads it may want it as it is brought here
+      const int o = n.operands[0];  // other users may prefer the resharded value
       if (readers_[o] == 1 && at(o).region == n.region) from_[i] = i;
     } else if (cuts(n)) {
       const int o = n.operands[0];
@@ -107,13 +108,13 @@ class deferred_reshards {
   constexpr void defer(int reshard) { graph_.nodes[static_cast<std::size_t>(reshard)].deferred = true; }
 
   graph& graph_;
-  vec<int> readers_;              // by node: how many operators; of an output, many
-  vec<std::int64_t> read_elems_;  // by node: of its elements, what its readers take in all
-  vec<std::uint8_t> is_light_;    // by node: made wherever it is read, of nothing that is sent
-  vec<int> from_;                 // by node: the reshard that may come after it; -1: none
+  vec<int> readers_;              // by node: the number of its users; an output counts as one
+  vec<std::int64_t> read_elems_;  // by node: the elements that its users read in total
+  vec<std::uint8_t> is_light_;    // by node: computed wherever it is read, without communication
+  vec<int> from_;                 // by node: the reshard that can follow it; -1: none
 };
 
-/// See there.
+/// See deferred_reshards.
 constexpr void defer_reshards(graph& g) { deferred_reshards(g).mark(); }
 
 }  // namespace gspmd::detail

@@ -9,16 +9,18 @@
 
 namespace gspmd::detail {
 
-/// Which operators of a program are written twice: the same operator of equal operands, with equal attributes, annotations and policies,
-/// where the first one can be read. The program then takes the first one's value (common subexpressions): a loss that is differentiated
-/// twice is computed once, a shift that is read in five places is one shift.
+/// Finds operators that are written twice: the same operator with equal operands, attributes, annotations and
+/// policies, if the first one is visible there. The program then uses the value of the first operator (common
+/// subexpression elimination). A loss that is differentiated twice is computed once, and a shift that is read in five
+/// places is one shift.
 ///
-/// A source (a constant, an iota), and what a reader would rather make again of sources alone, stays as often as it was written: each is
-/// made in the sharding that its reader has, and one for all would tie their readers' shardings together in completion. Readers of equal
-/// sources are equal nevertheless. Inputs, loops, conditionals and what a body carries are never equal.
+/// A source (a constant, an iota) is kept each time it is written, as are values that are recomputed from sources
+/// alone. Each copy gets the sharding of its user. One shared source would tie the shardings of its users together
+/// in completion. Users of equal sources are equal nevertheless. Inputs, loops, conditionals and carried values are
+/// never equal.
 class equal_nodes {
  public:
-  /// `homes`: by node, the region that it stands in.
+  /// `homes`: by node, the region that contains it.
   constexpr equal_nodes(const graph& g, const vec<int>& homes) : graph_(g), homes_(homes), folded_(g) {
     const auto count = g.nodes.size();
     taken_.resize(count, 0);
@@ -30,9 +32,9 @@ class equal_nodes {
     table_.resize(size, -1);
     for (int i = 0; i < static_cast<int>(count); i += nodes_[i].results) look_at(i);
   }
-  /// The node whose value stands for that of node `i`; itself where there is none before it.
+  /// Returns the node that replaces node `i`; `i` itself if no earlier node is equal.
   [[nodiscard]] constexpr int operator[](int i) const { return taken_.data()[i]; }
-  /// The numbers that are known without running the program.
+  /// Returns the numbers that are known without running the program.
   [[nodiscard]] constexpr const folded_nodes& folded() const { return folded_; }
 
  private:
@@ -71,7 +73,7 @@ class equal_nodes {
       if (light_[o] == 0) return false;
     return true;
   }
-  /// Whether what stands in `home` can be read in `region`: it is that body, or one around it.
+  /// Returns true if a node in `home` can be read in `region`: `home` is `region` or surrounds it.
   [[nodiscard]] constexpr bool is_visible_from(int region, int home) const {
     while (region != home && region >= 0) region = nodes_[region].region;
     return region == home;
@@ -108,8 +110,8 @@ class equal_nodes {
   folded_nodes folded_;
   const node* nodes_ = graph_.nodes.data();
   vec<int> taken_;             // by node
-  vec<int> meaning_;           // by node: the first one with an equal value, wherever it stands
-  vec<std::uint8_t> light_;    // by node: made wherever it is read
+  vec<int> meaning_;           // by node: the first node with an equal value, in any region
+  vec<std::uint8_t> light_;    // by node: computed wherever it is read
   vec<std::uint64_t> hashes_;  // by node
   vec<int> table_;             // nodes by hash, open addressing; -1: free
 };

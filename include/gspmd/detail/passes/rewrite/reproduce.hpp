@@ -9,11 +9,11 @@
 
 namespace gspmd::detail {
 
-/// Makes of a part of a program one whose result has the same bits however it is planned: its nodes are added again, in order, with sums of
-/// floats in exact parts (ops/exact_sum.hpp). The nodes that were there are taken away.
+/// Rewrites a part of a program so that its result has the same bits with every plan. Its nodes are added again, in
+/// order, with sums of floats in exact parts (ops/exact_sum.hpp). The old nodes are removed.
 class reproducer {
  public:
-  /// Of the nodes from `first` on.
+  /// Rewrites the nodes from `first` on.
   constexpr reproducer(graph& g, int first)
       : g_(g), sums_(g), first_(first), last_(static_cast<int>(g.nodes.size())), recomputed_(g.recomputed.size()) {
     while (recomputed_ > 0 && g.recomputed[recomputed_ - 1].begin >= first) --recomputed_;
@@ -45,7 +45,7 @@ class reproducer {
     for (auto& also : g_.also_tagged) also.node = now(also.node);
     leave_nothing(g_, first_, last_, at(last_ - 1).at);
   }
-  /// The node that a node is now.
+  /// Returns the new number of a node.
   [[nodiscard]] constexpr int now(int i) const { return i < first_ ? i : number_[place(i)]; }
 
  private:
@@ -76,7 +76,7 @@ class reproducer {
     }
     number_[place(i)] = id;
   }
-  /// Refuses what has bits that depend on the plan, and no way here to have others.
+  /// Refuses operators whose bits depend on the plan and that have no reproducible form here.
   constexpr void refuse(const node& n) {
     const auto fail = [&](mistake rule, const text& what) { g_.fail(n.at, name_of(n.op), rule, what); };
     if (n.local_axes != 0)
@@ -106,7 +106,7 @@ class reproducer {
   std::size_t recomputed_;
   constant_vector<int> number_, begins_;  // by node
   constant_vector<int>
-      is_exact_;  // 0 or 1 by node (Clang makes no constants of vectors of bool): a sum that was cut before, within a reproducible function in this one
+      is_exact_;  // 0 or 1 by node (Clang makes no constants of vectors of bool): an exact sum of a nested reproducible function
 };
 
 }  // namespace gspmd::detail

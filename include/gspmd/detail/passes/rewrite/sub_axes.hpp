@@ -10,16 +10,17 @@
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Sub-axes. A reshape splits a dim into several; an axis that splits it may be too long for the first of them, and its rest
-/// belongs to the next:
+/// Sub-axes. A reshape splits a dim into several dims. An axis that splits the dim may be too long for the first of
+/// these dims; its rest then splits the next dim:
 ///
 ///   [8] over x:4 -> [2,4]      2 and 2: x is cut into x:(1)2 and x:(2)2, which split the two dims
 ///
-/// So the mesh is refined where a program needs it, before it is planned for good: the planner itself knows whole axes only. The
-/// devices keep their order, whole axes are whole in every text, and a program without such a reshape sees nothing of this.
+/// So the mesh is refined if a program needs it, before the final planning; the planner itself has whole axes only.
+/// The devices keep their order, and every text shows whole axes. Other programs are not affected.
 ///
-/// Cuts of one axis that do not nest, [12] -> [2,6] and [12] -> [3,4] over x:6, have no common refinement: the first reshape gets its
-/// cut, 2 and 3, and the other one the same tiles on other devices, [3,4] by the 3 and the 2, which one collective_permute brings.
+/// If two cuts of an axis do not nest, as in [12] -> [2,6] and [12] -> [3,4] over x:6, they have no common refinement.
+/// The first reshape gets its cut, 2 and 3. The other reshape gets the same tiles on other devices, [3,4] by the 3 and
+/// the 2, and one collective_permute moves them.
 namespace gspmd::detail {
 
 constexpr axis_mask cut_axis(axis_mask axes, int axis) {
@@ -45,7 +46,7 @@ constexpr annotation cut_axis(const annotation& s, int axis) {
   return result;
 }
 
-/// The program on the mesh `refined`, which has one more axis.
+/// Rewrites the program for the mesh `refined`, which has one more axis.
 constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
   for (auto& n : g.nodes) {
     n.annotation = cut_axis(n.annotation, axis);
@@ -54,8 +55,10 @@ constexpr void cut_axis(graph& g, const mesh_info& refined, int axis) {
   g.mesh = &refined;
 }
 
-/// Returns the cut of an axis that makes the splits of a tensor fall on the factors of its dims. `may_round`: not where an uneven split of
-/// a factor does as well.
+/// Returns the cut of an axis after which the splits of a tensor match the factors of its dims. If `may_round`,
+/// returns no cut for a factor that can as well be split unevenly.
+///
+///   [8] over x:4, factors 2 and 4      x is cut at 2
 constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const tensor_map& map, const sharding& s,
                             const extents& shape, bool may_round) {
   for (int i = 0; i < s.splits.count;) {
@@ -92,13 +95,13 @@ constexpr axis_cut find_cut(const mesh_shape& mesh, const op_rule& rule, const t
   return {};
 }
 
-/// Whether dims of one tensor of an operator are products of dims of the other one, so that an axis may have to be cut: an operator that
-/// leaves a shard where it lies, under another shape.
+/// Returns true for an operator that keeps each shard in place, with another shape. Dims of its operand are products
+/// of dims of its result, or the reverse. Then an axis may have to be cut.
 constexpr bool divides_dims(const node& n) {
   return facts_of(n.op).made == origin::shards && facts_of(n.op).runs == realisation::alias;
 }
 
-/// The first cut that a reshape of the program needs, given how completion would split its tensors.
+/// Returns the first cut that a reshape of the program needs, for the shardings that completion would choose.
 constexpr axis_cut find_cut(const graph& g, span<const sharding> completed) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const node& n = g.nodes[i];

@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// The mesh as the automatic axes see it: one device along all others.
+/// Returns the mesh as the automatic axes see it: one device along all other axes.
 constexpr mesh_shape without_explicit_axes(const mesh_info& mesh) {
   mesh_shape seen = mesh.shape;
   for (int a = 0; a < seen.axis_count(); ++a)
@@ -16,7 +16,8 @@ constexpr mesh_shape without_explicit_axes(const mesh_info& mesh) {
   return seen;
 }
 
-/// The request for the plan of the automatic axes. The memory of a device is looked at in the plan of the program on all axes.
+/// Returns the request for the plan of the automatic axes. The memory limit applies to the plan of the program on all
+/// axes.
 constexpr plan_request asked_of_automatic(const mesh_info& mesh) {
   plan_request asked;
   asked.network = mesh.request.network;
@@ -24,11 +25,11 @@ constexpr plan_request asked_of_automatic(const mesh_info& mesh) {
   return asked;
 }
 
-/// A program whose explicit axes are typed, as the automatic ones see it: an automatic program on a mesh without the explicit axes, in which
-/// what the types move is an operator of its own (ops/explicit_change.hpp).
+/// A program with typed explicit axes, as the automatic axes see it: an automatic program on a mesh without the
+/// explicit axes. A change of the layout along explicit axes is a separate operator (ops/explicit_change.hpp).
 struct along_automatic {
   graph program;
-  vec<int> typed;  // by its node: the one of the typed program
+  vec<int> typed;  // by node of `program`: the node of the typed program
 
   constexpr explicit along_automatic(const graph& g) : program(g.without_nodes()), typed_(g) {
     program.find_types = nullptr;
@@ -58,11 +59,11 @@ struct along_automatic {
     for (const int i : g.inputs) program.inputs.push_back(number[i]);
     for (const int i : g.outputs) program.outputs.push_back(number[i]);
   }
-  /// How the types have a value lie.
+  /// Returns the sharding of a value by its type.
   [[nodiscard]] constexpr sharding by_types(int typed_node) const {
     return part_along(typed_.nodes[typed_node].annotation.layout, ~typed_.mesh->automatic_axes);
   }
-  /// Whether a node brings its operand to another layout along explicit axes.
+  /// Returns true if a node changes the layout of its operand along explicit axes.
   [[nodiscard]] constexpr bool is_change(int i) const {
     const node& n = typed_.nodes[i];
     if (facts_of(n.op).made != origin::renamed) return false;
@@ -75,7 +76,7 @@ struct along_automatic {
     typed.push_back(of);
     return static_cast<int>(program.nodes.size()) - 1;
   }
-  /// Whether the user says how a value lies along automatic axes, and what he says.
+  /// is_said() returns true if the user annotates a value along automatic axes. along() returns that annotation.
   [[nodiscard]] static constexpr bool is_said(const node& n, axis_mask automatic) {
     const origin made = facts_of(n.op).made;
     return n.annotated && (n.annotation.layout.split_axes() & automatic) != 0 &&

@@ -11,12 +11,14 @@
 
 namespace gspmd::detail {
 
-/// Writes the plan of the automatic axes into a program whose explicit axes are typed: every value lies as its type and that plan say, and what
-/// the plan sends is a reshard of its own. It is a program then that is typed along all axes, and planned as such.
+/// Writes the plan of the automatic axes into a program whose explicit axes are typed. Each value gets the layout of
+/// its type and of that plan. Each message of the plan becomes a reshard. The result is typed along all axes and is
+/// planned as such.
 ///
-/// The plan is gone through as choose made it (form_walk.hpp); of each form there is a node. Along explicit axes nothing is sent for it, so
-/// where an automatic axis would cut what explicit ones leave unevenly, or the factors of a dim give no way to put both on it, an operator
-/// works on what is whole along the automatic axes.
+/// The plan is visited as choose made it (form_walk.hpp), and each form becomes a node. The plan sends nothing along
+/// explicit axes. So in two cases an operator works on values that are whole along the automatic axes. In the first
+/// case, an automatic axis would cut the parts of explicit axes unevenly. In the second case, the factors of a dim do
+/// not allow splits by both kinds of axes.
 class automatic_writer {
  public:
   constexpr automatic_writer(const graph& typed, const along_automatic& along, const choice_table& table)
@@ -46,7 +48,7 @@ class automatic_writer {
     return canonical_order(out_.made);
   }
 
-  // ---- what form_walk asks ----
+  // ---- queries of form_walk ----
   constexpr const sharding& layout_of(int i) const { return table_.nodes[i].result; }
   constexpr const node_choice& choice_for(int i) {
     moved_.clear();
@@ -56,7 +58,7 @@ class automatic_writer {
   constexpr const reshard_path& next_path(int, const sharding&) { return table_.paths[next_path_++]; }
   constexpr const reshard_step& step(const reshard_path& way, int k) const { return table_.steps[way.step + k]; }
 
-  // ---- what the walk makes, with the numbers of forms ----
+  // ---- results of the walk, with the numbers of forms ----
   constexpr void input(int i, int form) {
     const int id = out_.clone(along_.typed[i], out_.lies(along_.typed[i], book_.layout_of(form)), -1);
     keep(form, id);
@@ -151,7 +153,7 @@ class automatic_writer {
 
  private:
   struct copy {
-    int user, node, to;  // a node of the walk, one that is made, a form
+    int user, node, to;  // a node of the walk, an added node, a form
   };
   using places = inline_vec<int, max_map_arity>;
   using layouts_of = inline_vec<sharding, max_map_arity>;
@@ -162,7 +164,7 @@ class automatic_writer {
     if (static_cast<std::size_t>(form) >= node_of_.size()) node_of_.resize(static_cast<std::size_t>(form) + 1, -1);
     node_of_[form] = x;
   }
-  /// A reshard of explicit axes: `along` splits no dim that they move.
+  /// Adds a reshard along explicit axes. `along` splits no dim that these axes move.
   constexpr int changed(int i, int operand, const sharding& along) {
     const int t = along_.typed[i];
     node n = typed_.nodes[t];
@@ -176,7 +178,8 @@ class automatic_writer {
 
   // ---- operators ----
 
-  /// Adds an operator, with its further results; `along`: how its operands lie along automatic axes, and `result`.
+  /// Adds an operator with its further results. `along`, `result`: the layouts of its operands and its result along
+  /// automatic axes.
   constexpr int computed(int i, const places& forms, const layouts_of& along, const sharding& result) {
     const int t = along_.typed[i];
     node n = typed_.nodes[t];
@@ -218,7 +221,8 @@ class automatic_writer {
       if (!is_there) add_factor_split(uses, f.axis, f.dim);
     }
   }
-  /// Whether an operator with such operands has that result: on the mesh of all axes, as typed programs are planned.
+  /// Returns true if an operator with these operands has that result on the mesh of all axes, as typed programs are
+  /// planned.
   [[nodiscard]] constexpr bool choice_fits(int i, const op_rule& rule, const layouts_of& wanted, const sharding& result) const {
     if (facts_of(typed_of(i).op).made == origin::viewed) return crosses_alike(i, wanted[0], result);
     factor_splits uses;
@@ -230,7 +234,8 @@ class automatic_writer {
     if (!(part_along(found, out_.automatic).splits == part_along(result, out_.automatic).splits)) return false;
     return is_sum_of(rule, uses, wanted, 0, result) && are_sums_of(i, rule, uses, wanted);
   }
-  /// Whether result `r` is a sum along the automatic axes that make it one, as they split a factor of it or as an operand is one.
+  /// Returns true if result `r` is partial along exactly those automatic axes that split a reduced factor, or along
+  /// which an operand is partial.
   [[nodiscard]] constexpr bool is_sum_of(const op_rule& rule, const factor_splits& uses, const layouts_of& wanted, int r,
                                          const sharding& result) const {
     axis_mask axes = 0;
@@ -245,7 +250,7 @@ class automatic_writer {
     for (int r = 1; r < typed_of(i).results; ++r) all = all && is_sum_of(rule, uses, wanted, r, table_.nodes[i + r].result);
     return all;
   }
-  /// Over the border of a manual region the automatic axes split both sides alike.
+  /// Returns true if the automatic axes split both sides of the border of a manual region in the same way.
   [[nodiscard]] constexpr bool crosses_alike(int i, const sharding& operand, const sharding& result) const {
     op_rule rule;
     rule_of(along_.program, along_.program.nodes[i], rule);
@@ -253,13 +258,13 @@ class automatic_writer {
     const auto uses = to_factors(out_.seen, rule, rule.operand(0), before);
     return uses.count == before.count && to_dims(out_.seen, rule, rule.result(), uses) == after;
   }
-  /// Whether no automatic axis gives way to the explicit ones of its dim.
+  /// Returns true if all automatic splits are kept next to the explicit splits of their dims.
   [[nodiscard]] constexpr bool keeps_splits(const layouts_of& wanted, const layouts_of& along) const {
     bool all = true;
     for (int k = 0; k < wanted.count; ++k) all = all && part_along(wanted[k], out_.automatic).splits == along[k].splits;
     return all;
   }
-  /// Whether what is a sum along both kinds of axes is one by one function.
+  /// Returns true if values that are partial along both kinds of axes have one monoid.
   [[nodiscard]] constexpr bool has_one_sum(const layouts_of& wanted, const layouts_of& along, const sharding& result,
                                            int t) const {
     const auto is_one = [&](const sharding& typed, const sharding& other) {
@@ -287,7 +292,7 @@ class automatic_writer {
   places moved_;
 };
 
-/// The program of the explicit axes with a plan for the automatic ones, or refused as that plan is.
+/// Returns the program of the explicit axes with a plan for the automatic axes, or with the error of that plan.
 template <class Before>
 constexpr graph with_automatic_plan(const graph& typed, const along_automatic& along, const Before& before) {
   const mistake broken = before.template of<refuse_pass>();
@@ -307,8 +312,8 @@ void plan_automatic_axes_at_run_time(graph& g) {
 }
 GSPMD_PLANNED_ONCE(void plan_automatic_axes_at_run_time<once>(graph&));
 
-/// Plans the automatic axes of a program whose types are noted, if it has any. During compilation modes/explicit_axes.hpp does it instead,
-/// because it may take longer than one evaluation.
+/// Plans the automatic axes, if any, of a program whose types are recorded. During compilation modes/explicit_axes.hpp
+/// does that, because it may take longer than one evaluation.
 constexpr void plan_automatic_axes(graph& g) {
   if (g.mesh->automatic_axes != 0 && !__builtin_is_constant_evaluated()) plan_automatic_axes_at_run_time(g);
 }

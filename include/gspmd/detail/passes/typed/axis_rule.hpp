@@ -7,12 +7,13 @@
 
 namespace gspmd::detail {
 
-/// An operand as one axis sees it.
+/// An operand on one axis.
 struct operand_on_axis {
   axis_state is;
-  std::int8_t factor = -1;   // of the operator's rule, that the axis splits; -1: none; -2: the rule has no factor for this split
-  bool is_zero = false;      // every element: terms of a sum as good as the sum
-  bool is_positive = false;  // a number above 0, which keeps the order of what it multiplies
+  std::int8_t factor =
+      -1;  // the factor of the operator's rule that the axis splits; -1: none; -2: the rule has no factor for this split
+  bool is_zero = false;        // every element is 0: valid as partial values of a sum
+  bool is_positive = false;    // a number above 0: a product with it keeps the order
   std::uint64_t repeated = 0;  // the factors along which a broadcast repeats it: a replica is cut along them, and nothing is sent
 };
 using operands_on_axis = inline_vec<operand_on_axis, max_map_arity>;
@@ -20,20 +21,22 @@ using operands_on_axis = inline_vec<operand_on_axis, max_map_arity>;
 /// The state of a result on one axis, or the reason why it has none.
 struct axis_result {
   axis_state is;
-  std::int8_t factor = -1;  // that the axis splits
+  std::int8_t factor = -1;  // the factor that the axis splits
   mode_mistake broken = mode_mistake::none;
   int operand = -1;
 };
 
-/// The rule of one axis: how the operands' states meet, and in the global view, that every operand which has the split factor is split
-/// along it. A constant, which every device has, is cut for that.
+/// The rule of one axis. The states of the operands must be compatible. In the global view, all operands that have the
+/// split factor must be split along that factor. A constant, which every device has, is cut to match.
 ///
-/// So is a replica along a dim in which a broadcast repeats it, a bias beside rows: its gradient comes out partial.
+/// If a broadcast repeats a replica along a dim, the replica is cut along that dim too. An example is a bias that is
+/// added to rows. Its gradient is then partial.
 ///
 ///   `ab,bc->ac`   x S(a), w R -> S(a)     x S(b), w S(b) -> P     x S(b), w R: refused     x S(a), w I: refused, the gradient
 class axis_rule {
  public:
-  /// `cuts_replicas`: of a gradient, replicas are cut for their dims too. A user writes that, as it is free in both directions.
+  /// `cuts_replicas`: in a gradient, replicas are cut along all their dims. Elsewhere the user writes this cut, which
+  /// sends nothing forward or backward.
   constexpr axis_rule(const node& n, const op_rule* rule, bool cuts_replicas)
       : node_(n), rule_(rule), cuts_replicas_(cuts_replicas) {}
 
@@ -50,7 +53,7 @@ class axis_rule {
     }
     operator_class c = facts_of(node_.op).meets(node_, kind);
     if (c.takes == partial_class::scaled || c.takes == partial_class::quotient) {
-      int others = 0;  // that are no numbers above 0
+      int others = 0;  // operands that are no numbers above 0
       for (int k = 0; k < in.count; ++k) others += in[k].is_positive ? 0 : 1;
       const bool are_positive = others == 1 && (c.takes == partial_class::scaled || in[0].is.is == state::partial);
       c.takes = !are_positive                      ? partial_class::none
@@ -62,7 +65,7 @@ class axis_rule {
         if (in[k].is_zero && kinds[k] == state::constant && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;
     meeting met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
     if (rule_ == nullptr && node_.in_gradient && any_partial && c.takes == partial_class::all && met.broken != conflict::none) {
-      for (int k = 0; k < kinds.count; ++k)  // in the local view: all are terms of one gradient
+      for (int k = 0; k < kinds.count; ++k)  // in the local view: all are partial values of one gradient
         if (is_of_each(kinds[k]) && (c.selectors >> k & 1U) == 0) kinds[k] = state::partial;
       met = meet(c, {kinds.begin(), static_cast<std::size_t>(kinds.count)});
     }
@@ -121,7 +124,7 @@ class axis_rule {
   }
 
   const node& node_;
-  const op_rule* rule_;  // null: the local view, in which dims are the device's own
+  const op_rule* rule_;  // null: the local view, whose dims belong to one device
   bool cuts_replicas_;
 };
 

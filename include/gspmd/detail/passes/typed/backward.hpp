@@ -8,17 +8,19 @@
 
 namespace gspmd::detail {
 
-/// A value that stands for another one: the input of a region, or its result.
+/// A value that replaces another value: the input of a region, or its result.
 struct stand_for {
   int is = 0, stands_for = 0;
 };
 
-/// The steps whose gradients are sent when `from` is differentiated, last first: those through which its gradient reaches an input that
-/// has one. The gradient of an operator sends nothing: that is what the rule is for.
+/// Returns the steps whose gradients are sent when `from` is differentiated, last step first. The gradient of `from`
+/// passes through these steps to an input that has a gradient. The gradient of an operator sends nothing: the rules of
+/// types ensure that.
 constexpr constant_vector<typed_step> backward_steps(const graph& g, span<const typed_step> steps, int from,
                                                      span<const int> without_gradient, span<const stand_for> links) {
   const auto count = static_cast<int>(g.nodes.size());
-  constant_vector<char> has(g.nodes.size(), 0), gets(g.nodes.size(), 0);  // a path from an input with a gradient, and from `from`
+  constant_vector<char> has(g.nodes.size(), 0),
+      gets(g.nodes.size(), 0);  // depends on an input with a gradient; `from` depends on it
   const auto at = [&](int i) -> const node& { return g.nodes[static_cast<std::size_t>(i)]; };
   const auto flag = [](constant_vector<char>& list, int i) -> char& { return list[static_cast<std::size_t>(i)]; };
   const auto flows = [&](int i, int k) {
@@ -29,7 +31,7 @@ constexpr constant_vector<typed_step> backward_steps(const graph& g, span<const 
   for (const int i : without_gradient) flag(has, i) = 0;
   for (const auto& l : links) flag(has, l.is) = 0;
   flag(gets, from) = 1;
-  for (bool changed = true; changed;) {  // once, but for loops
+  for (bool changed = true; changed;) {  // one pass, except with loops
     changed = false;
     const auto raise = [&](constant_vector<char>& list, int i) {
       changed = changed || flag(list, i) == 0;

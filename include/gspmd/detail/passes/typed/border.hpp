@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// The type of a value behind the border of a manual region, or why it may not cross it.
+/// The type of a value after it crosses the border of a manual region, or the reason why it may not cross.
 struct border_crossing {
   value_type is;
   mode_mistake broken = mode_mistake::none;
@@ -15,7 +15,8 @@ struct border_crossing {
   text what;
 };
 
-/// A dim that the region's axes cut, which are major, is cut evenly by the others too.
+/// Returns true if the other axes evenly cut each dim that the region's axes cut. The region's axes are major.
+/// Otherwise records the mistake in `to`.
 constexpr bool is_cut_evenly(const mesh_info& mesh, const extents& global, const sharding& written, const sharding& others,
                              border_crossing& to) {
   const int dim = unevenly_cut(mesh.shape, global, written, others);
@@ -27,7 +28,8 @@ constexpr bool is_cut_evenly(const mesh_info& mesh, const extents& global, const
   return false;
 }
 
-/// Into the local view: the states that the region takes it in. What of the dims is left to other axes stays.
+/// Types a value that enters the local view: it has the states that the region specifies. Its splits over other axes
+/// stay.
 constexpr border_crossing enter(const mesh_info& mesh, const node& n, const value_type& from) {
   const axis_mask axes = region_border::of(n).axes;
   const value_type written = value_type::of(n.annotation.layout);
@@ -39,9 +41,9 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
     to.is.set(a, is_floating(n.type) ? is : without_gradient(is));
   }
   const auto& splits = from.layout.splits;
-  for (int k = 1; k < splits.count; ++k) {  // the axes of the region cut first: the others cut what they leave
+  for (int k = 1; k < splits.count; ++k) {  // the axes of the region cut first: the other axes cut their parts
     const auto& inner = splits[k];
-    int of = k - 1;  // the axis before it that cuts anything
+    int of = k - 1;  // the previous axis with several devices
     while (of > 0 && mesh.shape.sizes[splits[of].axis] == 1) --of;
     const auto& outer = splits[of];
     if (outer.dim != inner.dim || (axes & axis_bit(outer.axis)) != 0 || (axes & axis_bit(inner.axis)) == 0) continue;
@@ -59,9 +61,9 @@ constexpr border_crossing enter(const mesh_info& mesh, const node& n, const valu
   return to;
 }
 
-/// A dim leaves cut by the axes that cut it inside, in their order.
+/// Returns true if each dim leaves the region cut by the axes that cut it inside, in their order.
 constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const local_parts& parts, border_crossing& to) {
-  extents shard = n.shape;  // each device's: the node has the shape of the whole
+  extents shard = n.shape;  // on a device: the node has the global shape
   for (int d = 0; d < shard.count; ++d) shard[d] = shard_extent(shard[d], parts_of(mesh.shape, n.annotation.layout, d));
   for (int d = 0; d < n.shape.count && !n.in_gradient; ++d) {
     const int last = end_of_dims(shard, d);
@@ -79,7 +81,10 @@ constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const local
   return true;
 }
 
-/// Back into the global view: in the states that it has, and what varies is a part of the dim that is named.
+/// Types a value that returns to the global view: it must have the states that the region specifies. A varying value
+/// becomes a part of the dim that is named.
+///
+///   [4] on each device, varying over x:2, leaves as split<`x`>: [8], sharded (dim 0)
 constexpr border_crossing leave(const mesh_info& mesh, const node& n, const value_type& from) {
   const axis_mask axes = region_border::of(n).axes;
   const value_type written = value_type::of(n.annotation.layout);
@@ -90,7 +95,7 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
     const bool varies = is.is == state::varying || is.is == state::shard;
     const bool is_equal = is.is == state::constant || (!is_floating(n.type) && without_gradient(is).is == state::constant);
     bool is_right = is == wanted || (is_equal && wanted.is != state::partial) || (varies && wanted.is == state::shard);
-    // Of a gradient, each device has its term of what is equal on all of them.
+    // In a gradient, each device has its partial value of data that is equal on all devices.
     is_right = is_right || (n.in_gradient && wanted == partial_by(monoid::add) && (varies || is.is == state::constant));
     is_right = is_right || (n.in_gradient && wanted.is == state::shard && is.is == state::replica);
     if (!is_right) {
@@ -115,7 +120,7 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
   const sharding others = part_along(to.is.layout, ~axes);
   if (!is_cut_evenly(mesh, n.shape, written.layout, others, to)) return to;
   to.is.layout.splits = written.layout.splits;
-  for (const auto& use : others.splits) to.is.layout.add_split(use.axis, use.dim);  // minor to the region's
+  for (const auto& use : others.splits) to.is.layout.add_split(use.axis, use.dim);  // minor to the region's axes
   return to;
 }
 

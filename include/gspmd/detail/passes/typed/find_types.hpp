@@ -7,24 +7,25 @@
 
 namespace gspmd::detail {
 
-/// Whether types say anything of a program: not where all axes of its mesh are automatic.
+/// Returns true if types apply to a program. They do not if all axes of its mesh are automatic.
 constexpr bool has_typed_axes(const mesh_info& mesh) {
   return mesh.automatic_axes == 0 || mesh.automatic_axes != axis_bit(mesh.shape.axis_count()) - 1;
 }
 
-/// The type that an input says it has.
+/// Returns the type that an input declares.
 constexpr value_type type_of_input(const mesh_info& mesh, const node& n) {
   return value_type::of(n.annotation.layout).without(mesh.automatic_axes);
 }
 
-/// Tells the types of the inputs that were not typed yet.
+/// Passes the types of the inputs that are not typed yet to the typer.
 constexpr void give_inputs(program_typer& typer, const graph& g) {
   for (const int i : g.inputs)
     if (i >= typer.next) typer.give(i, type_of_input(*g.mesh, g.nodes[static_cast<std::size_t>(i)]));
 }
 
-/// The types of a program in the explicit mode that is being traced, up to here. Each node is typed once; again where the type of an input
-/// was said after it had been asked for, or where something was refused: what allows it may be said later (with_exchange).
+/// Returns the types of a program in the explicit mode that is being traced, up to this point. Each node is typed
+/// once. Typing begins again if the type of an input was declared after it had been queried. It also begins again
+/// after a refusal, because a permission can follow later (with_exchange).
 constexpr const program_typer& types_up_to_here(graph& g) {
   const auto begin = [&g] { g.typer.set(new program_typer(g, *g.mesh, 0), [](program_typer* typer) { delete typer; }); };
   if (g.typer.get() == nullptr || !g.typer.get()->mistakes.empty()) begin();
@@ -39,7 +40,7 @@ constexpr const program_typer& types_up_to_here(graph& g) {
   return typer;
 }
 
-/// The types of a program in the explicit mode.
+/// Returns the types of a program in the explicit mode.
 constexpr program_typer typed_program(const graph& g) {
   program_typer typer(g, *g.mesh, 0);
   give_inputs(typer, g);
@@ -54,7 +55,8 @@ constexpr text first_mistake(const program_typer& typer) {
   return what;
 }
 
-/// Adds to the layout of a value what the user says of it along automatic axes. A value of which he says nothing there is annotated no more.
+/// Adds the user's annotation along automatic axes to the layout of a value. If there is no such annotation, the value
+/// is not annotated any more.
 constexpr void note_automatic(const mesh_info& mesh, node& n, const annotation& said) {
   const sharding rest = part_along(said.layout, mesh.automatic_axes);
   n.annotated = !rest.splits.empty();
@@ -63,8 +65,8 @@ constexpr void note_automatic(const mesh_info& mesh, node& n, const annotation& 
   if (n.annotated) n.annotation.stages = said.stages;
 }
 
-/// Writes down in a program what its types say: how every value lies, and the steps of what is renamed; but of manual regions, which are
-/// planned by themselves. False where it cannot be planned.
+/// Records the types of a program in its nodes: the layout of every value, and the steps of reshards. Manual regions
+/// are planned separately. Returns false if the program cannot be planned.
 constexpr bool note_types(graph& g, const program_typer& typer) {
   for (std::size_t i = 0; i < g.nodes.size(); ++i) {
     const value_type& t = typer.types[i];
@@ -98,7 +100,7 @@ constexpr bool note_types(graph& g, const program_typer& typer) {
   return true;
 }
 
-/// The mistakes in what is said of inputs along automatic axes; types are silent on them.
+/// Checks the annotations of inputs along automatic axes, which types do not cover. Returns false after an error.
 constexpr bool check_automatic_inputs(graph& g) {
   if (g.mesh->automatic_axes == 0) return true;
   for (const int i : g.inputs) {
@@ -111,8 +113,9 @@ constexpr bool check_automatic_inputs(graph& g) {
   return true;
 }
 
-/// Returns a function for a graph: `Find` during compilation, `at_run_time` otherwise. Constants of compiled programs keep the address of the
-/// first, and GCC at -O0 emits unused constants. At run time the first is therefore empty: no code calls it, and it needs no planner.
+/// Returns a function for a graph: `Find` during compilation, `at_run_time` otherwise. Constants of compiled programs
+/// keep the address of the first, and GCC at -O0 emits unused constants. At run time the first is therefore empty: no
+/// code calls it, and it needs no planner.
 template <pass_of_mode::function Find>
 constexpr pass_of_mode pass_by_time(pass_of_mode::function at_run_time) {
   if (!__builtin_is_constant_evaluated()) return at_run_time;

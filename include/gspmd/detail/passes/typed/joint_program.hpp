@@ -7,8 +7,9 @@
 
 namespace gspmd::detail {
 
-/// A program that is typed along all axes, while it is made of one whose explicit axes are typed and a plan for the automatic ones. Every value
-/// lies as its type and that plan say; what brings it to another layout is a reshard of its own. Along explicit axes nothing is sent for it.
+/// A program that is typed along all axes, during its construction from a program with typed explicit axes and a plan
+/// for the automatic axes. Each value has the layout of its type and of that plan. Each change of a layout is a
+/// reshard. Nothing is sent along explicit axes for it.
 struct joint_program {
   constexpr joint_program(const graph& typed, const along_automatic& along)
       : automatic(typed.mesh->automatic_axes),
@@ -23,15 +24,15 @@ struct joint_program {
   axis_mask automatic;
   mesh_shape seen;  // the mesh as automatic axes see it
   graph made;
-  vec<int> number;            // by node of the typed program: one that stands for it
-  bool is_forced = false;     // what is brought is for an operator whose automatic split cannot be joined with its typed one
-  int region = -1, tag = -1;  // of what is made next: it is for the sake of the user's value that this tag names
+  vec<int> number;            // by node of the typed program: the node that replaces it
+  bool is_forced = false;     // the reshard is for an operator whose automatic split cannot be combined with its typed split
+  int region = -1, tag = -1;  // of the next node; the tag names the user's value for which it is added
 
   [[nodiscard]] constexpr const node& at(int x) const { return made.nodes[static_cast<std::size_t>(x)]; }
-  /// How a value that was made lies by its type.
+  /// Returns the sharding of an added value by its type.
   [[nodiscard]] constexpr sharding by_types(int x) const { return part_along(at(x).annotation.layout, ~automatic); }
   [[nodiscard]] constexpr sharding layout_at(int x) const { return at(x).annotation.layout.planned(); }
-  /// How node `t` of the typed program lies where the automatic axes have it so.
+  /// Returns the layout of node `t` of the typed program if its sharding along the automatic axes is `along`.
   [[nodiscard]] constexpr sharding lies(int t, const sharding& along) const {
     return put_behind(mesh_, typed_.nodes[t].shape, along_.by_types(t), along);
   }
@@ -46,8 +47,8 @@ struct joint_program {
   }
   constexpr int clone(int t, const sharding& layout, int within) { return number[t] = push(typed_.nodes[t], layout, within); }
 
-  /// Brings a value to a layout: along automatic axes by a way that they alone go, and along explicit axes by keeping parts of equal data,
-  /// for which the automatic ones make way.
+  /// Brings a value to a layout. For a change along automatic axes, it moves over these axes only. For a change along
+  /// explicit axes, each device keeps a part of equal data. Automatic splits of the same dim are removed before that.
   constexpr int brought(int x, const sharding& to, location where) {
     if (layout_at(x) == to) return x;
     for (const auto& known : brought_)
@@ -78,7 +79,7 @@ struct joint_program {
   }
 
  private:
-  /// Adds the identity on `x` by one step, in the region that is open.
+  /// Adds a reshard of `x` by one step, in the open region.
   constexpr int stepped(int x, const written_step& step, const sharding& to, location where) {
     node n;
     n.type = at(x).type;
@@ -91,13 +92,13 @@ struct joint_program {
     n.in_gradient = at(x).in_gradient;
     n.tag = tag;
     n.scope = at(x).scope;
-    n.allow_replication = step.is_forced;  // the plan says it, and goes on
+    n.allow_replication = step.is_forced;  // the plan reports it, and planning continues
     step.keep(n);
     return push(n, to, region);
   }
-  /// Brings a value to a layout along the automatic axes. Of steps on the way to it none may cut unevenly what explicit axes leave: then it
-  /// is added up where it lies, and sent at once. What is whole, as an operator worked on it so, and was to be a sum, is one of which the first
-  /// device has all.
+  /// Brings a value to a layout along the automatic axes. No step may cut the parts of explicit axes unevenly. If a
+  /// step would do so, the value is reduced without moving, and then moved in one exchange. If the wanted layout is
+  /// partial and the value is not, the first device keeps the whole value.
   constexpr int sent(int x, const sharding& wanted, location where) {
     const extents shape = at(x).shape;
     const sharding begins = part_along(at(x).annotation.layout, automatic), is = by_types(x);

@@ -6,10 +6,10 @@
 #include "gspmd/detail/passes/typed/program_typer.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
 
-/// Values that the user has, made whole on an axis: the way out if several of them are to be changed.
+/// Makes several values of the user whole on an axis: the remedy if no single value is a remedy.
 namespace gspmd::detail {
 
-/// A value in another type, and how that is written.
+/// A value in another type, and the text of the change.
 struct written_change {
   int node = 0;
   value_type after;
@@ -17,8 +17,10 @@ struct written_change {
   std::int64_t sent = 0, sent_back = 0;
 };
 
-/// The text of what the user calls `number`, which is node `x`, whole on an axis of the global view, with other dims or without; no words: it
-/// is so already.
+/// Returns the change that makes node `x` whole on an axis of the global view, with or without its other dims. The
+/// user calls the node operand `number`. The text is empty if the node is whole already.
+///
+///   operand 0, [data, _], on data, to invariant     reshard<split<_, _>>(operand 0)
 constexpr written_change made_whole(program_typer& t, int number, int x, int axis, state to, bool in_all_dims) {
   const value_type& before = t.type(x);
   const extents& shape = t.at(x).shape;
@@ -35,7 +37,7 @@ constexpr written_change made_whole(program_typer& t, int number, int x, int axi
   };
   const axis_state is = before.on(axis);
   if (is.is == state::shard) {
-    axis_mask leaving = 0;  // the axis, and those after it in its dim
+    axis_mask leaving = 0;  // the axis, and the axes after it in its dim
     for (const auto& use : before.layout.splits)
       if (in_all_dims || use.axis == axis || (leaving != 0 && use.dim == is.dim)) leaving |= axis_bit(use.axis);
     for (int a = 0; a < t.mesh().axis_count(); ++a)

@@ -7,10 +7,10 @@
 
 namespace gspmd::detail {
 
-/// The rule of transitions, of reshards and of borders: an axis moves only where it is the innermost of its dim. Returns, of axes that are to
-/// leave their dims, one whose parts an axis that stays cuts further; -1: none.
+/// Returns an axis in `leaving` whose parts are cut further by an axis that stays in the same dim; -1 if no axis is.
+/// Transitions, reshards and borders share this rule: an axis moves only if it is the innermost axis of its dim.
 ///
-///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, of which no part lies as S(0) says
+///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, which are no parts of S(0)
 constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mask leaving) {
   for (int k = 0; k + 1 < splits.count; ++k)
     if ((leaving & axis_bit(splits[k].axis)) != 0 && splits[k + 1].dim == splits[k].dim &&
@@ -19,8 +19,8 @@ constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mas
   return -1;
 }
 
-/// Returns the last one of the dims of a shard that an order of axes goes through from `dim` on: dims of one element, and the dim after them.
-/// An axis may cut any of them.
+/// Returns the last dim of a shard that an order of axes starting at `dim` can reach. The order passes dims of one
+/// element up to the dim after them. An axis may cut any of the dims in between.
 ///
 ///   a shard [1,3], dim 0 cut by x, then by y: as [1,1,3] its dim 0 is cut by both, or dim 0 by x and dim 1 by y
 constexpr int end_of_dims(const extents& shape, int dim) {
@@ -28,12 +28,14 @@ constexpr int end_of_dims(const extents& shape, int dim) {
   return dim;
 }
 
-/// The knowledge of a value of the local view besides its states: which axes cut a dim into the parts that devices hold, by dim, then major
-/// to minor, and along which it is a sum of its part of one. Neither is a layout: an axis of both may be one along which it varies, for what
-/// varies may be anything. But where two axes cut one dim, it matters which one is moved first (cut_further), and a term is not read as the
-/// sum (local_sums.hpp). An order that is not known is not stored, and not asked for.
+/// Facts about a value of the local view in addition to its states. The first fact is the axes that cut a dim into the
+/// parts that devices hold, by dim, then major to minor. The second fact is the axes along which the value is a sum
+/// over its part of a dim. Neither fact is a layout: the value may vary along these axes, because a varying value may
+/// hold any data. But if two axes cut one dim, their order restricts transitions (cut_further), and a partial value is
+/// not read as the sum (local_sums.hpp). An unknown order is not stored and not checked.
 class local_parts {
-  // It stands before its callers: Clang reads bodies in their order, and for a constant of one calls nothing that it has not read yet.
+  // Defined before its callers: Clang reads bodies in their order, and in a constant it calls no function that it has
+  // not read yet.
   template <class Keeps>
   constexpr void keep_if(Keeps keeps) {
     inline_vec<axis_use, max_axes> kept;
@@ -43,9 +45,9 @@ class local_parts {
   }
 
  public:
-  axis_mask terms = 0;  // the axes along which it is a sum of its part of a dim
+  axis_mask terms = 0;  // the axes along which it is a sum over its part of a dim
 
-  /// The last axis of a dim from here on.
+  /// Makes `axis` the last axis of a dim.
   constexpr void cut(int axis, int dim) {
     join(axis);
     int at = 0;
@@ -62,7 +64,7 @@ class local_parts {
     keep_if([axes](const axis_use& use) { return (axes & axis_bit(use.axis)) != 0; });
     terms &= axes;
   }
-  /// The parts of another value, along these axes.
+  /// Takes the parts of another value along these axes.
   constexpr void take(const local_parts& o, axis_mask axes) {
     uses_ = o.uses_;
     keep_if([axes](const axis_use& use) { return (axes & axis_bit(use.axis)) != 0; });
@@ -73,7 +75,7 @@ class local_parts {
     for (const auto& use : uses_) axes |= axis_bit(use.axis);
     return axes;
   }
-  /// The dim that an axis cuts; -1: none that is known.
+  /// Returns the dim that an axis cuts; -1 if unknown.
   [[nodiscard]] constexpr int dim_of(int axis) const {
     for (const auto& use : uses_)
       if (use.axis == axis) return use.dim;
@@ -85,14 +87,14 @@ class local_parts {
       if (use.dim == dim) axes |= axis_bit(use.axis);
     return axes;
   }
-  /// The axes that cut a dim, major to minor.
+  /// Returns the axes that cut a dim, major to minor.
   [[nodiscard]] constexpr inline_vec<std::int8_t, max_axes> order_of(int dim) const {
     inline_vec<std::int8_t, max_axes> order;
     for (const auto& use : uses_)
       if (use.dim == dim) order.push_back(use.axis);
     return order;
   }
-  /// Whether these of its axes are the last ones of a dim, in this order.
+  /// Returns true if the passed axes that cut the dim are its last axes, in this order.
   [[nodiscard]] constexpr bool ends_with(int dim, const inline_vec<std::int8_t, max_axes>& axes) const {
     inline_vec<std::int8_t, max_axes> named, known;
     axis_mask leaving = 0;
@@ -105,7 +107,8 @@ class local_parts {
       if ((leaving & axis_bit(a)) != 0) known.push_back(a);
     return known == named && cut_further(uses_, leaving) < 0;
   }
-  /// After a transition along axes of the local view. What is taken for varying is stacked along a dim 0 of its own, or cut along it.
+  /// Updates the parts after a transition along axes of the local view. A varying value is stacked along a new dim 0,
+  /// or cut along it.
   constexpr bool change(const state_change& c) {
     const bool joins =
         c.by == transition_kind::all_gather || c.by == transition_kind::all_to_all || c.by == transition_kind::convert;
@@ -128,14 +131,16 @@ class local_parts {
       if ((c.axes & axis_bit(a)) != 0) cut(a, c.to.dim);
     return true;
   }
-  /// Into what an operator makes: a dim of which nothing moves goes on to be cut so, or the dim that begins with what it begins with where a
-  /// reshape joins or divides it.
+  /// Passes the parts of an operand on to the result of an operator. A dim whose elements do not move keeps its order.
+  /// If a reshape joins or divides a dim, the result dim that begins with the same factor gets the order.
+  ///
+  ///   reshape of [4,6], dim 0 cut by x, to [24]      dim 0 of the result is cut by x
   constexpr void pass(const node& n, const op_rule& rule, const extents& shape, int operand, dim_mask exchanged,
                       local_parts& result) const {
     const tensor_map &from = rule.operand(operand), &to = rule.result();
     for (int d = 0; d < shape.count; ++d) {
       const auto order = order_of(d);
-      int first = d;  // a dim of 1 that a reshape joins with the next one has no factor: there it begins
+      int first = d;  // a dim of extent 1 has no factor; a reshape joins it with the next dim
       while (first < shape.count && from.end(first) == from.begin(first)) ++first;
       if (order.count == 0 || first == shape.count) continue;
       for (int r = 0; r < n.shape.count; ++r) {
@@ -146,7 +151,7 @@ class local_parts {
       }
     }
   }
-  /// Keeps what both know alike; returns whether that is less than this one knew.
+  /// Keeps the facts that are the same in both values. Returns true if this value loses a fact.
   constexpr bool keep_common(const local_parts& o, int rank) {
     bool is_less = (terms & ~o.terms) != 0;
     terms &= o.terms;
@@ -159,7 +164,8 @@ class local_parts {
   }
 
  private:
-  /// Operands that know of a dim otherwise leave it unknown, and so do those that have parts of two dims along one axis: blocks.
+  /// Adds the order of a dim. If operands disagree about a dim, the dim becomes unknown. Two dims with parts along one
+  /// axis, blocks, become unknown too.
   constexpr void add(int dim, const inline_vec<std::int8_t, max_axes>& order) {
     if ((unknown_ & dim_bit(dim)) != 0 || order_of(dim) == order) return;
     bool is_new = axes_of(dim) == 0;

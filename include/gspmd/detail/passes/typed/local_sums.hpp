@@ -7,15 +7,15 @@
 
 namespace gspmd::detail {
 
-/// Refuses forgotten sums of the local view: sums over a dim of which devices are known to hold parts. Such a sum varies, and what devices
-/// have of it are the terms of the sum over the whole dim. A function of one term that is not linear is refused: it is the sum that
-/// somebody forgot, or one device's own sum, which is to be said (to_varying of what is summed). A comparison is not: what it gives varies,
-/// and is a predicate or nothing.
+/// Refuses forgotten sums of the local view: sums over a dim whose parts are known to be on several devices. Such a
+/// sum varies, and each device has a partial value of the sum over the whole dim. A nonlinear function of a partial
+/// value is refused. Either a reduction over the devices is missing, or the user intends each device's own sum and
+/// must write that (to_varying of the summed value). A comparison is allowed: its result varies, and is a predicate.
 class local_sums {
  public:
   constexpr local_sums(program_typer& t, int i, const op_rule& rule) : t_(t), i_(i), rule_(rule), names_(t.program, i) {}
 
-  /// False after a mistake.
+  /// Returns false after a mistake.
   constexpr bool are_read_right() {
     const node& n = t_.at(i_);
     const operator_class c = facts_of(n.op).meets(n, monoid::add);
@@ -29,7 +29,7 @@ class local_sums {
       if (const axis_mask axes = summed_here(); axes != 0) return refuse_mean(first_of(axes));
     return true;
   }
-  /// The axes along which the result is one of several terms.
+  /// Returns the axes along which the result is one of several partial values.
   [[nodiscard]] constexpr axis_mask terms_of_result() const {
     const node& n = t_.at(i_);
     const operator_class c = facts_of(n.op).meets(n, monoid::add);
@@ -40,7 +40,7 @@ class local_sums {
   }
 
  private:
-  /// The axes that are known to cut, in all operands that have it, a dim that is summed.
+  /// Returns the axes that are known to cut a summed dim in all operands that have that dim.
   [[nodiscard]] constexpr axis_mask summed_here() const {
     axis_mask axes = 0;
     for (int f = 0; f < rule_.factors.count; ++f) {

@@ -13,16 +13,17 @@
 
 namespace gspmd::detail {
 
-/// Turns what manual regions write into what is planned, when types are known. Every value of a region lies as it is (local_view.hpp);
-/// a collective sees it in the global view for as long as it moves, where it is a movement or a reduction like any other:
+/// Rewrites manual regions into a form that can be planned, after types are found. Every value of a region keeps its
+/// layout (local_view.hpp). A collective uses the value in the global view while it moves. There the collective is an
+/// ordinary movement or reduction:
 ///
 ///   all_reduce        x of the local view, as a partial sum, resharded to be whole
 ///   all_gather, S(d)  as the chunks of dim d, resharded to be whole          reduce_scatter, all_to_all, own chunk: likewise
-///   permute           stacked along a new dim 0, one on each device, which is rolled, shifted, reversed or placed
-///   zeros             computed from the place of the device; of a maximum, say, the least number
+///   permute           stacked along a new dim 0, one row per device, then rolled, shifted, reversed or placed
+///   zeros             computed from the place of the device; for a maximum, the least number
 class region_planner {
  public:
-  /// `noted`: the same, in which what types say of the rest of the program is written down.
+  /// `noted`: the same program, with the types of the rest of the program recorded.
   constexpr region_planner(const graph& written, const graph& noted, const program_typer& typer)
       : written_(written), old_(noted), typer_(typer) {
     made_ = noted;
@@ -38,7 +39,7 @@ class region_planner {
     for (int i = 0; i < static_cast<int>(old_.nodes.size()); ++i) {
       node n = old_.nodes[i];
       for (auto& o : n.operands) o = number[o];
-      if (cotangent_of(written_.nodes[i]) == cotangent::found) {  // it has said how its parts lie
+      if (cotangent_of(written_.nodes[i]) == cotangent::found) {  // it has recorded the layout of its parts
         number[i] = n.operands[0];
         if (n.tag >= 0) made_.also_tagged.push_back({n.tag, i});
         continue;
@@ -69,8 +70,8 @@ class region_planner {
         made_.nodes[k].is_started = n.is_started;
         if (leaves_axes_) leave_axes(static_cast<int>(k), is_written ? planned_axes(n) : 0);
       }
-      // A value that a collective makes in the global view lies as its layout says; the type speaks of the value that stands for it in
-      // the local view.
+      // A value that a collective computes in the global view has the layout of its node. The type describes the value
+      // that replaces it in the local view.
       const bool is_sent = is_written && !collective_of(transitions[state_change::of(was).row()].forward).empty();
       for (auto k = static_cast<int>(before); k < static_cast<int>(made_.nodes.size()); ++k)
         made_.nodes[k].annotation.layout.varying = k == number[i] ? varying(i) : is_sent ? 0 : n.local_axes;
@@ -85,9 +86,9 @@ class region_planner {
   }
 
  private:
-  /// Leaves axes to the planner, in a program with a region that does so: along its own axes a value lies as is written, and along these as
-  /// completion finds. What is computed in a region is hidden along its axes; while a transition goes on it is visible along the axes
-  /// `visible`.
+  /// Leaves axes to the planner, in a program with a region that does not take all axes. A value has the written
+  /// layout along the axes of the region. Completion finds its layout along the other axes. Values in a region are
+  /// hidden along its axes. During a transition they are visible along the axes `visible`.
   constexpr void leave_axes(int i, axis_mask visible) {
     node& n = made_.nodes[i];
     const bool is_border = facts_of(n.op).made == origin::viewed;
@@ -95,7 +96,7 @@ class region_planner {
     n.hidden_axes = n.local_axes;
     if (visible != 0 && x != nullptr) {
       const bool is_visible = x->hidden_axes != x->local_axes;
-      if (is_border != is_visible) n.hidden_axes &= ~visible;  // it goes in, or stays in
+      if (is_border != is_visible) n.hidden_axes &= ~visible;  // it enters the global view, or stays in it
     } else if (!n.annotation.layout.splits.empty()) {
       n.hidden_axes &= ~visible;  // the places of the devices
     }
@@ -103,19 +104,19 @@ class region_planner {
     if (is_border) n.annotation.closed |= x->local_axes;
     if (n.annotated && (visible != 0 || is_border)) n.annotation.open = ~dim_mask{0};
   }
-  /// The axes along which a transition is planned in the global view.
+  /// Returns the axes along which a transition is planned in the global view.
   [[nodiscard]] static constexpr axis_mask planned_axes(const node& n) {
     const state_change c = state_change::of(n);
     const bool is_sent = n.operands.count > 0 && !collective_of(transitions[c.row()].forward).empty();
     return is_sent ? n.local_axes : c.axes;
   }
-  /// How a value of a region lies, as the other axes have it.
+  /// Returns the layout of a value of a region along the other axes.
   [[nodiscard]] constexpr sharding lies(int i) const {
     sharding s = typer_.types[static_cast<std::size_t>(i)].layout.planned();
     s.partial &= ~old_.nodes[i].local_axes;
     return s;
   }
-  /// The local axes along which devices may hold something else of it.
+  /// Returns the local axes along which devices may hold different data.
   [[nodiscard]] constexpr axis_mask varying(int i) const {
     const value_type& t = typer_.types[static_cast<std::size_t>(i)];
     return old_.nodes[i].local_axes & (t.is_known ? t.cut_axes() | t.layout.partial : ~axis_mask{0});
@@ -131,7 +132,8 @@ class region_planner {
     made_.nodes[i].annotation = s;
     return i;
   }
-  /// Whether axes that are not the region's cut a dim evenly that its axes cut, which are major.
+  /// Returns true if the other axes evenly cut each dim that the region's axes cut. The region's axes are major.
+  /// Otherwise fails.
   constexpr bool is_even(const extents& shape, const sharding& s, axis_mask local) {
     const sharding outer = part_along(s, local), inner = part_along(s, ~local);
     const int dim = leaves_axes_ ? -1 : unevenly_cut(made_.mesh->shape, shape, outer, inner);
@@ -139,13 +141,13 @@ class region_planner {
       made_.fail(at_, "manual", mistake::states, text("nested_order: ") << uneven_text(*made_.mesh, shape, outer, inner, dim));
     return dim < 0;
   }
-  /// The same memory under another shape and layout.
+  /// Adds an alias of the same memory with another shape and layout.
   constexpr int with_shape(int x, const extents& shape, const sharding& s) {
     return laid(add_with_shape(made_, x, shape, at_), s);
   }
   constexpr int brought(int x, const sharding& s) { return add_reshard(made_, x, s, at_); }
 
-  /// Chunks of dim `d` on the devices along the axes, which cut it before others do.
+  /// Returns a layout with dim `d` split by the axes before other axes.
   [[nodiscard]] static constexpr sharding chunks(const sharding& rest, axis_mask axes, int d) {
     sharding s = rest;
     s.splits.clear();
@@ -183,14 +185,15 @@ class region_planner {
     return shape;
   }
 
-  /// The place of a device along the axes, row-major: a scalar of the local view.
+  /// Adds the place of a device along the axes, row-major: a scalar of the local view.
   constexpr int place(axis_mask axes) {
     extents all;
     all.push_back(made_.mesh->shape.size_of(axes));
     const int numbers = laid(add_iota(made_, dtype::s32, all, 0, at_), chunks({}, axes, 0));
     return with_shape(numbers, {}, {});
   }
-  /// Zeros but for what one device has, or for each device's own part of dim `d`.
+  /// first_or_zeros() keeps the value on the first device; the other devices get zeros. among_zeros() puts each
+  /// device's part of dim `d` among zeros.
   constexpr int first_or_zeros(int x, axis_mask axes, monoid kind, const sharding& s) {
     const int of = place(axes);
     const auto before = made_.nodes.size();
@@ -207,7 +210,8 @@ class region_planner {
     return laid_from(before, add_among_zeros(made_, x, of, made_.mesh->shape.size_of(axes), d, kind, at_), s,
                      behind_new_dim(s, d));
   }
-  /// Says how what was added lies: numbers, what has the dims of the last one, and what has one more.
+  /// Sets the layouts of the added nodes: `s` for nodes with the dims of the last node, `with_new_dim` for nodes with
+  /// one more dim, and none for numbers.
   constexpr int laid_from(std::size_t first, int last, const sharding& s, const sharding& with_new_dim) {
     if (last < 0) return last;
     const int rank = shape(last).count;
@@ -217,8 +221,9 @@ class region_planner {
     }
     return last;
   }
-  /// A collective along some local axes while it is planned. Along the other ones values may differ, and plans take what is not split for
-  /// equal: so they are stacked, one on each device, along a dim before the others.
+  /// A collective along some local axes while it is planned. Values may differ along the other local axes, but plans
+  /// take values that are not split to be equal. So the values are stacked along a dim before the other dims, one on
+  /// each device.
   struct collective_view {
     region_planner& of;
     axis_mask axes, others;
@@ -273,8 +278,8 @@ class region_planner {
     const auto parts = made_.mesh->shape.size_of(c.axes);
     const sharding rest = made_.nodes[x].annotation.layout;
     const auto chunked = [&](int d) { return chunks(rest, c.axes, d); };
-    // A varying value is stacked. Behind one another along its first dim its elements lie as they do along a dim before it; a scalar has no
-    // dim to be joined along, and gets one.
+    // A varying value is stacked. Joined along its first dim, its elements have the same order as along a dim before
+    // it. A scalar has no dim to join along, so it gets a dim.
     const auto whole = [&](int d) {
       return view.enter(x, shape(x).count == 0 ? stacked(shape(x), 0, parts) : joined(shape(x), d, parts), chunked(d));
     };

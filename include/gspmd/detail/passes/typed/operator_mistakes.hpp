@@ -11,11 +11,13 @@
 
 namespace gspmd::detail {
 
-/// Says why operands do not meet on an axis, and what would help.
+/// Returns the reason why operands are incompatible on an axis.
+///
+///   operand 1 is invariant over `x`, operand 0 is varying: the gradient of operand 1 would miss a sum over `x`
 constexpr text why_not_met(const node& n, const user_names& names, const op_rule& rule, const operands_on_axis& in,
                            const text& axis, const axis_result& found) {
   const int k = found.operand;
-  int other = k == 0 ? 1 : 0;  // one that it does not go with
+  int other = k == 0 ? 1 : 0;  // an operand that it is incompatible with
   for (int o = in.count - 1; o >= 0; --o)
     if (o != k && in[o].is.is != state::constant && !(in[o].is == in[k].is)) other = o;
   text t = names.operand(k);
@@ -55,15 +57,16 @@ constexpr text why_not_met(const node& n, const user_names& names, const op_rule
   }
 }
 
-/// The ways out of a mistake on an axis of the global view: one of the values that the user has is brought to another state there, and
-/// what was refused is typed once more with it.
+/// Searches the remedies for a mistake on an axis of the global view. It brings one of the user's values to another
+/// state on the axis, and types the refused nodes again with that state.
 class remedy_search {
  public:
   constexpr remedy_search(program_typer& t, int refused, int axis)
       : t_(t), refused_(refused), axis_(axis), names_(t.program, refused) {}
 
-  /// Returns the remedies: in a call of several operators those that make all of it right, and where there are none, those that make right
-  /// what was refused. Where no value alone is a way out, several are.
+  /// Returns the remedies. In a call of several operators, these are the remedies that correct the whole call. If
+  /// there are no such remedies, they are those that correct the refused operator. If no single value is a remedy,
+  /// several values are changed.
   constexpr constant_vector<text> run(bool only_gathers = false) {
     const int ends[] = {names_.end(), refused_ + 1}, count = ends[1] < ends[0] ? 2 : 1;
     constant_vector<text> ways;
@@ -97,14 +100,14 @@ class remedy_search {
     }
     return list.texts();
   }
-  /// Whether the user has this, and it is not the same value as one before.
+  /// Returns true if the user has the value, and no earlier operand is the same value.
   [[nodiscard]] constexpr bool is_first_of(int k) const {
     const int x = names_.held(k);
     for (int o = 0; o < k; ++o)
       if (names_.held(o) == x) return false;
     return x >= 0 && t_.type(x).is_known;
   }
-  /// As few values as do made whole on the axis.
+  /// Makes values whole on the axis, as few as possible.
   constexpr text together() {
     for (const bool in_all_dims : {false, true})
       for (const state to : {state::invariant, state::replica})
@@ -135,7 +138,7 @@ class remedy_search {
   constexpr bool is_way_out(int x, const axis_state& to) {
     value_type after = t_.type(x);
     if (cut_further(after.layout.splits, axis_bit(axis_)) >= 0)
-      return false;  // the axes after it have to leave the dim too: made_whole
+      return false;  // the axes after it must leave the dim too: made_whole
     after.set(axis_, to);
     return is_right_with({{x, after, {}, 0, 0}});
   }
@@ -166,7 +169,7 @@ class remedy_search {
   }
 
   program_typer& t_;
-  int refused_, axis_, end_ = 0;  // of what is typed once more
+  int refused_, axis_, end_ = 0;  // end of the nodes that are typed again
   user_names names_;
 };
 
@@ -175,7 +178,7 @@ constexpr void complain(program_typer& t, int i, const op_rule& rule, const axis
   const node& n = t.at(i);
   const user_names names(t.program, i);
   const int number = found.operand < 0 ? -1 : names.number_of(found.operand);
-  if (t.is_trying) {  // nobody reads why
+  if (t.is_trying) {  // the reason is not read
     t.refuse(found.broken, i, number, a, {});
     return;
   }

@@ -10,7 +10,8 @@
 
 namespace gspmd::detail {
 
-/// An operator: on each axis its operands' states meet, in the global view they are split alike, and nothing has to move.
+/// Types an operator. On each axis, the states of its operands must be compatible. In the global view, the operands
+/// must be split in the same way, and no element may move.
 class operator_typer {
  public:
   explicit constexpr operator_typer(program_typer& t) : t_(t) {}
@@ -37,7 +38,7 @@ class operator_typer {
         complain(t_, i, rule, along, in, a, found);
         continue;
       }
-      // Until lay_out says which axes split a dim, they vary.
+      // Axes that split a dim count as varying until lay_out finds the dims.
       const auto hold = [a](value_type& t, const axis_state& is, dtype type) {
         const axis_state s = is.is == state::shard ? axis_state{state::varying} : is;
         t.hold(a, is_floating(type) ? s : without_gradient(s));
@@ -57,7 +58,8 @@ class operator_typer {
   }
 
  private:
-  /// Whether it is known of an operand which axes cut its dims, or that it is a sum over one that they cut.
+  /// Returns true if facts about the parts of an operand are known: the axes that cut its dims, or that it is a sum
+  /// over such a dim.
   [[nodiscard]] constexpr bool knows_parts(const node& n) const {
     if (t_.local_here == 0 || n.in_gradient) return false;
     for (const int o : n.operands)
@@ -80,7 +82,7 @@ class operator_typer {
       if (use.axis == a) operand.factor = use.dim;
     return operand;
   }
-  /// The factors of the dims along which every element of x is repeated: those that it did not have before.
+  /// Returns the factors of the dims along which a broadcast repeats every element of x.
   [[nodiscard]] constexpr std::uint64_t repeated(const op_rule& rule, int k, const node& x) const {
     const dim_mask dims = repeated_dims(t_.program, x);
     const tensor_map& map = rule.operand(k);
@@ -90,7 +92,8 @@ class operator_typer {
         factors |= std::uint64_t{1} << map.factors[at];
     return factors;
   }
-  /// The order of axes on every factor, as the operands have it; whether it is one order, and nothing has to move.
+  /// Finds the order of the axes on every factor from the operands, and the layout of the results. Returns false if
+  /// the operands have different orders, or if elements would move.
   constexpr bool lay_out(int i, const op_rule& rule, value_type& result) {
     const node& n = t_.at(i);
     factor_splits uses;
@@ -103,7 +106,7 @@ class operator_typer {
     }
     for (int k = 0; k < n.operands.count; ++k) {
       const value_type& t = t_.type(n.operands[k]);
-      inline_vec<axis_use, max_axes> own;  // without those that a constant is cut for
+      inline_vec<axis_use, max_axes> own;  // without the splits that a constant is cut for
       for (const auto& use : to_dims(t_.mesh(), rule, rule.operand(k), uses))
         if ((t.layout.split_axes() & axis_bit(use.axis)) != 0) own.push_back(use);
       if (own == t.layout.splits) {
@@ -131,7 +134,8 @@ class operator_typer {
     }
     return lies_there(i, rule, uses, result);
   }
-  /// An operand that is equal along an axis is cut for the others, where that needs no elements of other devices.
+  /// Returns true if an operand that is equal along an axis can be cut to match the other operands without elements of
+  /// other devices.
   constexpr bool is_cut_in_place(int i, int k, const sharding& cut) {
     const int operand = t_.at(i).operands[k];
     const value_type& is = t_.type(operand);
@@ -147,7 +151,8 @@ class operator_typer {
     return false;
   }
 
-  /// Movements and windows: every element must lie where it is needed, or come there over axes along which the program says so.
+  /// Returns true if every element that a movement or window reads is on the device that needs it. Elements may also
+  /// come over axes along which the program permits an exchange.
   constexpr bool lies_there(int i, const op_rule& rule, const factor_splits& uses, const value_type& result) {
     const node& n = t_.at(i);
     const mesh_shape asked = with_two_of_each(t_.mesh());
@@ -165,13 +170,14 @@ class operator_typer {
     }
     return true;
   }
-  /// The part or tile of an operand, which lies as `from` says, that an operator reads for a result that lies as `to` says.
+  /// The part or tile of an operand with layout `from` that an operator reads for a result with layout `to`.
   struct tile_or_part {
     const node& n;
     int operand;
     sharding from, to;
   };
-  /// Whether anything moves does not depend on whether an axis has one device or two: what is right on one is to be so on more.
+  /// Returns the mesh with two devices along each axis that has one. A program that is right with one device along an
+  /// axis must be right with more.
   static constexpr mesh_shape with_two_of_each(mesh_shape mesh) {
     for (auto& size : mesh.sizes) size = size == 1 ? 2 : size;
     return mesh;
@@ -186,7 +192,7 @@ class operator_typer {
   constexpr void refuse_to_move(int i, const tile_or_part& part, const mesh_shape& asked, axis_mask axes, std::int64_t bytes) {
     const auto& [n, k, from, to] = part;
     const extents& shape = t_.at(n.operands[k]).shape;
-    int dim = 0, axis = -1;  // the last one, which leaves a dim first
+    int dim = 0, axis = -1;  // the last axis, which leaves a dim first
     for (const auto& use : from.splits)
       if ((axes & axis_bit(use.axis)) != 0 && (axis < 0 || use.dim == dim)) {
         dim = use.dim;
@@ -210,7 +216,7 @@ class operator_typer {
     constant_vector<text> gathers = remedy_search(t_, i, axis).run(true);
     for (const auto& way : gathers) t_.mistakes.back().remedies.push_back(way);
   }
-  /// `: element 4 moves from part 1 to part 0`
+  /// Adds the text `: element 4 moves from part 1 to part 0`.
   constexpr void say_which_moves(text& what, const tile_or_part& part, int dim, const mesh_shape& asked) const {
     const auto& [n, k, from, to] = part;
     const auto& facts = facts_of(n.op);

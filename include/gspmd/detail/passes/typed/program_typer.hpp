@@ -10,22 +10,23 @@
 
 namespace gspmd::detail {
 
-/// Finds the type of every value of a program in the explicit mode (the global view) or the manual one (the local view) from those of its
-/// inputs, inserts nothing, and says what is wrong.
+/// Finds the type of every value of a program from the types of its inputs. The program is in the explicit mode (the
+/// global view) or in the manual mode (the local view). It inserts nothing, and reports mistakes.
 ///
-/// 1. on each axis the operands' states meet (axis_rule);
-/// 2. in the global view operands that share a dim are split alike, axes in one order, and what an operator moves by itself
-///    (a slice, a window) must lie where it is needed already: that is looked at by indices, not by divisibility;
-/// 3. a transition is a row of the table, from the state that the value has;
-/// 4. what a loop carries has the state that its body gives it, where a constant it begins with can have that too.
+/// 1. On each axis, the states of the operands must be compatible (axis_rule).
+/// 2. In the global view, operands that share a dim must be split in the same way, with the axes in one order. If an
+///    operator moves elements by itself (a slice, a window), each element must already be on the device that needs it.
+///    That is checked by indices, not by divisibility.
+/// 3. A transition is a row of the table, from the state that the value has.
+/// 4. A carried value has the state that the body gives it, if a constant initial value can have that state too.
 ///
-/// This is what is known while it goes through the program; what it does with a node stands in headers of their own: operators
-/// (operator_types.hpp), loops and conditionals (region_types.hpp), transitions (transition_types.hpp), reshards and what a result must be
-/// (reshard_types.hpp). type_program.hpp has `run`.
+/// This class holds the state of the pass over the program. Separate headers type the nodes: operators
+/// (operator_types.hpp), loops and conditionals (region_types.hpp), transitions (transition_types.hpp), reshards and
+/// required result types (reshard_types.hpp). type_program.hpp has `run`.
 class program_typer {
  public:
-  /// `local`: axes that are local in all of the program; those of manual regions are besides. `regions`: only they are typed, the rest of
-  /// the program has no types.
+  /// `local`: axes that are local in the whole program, in addition to those of manual regions. `regions`: only manual
+  /// regions are typed; the rest of the program has no types.
   constexpr program_typer(const graph& g, const mesh_info& mesh, axis_mask local, bool regions = false)
       : program(g), on_mesh(mesh), local_here(local), only_regions(regions), typed_mesh_(along_types(mesh)), base_local_(local) {
     types.resize(g.nodes.size(), value_type{});
@@ -37,25 +38,26 @@ class program_typer {
   constant_vector<typed_mistake> mistakes;
 
   constexpr void give(int input, const value_type& t) { types[static_cast<std::size_t>(input)] = t; }
-  /// Requires a result to be of exactly this type; a constant or a replica is cut for it.
+  /// Requires a result to have exactly this type. A constant or a replica is cut to match.
   constexpr void want(int node, const value_type& t) {
     if (static_cast<std::size_t>(node) >= wanted.size()) wanted.resize(program.nodes.size(), -1);
     wanted[static_cast<std::size_t>(node)] = static_cast<int>(wanted_types.size());
     wanted_types.push_back(t);
   }
-  /// Types what was added to the program since the last call.
+  /// Types the nodes that were added to the program since the last call.
   constexpr void run();
   constexpr void run_here();  // `run`, compiled in this file
-  /// Forgets what was added since: it had a mistake of another kind.
+  /// Skips the nodes that were added since the last call, because they have a mistake of another kind.
   constexpr void skip() {
     types.resize(program.nodes.size(), value_type{});
     wanted.resize(program.nodes.size(), -1);
     next = static_cast<int>(program.nodes.size());
   }
-  /// Axes of the local view: there shapes are those of shards.
+  /// Returns the axes of the local view, whose shapes are those of shards.
   [[nodiscard]] constexpr axis_mask local() const { return base_local_; }
   constexpr void set_local(axis_mask axes) { base_local_ = axes; }
-  /// Axes along which devices may go different ways from here on: nothing may be sent over them.
+  /// Returns the axes along which devices may take different branches from here on. Nothing may be sent over these
+  /// axes.
   [[nodiscard]] constexpr axis_mask diverging() const { return diverging_; }
   constexpr void set_diverging(axis_mask axes) { diverging_ = axes; }
   constexpr typed_mistake& refuse(mode_mistake kind, int i, int operand, int axis, const text& what) {
@@ -80,11 +82,11 @@ class program_typer {
                                                                          : "reshard";
   }
 
-  // ---- for those that type its nodes ----
+  // ---- for the typers of its nodes ----
 
   [[nodiscard]] constexpr const node& at(int i) const { return program.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr value_type& type(int i) { return types[static_cast<std::size_t>(i)]; }
-  /// The mesh as types see it: along axes of which they say nothing there is one device, on which everything is constant.
+  /// Returns the mesh as types see it: automatic axes have one device, and all values are constant along them.
   [[nodiscard]] constexpr const mesh_shape& mesh() const { return typed_mesh_; }
   [[nodiscard]] constexpr bool is_automatic(int a) const { return (on_mesh.automatic_axes & axis_bit(a)) != 0; }
 
@@ -94,7 +96,7 @@ class program_typer {
   [[nodiscard]] constexpr held_operand held(int x) const {
     return {at(x).shape, types[static_cast<std::size_t>(x)].layout, bytes_of(at(x).type)};
   }
-  /// The axes along which a node is in another state than its operand, or which split a dim in another order.
+  /// Returns the axes along which a node has another state than its operand, or that split a dim in another order.
   [[nodiscard]] constexpr axis_mask changed_axes(int i) const {
     const value_type &from = types[static_cast<std::size_t>(at(i).operands[0])], &to = types[static_cast<std::size_t>(i)];
     axis_mask axes = 0;
@@ -104,7 +106,8 @@ class program_typer {
                        [&](const split_change& change) { axes |= change.from_axes | change.to_axes; });
     return axes;
   }
-  /// The devices along these axes may go different ways in a body: those along which the predicate of a conditional around it varies.
+  /// Returns the axes along which devices may take different branches: those along which the predicate of a
+  /// conditional varies.
   [[nodiscard]] constexpr axis_mask varying_predicate(int branch) const {
     return types[static_cast<std::size_t>(at(branch).operands[0])].layout.varying;
   }
@@ -113,17 +116,17 @@ class program_typer {
     for (int r = at(i).region; r >= 0; r = at(r).region) {
       if (at(r).op == opcode::branch) axes |= varying_predicate(r);
       if (at(r).op == opcode::otherwise) axes |= varying_predicate(at(r).operands[0]);
-      if (is_while(at(r)))  // its body is one conditional: where trips end on some devices only, they end for these
+      if (is_while(at(r)))  // its body is one conditional: iterations may end on some devices only
         for (int k = r + 1; k < static_cast<int>(types.size()); ++k)
           if (at(k).op == opcode::branch && at(k).region == r && types[static_cast<std::size_t>(at(k).operands[0])].is_known)
             axes |= varying_predicate(k);
     }
     return axes;
   }
-  /// Whether a value is nothing but zeros, or is carried round a loop that begins with zeros and may turn out to carry a partial sum: that
-  /// is believed until the loop has been gone through.
+  /// Returns true if all elements of a value are zero. A value that a loop carries from zeros may become partial; it
+  /// counts as zeros until the loop is typed.
   [[nodiscard]] constexpr bool may_be_zeros(int i) const {
-    while (at(i).op == opcode::carry) {  // of a loop in a loop: what it begins with is carried too
+    while (at(i).op == opcode::carry) {  // of a loop in a loop: its initial value is carried too
       for (const auto& c : carried)
         if (c.carry == i && c.is_settled) return false;
       i = at(i).operands[0];
@@ -135,9 +138,9 @@ class program_typer {
 
   const graph& program;
   const mesh_info& on_mesh;
-  axis_mask local_here;  // where the node stands that is visited
+  axis_mask local_here;  // the local axes at the node that is visited
   bool only_regions;
-  int next = 0;  // node
+  int next = 0;  // the next node
   struct typed_loop {
     int loop = 0;
     std::size_t mistakes = 0, steps = 0;  // before its body
@@ -146,15 +149,15 @@ class program_typer {
   struct carried_value {
     int carry = 0;
     value_type is;
-    bool is_settled = false;  // it is constant for good
+    bool is_settled = false;  // it stays constant
   };
   constant_vector<carried_value> carried;
-  constant_vector<int> zeros;   // inputs that stand for what a loop carries, and may be believed to be zeros
+  constant_vector<int> zeros;   // inputs that replace carried values, and may count as zeros
   constant_vector<int> wanted;  // by node
   constant_vector<value_type> wanted_types;
-  inline_vec<value_type, max_results> further;        // results of the operator typed last, but the first
-  bool is_trying = false;                             // what a way out of a mistake would lead to
-  void (*type_again)(program_typer&, int) = nullptr;  // of a node, for those that try
+  inline_vec<value_type, max_results> further;        // further results of the operator typed last
+  bool is_trying = false;                             // a remedy is being tried
+  void (*type_again)(program_typer&, int) = nullptr;  // types a node again, for remedies
 
  private:
   constexpr void visit(int i);

@@ -6,7 +6,7 @@
 
 namespace gspmd::detail {
 
-/// Loops and conditionals: what they carry and give is what their bodies make of it.
+/// Types loops and conditionals: the bodies determine the types of carried values and results.
 class region_typer {
  public:
   explicit constexpr region_typer(program_typer& t) : t_(t) {}
@@ -34,7 +34,8 @@ class region_typer {
   }
 
  private:
-  /// Types a result that a varying predicate chooses: it varies, or is refused as no value that can be differentiated.
+  /// Types a result that a varying predicate selects: it varies. Refuses invariant and partial results, which would
+  /// differ between devices.
   constexpr bool chosen_by(int i, int branch, value_type& joined) {
     const axis_mask axes = t_.varying_predicate(branch);
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
@@ -51,8 +52,9 @@ class region_typer {
     }
     return true;
   }
-  /// Gives a carried value the type that the body gives it: where that is more than it began with, the body is typed again. It is typed
-  /// once more when all that is carried is known, where zeros that were believed to become sums did not.
+  /// Gives a carried value the type that the body gives it. If that differs from its initial type, the body is typed
+  /// again. After all carried values are known, the body is typed once more if zeros were assumed to become partial
+  /// and did not.
   constexpr void end_loop(int i) {
     const int carry = t_.at(i).operands[0], loop = t_.at(carry).region;
     value_type carried = t_.type(carry);
@@ -83,8 +85,8 @@ class region_typer {
       }
     t_.carried.push_back({carry, is, is_settled});
   }
-  /// Types the values that the loop carries as no sums on the axes where they are constant; returns whether any of them was believed to
-  /// become one.
+  /// Settles the carried zeros that are still constant on some axis: they no longer count as zeros. Returns true if
+  /// there are any.
   constexpr bool settle_zeros(int loop) {
     bool any = false;
     for (int c = loop + 1; t_.at(c).op == opcode::carry && t_.at(c).region == loop; ++c) {
@@ -95,12 +97,12 @@ class region_typer {
     return any;
   }
   [[nodiscard]] static constexpr bool varies(const axis_state& s) { return s.is == state::varying || s.is == state::shard; }
-  /// Without a message, in either direction.
+  /// Returns true if a state becomes varying without a message, forward and backward.
   [[nodiscard]] static constexpr bool goes_in_varying(const axis_state& s) {
     return varies(s) || s.is == state::constant || s.is == state::replica;
   }
   [[nodiscard]] constexpr bool has_constant(const value_type& t) const { return t.constant != 0; }
-  /// Returns the ways to bring the value that a loop begins with, an operand of it, to the state that its body gives.
+  /// Returns the remedies that bring an initial value of a loop to the state that the body gives.
   [[nodiscard]] constexpr constant_vector<text> ways_to_begin(int carry, int a, const axis_state& is,
                                                               const axis_state& to) const {
     const node& n = t_.at(carry);
@@ -109,19 +111,22 @@ class region_typer {
     for (int row = 0; row < transition_count; ++row) {
       const auto& t = transitions[row];
       if (t.from != is.is || t.to != begun.is || t.is_for_experts || t.by == transition_kind::permute) continue;
-      const bool cuts_or_joins = t.from == state::shard || t.to == state::shard;  // which changes a shape of the local view
+      const bool cuts_or_joins = t.from == state::shard || t.to == state::shard;  // these change a shape of the local view
       if (!t_.is_local(a) || !cuts_or_joins) list.add(carry - n.region - 1, row, is, begun, t_.held(n.operands[0]));
     }
     return list.texts();
   }
-  /// Makes `known` what it is together with `other`, of which constants may become anything, and zeros a partial sum too. 1: it has
-  /// changed; 0: not; -1: they do not go together, which is a mistake. In the local view chunks count as varying, as in operands.
+  /// Joins `other` into `known`. Constants may become any state, and zeros may also become partial. Returns 1 if
+  /// `known` changes, 0 if it does not, and -1 after a mistake if both are incompatible. In the local view chunks
+  /// count as varying, as in operands.
+  ///
+  ///   constant with varying: varying, 1     varying with constant: varying, 0     invariant with partial: -1
   constexpr int join(int i, int operand, value_type& known, const value_type& other, bool is_zeros, mode_mistake kind,
                      bool others_are_zeros = false) {
     int changed = 0;
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       const auto is = known.on(a), to = other.on(a);
-      if (t_.is_local(a) && t_.at(i).in_gradient) {  // terms of one gradient
+      if (t_.is_local(a) && t_.at(i).in_gradient) {  // partial values of one gradient
         const bool varies = is.is == state::varying, partial = is.is == state::partial;
         if ((varies && to.is == state::partial) || (partial && (to.is == state::varying || to.is == state::constant))) {
           changed = changed > 0 || varies ? 1 : 0;

@@ -9,14 +9,14 @@
 
 namespace gspmd::detail {
 
-/// An operand as devices hold it.
+/// The shape and the layout of an operand on the devices.
 struct held_operand {
-  extents shape;    // of the local view: the shard's
-  sharding layout;  // nothing in the local view
+  extents shape;    // in the local view: of the shard
+  sharding layout;  // empty in the local view
   std::int64_t elem_bytes = 1;
 };
 
-/// The reshard that brings a value to a state on an axis, as a user writes it; `after`: the splits that it has then.
+/// Returns the text of the reshard that brings a value to a state on an axis. `after`: the layout after the reshard.
 ///
 ///   reshard<replica<`data`>>   reshard<split<`data`, `model`>>
 constexpr text reshard_text(const mesh_info& mesh, const sharding& after, int rank, int axis, const axis_state& to) {
@@ -41,7 +41,7 @@ constexpr text reshard_text(const mesh_info& mesh, const sharding& after, int ra
   return t << ">>";
 }
 
-/// The calls that bring an operand of a manual region to a state, as a user writes them; empty: no function does.
+/// Returns the text of the calls that bring an operand of a manual region to a state; empty if no function does so.
 ///
 ///   local::all_reduce<`x`, state::replica>(operand 0)   local::to_varying<`x`>(local::to_replica<`x`>(operand 1))
 constexpr text local_call_text(const text& axis, transition_kind by, const axis_state& from, const axis_state& to, int operand) {
@@ -86,7 +86,7 @@ struct reshard_bill {
                           });
     return bill;
   }
-  /// `24 bytes (all_gather) forward`
+  /// Adds, for example, the text `24 bytes (all_gather) forward`.
   constexpr void say(text& words, std::string_view where) const {
     words << bytes << " bytes ";
     for (int k = 0; k < sends.count; ++k) words << (k == 0 ? "(" : ", ") << sends[k];
@@ -94,11 +94,11 @@ struct reshard_bill {
   }
 };
 
-/// One operand brought to another state.
+/// A remedy: one operand is brought to another state.
 struct remedy {
   int operand = 0, row = 0;
   axis_state from, to;
-  sharding after;  // of the global view
+  sharding after;  // in the global view
   int rank = 0;
   reshard_bill sent, sent_back;
 
@@ -108,11 +108,11 @@ struct remedy {
   }
 };
 
-/// The cheapest ways out of a mistake on one axis, three at most.
+/// The cheapest remedies for a mistake on one axis, three at most.
 class remedy_list {
  public:
-  /// `local_axes`: those of the local view, over which a reshard of another axis sends nothing. `is_called`: of a manual region, in which
-  /// functions of namespace local are called.
+  /// `local_axes`: the axes of the local view; a reshard of another axis sends nothing over them. `is_called`: the
+  /// mistake is in a manual region, which calls functions of namespace local.
   constexpr remedy_list(const mesh_info& mesh, int axis, axis_mask local_axes, bool is_called = false)
       : mesh_(mesh), axis_(axis), local_axes_(local_axes), is_called_(is_called) {}
 
@@ -171,8 +171,9 @@ class remedy_list {
   inline_vec<remedy, 3> best_;
 };
 
-/// Returns for a mistake on an axis of the local view the rows of the table that, applied to one operand, make the rule accept. `numbers`:
-/// what the user calls the operands, -1 for what he has not.
+/// Returns the remedies for a mistake on an axis of the local view: rows of the table that make the rule accept if
+/// they are applied to one operand. `numbers`: the user's numbers of the operands; -1 for operands that the user does
+/// not have.
 constexpr constant_vector<text> local_remedies(const mesh_info& mesh, const axis_rule& along, const operands_on_axis& in,
                                                const inline_vec<held_operand, max_map_arity>& held,
                                                const inline_vec<std::int8_t, max_map_arity>& numbers, int axis, bool is_called) {
@@ -181,7 +182,7 @@ constexpr constant_vector<text> local_remedies(const mesh_info& mesh, const axis
     for (int row = 0; row < transition_count && numbers[k] >= 0; ++row) {
       const auto& t = transitions[row];
       const bool varies = in[k].is.is == state::varying || in[k].is.is == state::shard;
-      // Chunks are nothing but values that vary; a shape does not change.
+      // Chunks count as varying values only, and a shape does not change.
       const bool is_from = varies ? t.from == state::varying || t.by == transition_kind::all_gather : in[k].is.is == t.from;
       if (!is_from || t.is_for_experts || t.by == transition_kind::permute || t.to == state::shard) continue;
       if (is_called && local_call_text({}, t.by, in[k].is, {t.to}, k).view().empty()) continue;

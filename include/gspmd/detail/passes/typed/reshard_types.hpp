@@ -7,12 +7,13 @@
 
 namespace gspmd::detail {
 
-/// Brings a value to a type that is asked for as a whole: reshards, `out`, gradients on their way back, and what a result must be.
+/// Brings a value to a type that is specified completely: for reshards, `out`, gradients in the backward pass, and
+/// required result types.
 class reshard_typer {
  public:
   explicit constexpr reshard_typer(program_typer& t) : t_(t), writes_(t) {}
 
-  /// A reshard of the global view. What it does not name stays.
+  /// Types a reshard of the global view. Dims and axes that the reshard does not name keep their states.
   constexpr void visit_reshard(int i) {
     const node& n = t_.at(i);
     const requested_state requested =
@@ -27,7 +28,7 @@ class reshard_typer {
         requested.has_splits && (named == 0 || (named & ~automatic) != 0)) {
       for (int a = 0; a < t_.mesh().axis_count(); ++a)
         if (wanted.on(a).is == state::shard && !t_.is_local(a) && (n.annotation.open & dim_bit(wanted.on(a).dim)) == 0)
-          wanted.set(a, {state::invariant});  // an open dim stays as it is: that of the examples of a vmap
+          wanted.set(a, {state::invariant});  // an open dim keeps its state: the dim of the examples of a vmap
       for (const auto& use : requested.layout.splits)
         if (!t_.is_automatic(use.axis)) wanted.set(use.axis, shard_of(use.dim));
     }
@@ -38,12 +39,12 @@ class reshard_typer {
     }
     if (!requested.is_out || fits_out(i, wanted)) reshard_to(i, wanted, !requested.is_out);
   }
-  /// In a region of a program without types: for axes that the region leaves to the planner.
+  /// Types an annotation in a region of a program without types, for axes that the region leaves to the planner.
   constexpr void visit_annotation(int i) {
     const node& n = t_.at(i);
     if (!names_local_axes(i, n.annotation.layout.split_axes() | n.annotation.layout.partial)) t_.type(i) = t_.type(n.operands[0]);
   }
-  /// A gradient on its way back through a transition: in the dual state of what it is the gradient of.
+  /// Types a gradient that passes back through a transition: it has the dual state of the differentiated value.
   constexpr void visit_cotangent(int i) {
     const value_type& of = t_.type(t_.at(i).operands[1]);
     const cotangent is = cotangent_of(t_.at(i));
@@ -75,7 +76,7 @@ class reshard_typer {
         wanted.hold(a, {state::constant});
     reshard_to(i, wanted);
   }
-  /// A gradient as it is, of which is known how its parts lie.
+  /// Types a gradient as it is, with the parts of the differentiated value.
   constexpr void visit_found(int i, const value_type& of) {
     value_type found = t_.type(t_.at(i).operands[0]);
     const axis_mask cut = found.cut_axes();
@@ -85,7 +86,7 @@ class reshard_typer {
     });
     t_.type(i) = found;
   }
-  /// A reshard whose type is required as a whole: along local axes it may not change anything.
+  /// Types a reshard whose type is specified completely. It may not change anything along local axes.
   constexpr void visit_wanted(int i, const value_type& wanted) {
     const value_type& now = t_.type(t_.at(i).operands[0]);
     axis_mask changed = 0;
@@ -93,8 +94,9 @@ class reshard_typer {
       if (!(now.on(a) == wanted.on(a)) && now.on(a).is != state::constant) changed |= axis_bit(a);
     if (!names_local_axes(i, changed, t_.local_here)) reshard_to(i, wanted);
   }
-  /// Brings the operand of node `i` to `wanted`, by the path that the automatic mode takes. `moves`: elements may go to devices that do not
-  /// hold them; otherwise sums are reduced and parts are kept, and that is all.
+  /// Brings the operand of node `i` to `wanted`, on the path of the automatic mode. If `moves` is true, elements may
+  /// be sent to devices that do not hold them. Otherwise partial values are reduced and parts are kept, and nothing
+  /// else moves.
   constexpr void reshard_to(int i, const value_type& wanted, bool moves = true) {
     const int operand = t_.at(i).operands[0];
     const value_type now = t_.type(operand);
@@ -121,7 +123,7 @@ class reshard_typer {
       if (!(now.on(a) == wanted.on(a))) made.hold(a, wanted.on(a));
     writes_.note_reshard(i, now, wanted);
   }
-  /// Cuts a value to the type that a result must have: nothing is sent for it.
+  /// Cuts a value to the type that a result must have, without communication.
   constexpr void cut_for(int i, const value_type& wanted) {
     value_type& t = t_.type(i);
     value_type cut = t;
@@ -170,7 +172,7 @@ class reshard_typer {
   }
 
  private:
-  /// Whether node `i` says of automatic axes only what may be said: that they split dims.
+  /// Returns true if node `i` only splits dims over automatic axes, and specifies no other state along them.
   constexpr bool leaves_automatic_axes(int i, const requested_state& requested) {
     sharding s = requested.layout;
     s.partial |= requested.invariant;
@@ -180,7 +182,7 @@ class reshard_typer {
               0, -1, what);
     return false;
   }
-  /// Refuses node `i` if it names axes that are local where it stands; returns whether it does.
+  /// Refuses node `i` if it names axes that are local at the node. Returns true if it does.
   constexpr bool names_local_axes(int i, axis_mask named) { return names_local_axes(i, named, t_.at(i).local_axes); }
   constexpr bool names_local_axes(int i, axis_mask named, axis_mask local_here) {
     const axis_mask local = named & local_here;
@@ -190,7 +192,8 @@ class reshard_typer {
                               << "`, which is local here: a collective, or a state, is written in a manual region");
     return true;
   }
-  /// Whether an operator's result may leave it as `wanted`: a partial sum as the program likes, other axes as they are or cut.
+  /// Returns true if an operator's result may leave it as `wanted`: partial values may get any state, and other axes
+  /// must stay or be cut.
   constexpr bool fits_out(int i, const value_type& wanted) {
     const value_type& is = t_.type(t_.at(i).operands[0]);
     const int rank = t_.at(i).shape.count;

@@ -7,15 +7,15 @@
 #include "gspmd/detail/ir/transition.hpp"
 #include "gspmd/detail/support/text.hpp"
 
-/// The words that messages of types have for states, and for what devices do. Programs without types do not read this.
+/// The words for states and device actions in messages about types. Programs without types do not use them.
 namespace gspmd::detail {
 
-/// Data without a gradient: whether it is equal is all there is to know of it.
+/// Returns the state of data without a gradient: only equality matters, so a replica or invariant is a constant.
 constexpr axis_state without_gradient(const axis_state& a) {
   return a.is == state::replica || a.is == state::invariant ? axis_state{state::constant} : a;
 }
 
-/// `sharded along dim 0`, after the word `is`.
+/// Returns, for example, `sharded (dim 0)`, to be used after the word `is`.
 constexpr text long_text(const axis_state& a) {
   switch (a.is) {
     case state::constant: return "constant";
@@ -25,11 +25,11 @@ constexpr text long_text(const axis_state& a) {
     case state::shard: return text("sharded (dim ") << a.dim << ')';
     case state::partial: break;
   }
-  if (a.reduced_by == monoid::add) return "a partial sum";  // as a conditional expression, GCC 12 frees what it returns
+  if (a.reduced_by == monoid::add) return "a partial sum";  // as a conditional expression, GCC 12 frees the result
   return text("partial by ") << name_of(a.reduced_by);
 }
 
-/// The collective that an action is; empty: nothing is sent.
+/// Returns the collective of an action; empty if nothing is sent.
 constexpr std::string_view collective_of(device_action is) {
   switch (is) {
     case device_action::gather: return "all_gather";

@@ -5,7 +5,7 @@
 
 namespace gspmd::detail {
 
-/// A transition, from the state that it names, which its operand must have.
+/// Types a transition. The operand must have the state that the transition names.
 class transition_typer {
  public:
   explicit constexpr transition_typer(program_typer& t) : t_(t), writes_(t) {}
@@ -96,7 +96,8 @@ class transition_typer {
       to.change_parts([&c](local_parts& parts) { return parts.change(c); });
       for (int a = 0; a < t_.mesh().axis_count(); ++a) {
         if ((c.axes & axis_bit(a)) == 0) continue;
-        const bool is_of_cut = n.operands.count > 1 && (t_.type(n.operands[1]).cut_axes() & axis_bit(a)) != 0;  // its gradient
+        const bool is_of_cut =
+            n.operands.count > 1 && (t_.type(n.operands[1]).cut_axes() & axis_bit(a)) != 0;  // the gradient of a cut value
         to.hold(a, is_of_cut ? axis_state{state::varying} : c.to);
       }
       const auto before = local_elements(t_.mesh(), t_.at(n.operands[0]).shape, from.layout);
@@ -112,7 +113,7 @@ class transition_typer {
   }
 
  private:
-  /// In the local view: parts are side by side along the last axes of a dim only.
+  /// Returns true if the moved parts are contiguous in the local view: they must be along the last axes of a dim.
   constexpr bool is_innermost(int i, const state_change& c, const local_parts& parts) {
     if (c.from.is != state::shard) return true;
     const int d = c.from.dim;
@@ -128,12 +129,13 @@ class transition_typer {
                            << name_of(c.by) << " over `" << axes_text(t_.on_mesh, axis_bit(last)) << "` first");
     return false;
   }
-  /// Whether a value is in the state that a transition names. A constant is in every state of equal data; what varies may be taken for
-  /// chunks of a dim in the local view, as nothing else is known of it there.
+  /// Returns true if a value has the state that a transition names. A constant has every state of equal data. In the
+  /// local view a varying value can count as chunks of a dim, because nothing else is known about the value there.
   [[nodiscard]] constexpr bool is_named(const axis_state& is, const axis_state& named, dtype type, bool is_inside,
                                         const node& n) const {
     if (is == named) return true;
-    if (n.local_axes != 0 && is_inside) {  // of a manual region: a sum of what varies is asked for, and a gradient is of terms
+    if (n.local_axes != 0 &&
+        is_inside) {  // in a manual region: a varying value can be summed, and a gradient consists of partial values
       if (named.is == state::partial && (is.is == state::varying || is.is == state::shard)) return true;
       if (n.in_gradient && is.is == state::constant) return true;
       if (n.in_gradient && is.is == state::replica && (named.is == state::varying || named.is == state::shard)) return true;

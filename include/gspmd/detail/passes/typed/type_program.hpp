@@ -13,18 +13,18 @@
 
 namespace gspmd::detail {
 
-/// The border of a manual region.
+/// Types a value at the border of a manual region.
 constexpr void program_typer::visit_border(int i) {
   const node& n = at(i);
   const bool enters = region_border::of(n).enters;
-  border_crossing found;  // of a conditional expression GCC 12 frees the text
+  border_crossing found;  // in a conditional expression GCC 12 frees the text
   if (enters) found = enter(on_mesh, n, type(n.operands[0]));
   else found = leave(on_mesh, n, type(n.operands[0]));
   if (found.broken != mode_mistake::none) {
     refuse(found.broken, i, 0, found.axis, found.what);
     return;
   }
-  if (enters && !only_regions && !n.in_gradient)  // an argument comes as it is taken: nothing is sent for it
+  if (enters && !only_regions && !n.in_gradient)  // an argument must have the state that is specified: nothing is sent for it
     for (const auto& s : steps) {
       if (s.node != n.operands[0] || (s.sends.empty() && s.sends_back.empty())) continue;
       int a = 0;
@@ -77,7 +77,8 @@ constexpr void program_typer::run_here() {
   type_again = [](program_typer& t, int i) { t.visit(i); };
   count_planning(static_cast<std::int64_t>(program.nodes.size()) - next);
   for (; next < static_cast<int>(program.nodes.size()); ++next) visit(next);
-  if (program.type_local != nullptr && mistakes.empty())  // of a loop whose condition was typed after what it asks
+  if (program.type_local != nullptr &&
+      mistakes.empty())  // the condition of a loop may be typed after the steps that depend on it
     for (const auto& s : steps) step_writer(*this).refuse_if_devices_part(s);
 }
 

@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// The user's names of the values around a node: who wrote one operator has its operands, and who called a function that is several of them
-/// (ops/one_call.hpp) has its arguments.
+/// The user's numbers of the values around a node. If the user wrote a single operator, these are its operands. If the
+/// user called a function that consists of several operators (ops/one_call.hpp), these are its arguments.
 class user_names {
  public:
   constexpr user_names(const graph& g, int node) : graph_(g), node_(node) {
@@ -17,11 +17,12 @@ class user_names {
   }
   [[nodiscard]] constexpr bool is_in_call() const { return call_ != nullptr; }
   [[nodiscard]] constexpr const char* function() const { return call_->name; }
-  /// The nodes that are made together with this one.
+  /// begin() and end() return the range of the nodes that are added together with this node.
   [[nodiscard]] constexpr int begin() const { return is_in_call() ? call_->begin : node_; }
   [[nodiscard]] constexpr int end() const { return is_in_call() ? call_->end : node_ + n().results; }
 
-  /// The number of values that the user has, operands or arguments; and the node of each, -1: a scalar, or a value of the library's.
+  /// count() returns the number of the user's operands or arguments. held() returns the node of an operand; -1 for a
+  /// scalar or a value of the library.
   [[nodiscard]] constexpr int count() const { return is_in_call() ? call_->arguments.count : n().operands.count; }
   [[nodiscard]] constexpr int held(int number) const {
     if (is_in_call()) return call_->arguments[number];
@@ -30,7 +31,8 @@ class user_names {
       if (c.is_inner(o)) return -1;
     return o;
   }
-  /// The number of what operand k is, or -1: it is made of several, or of one in another way than by repeating it.
+  /// Returns the user's number of operand k. Returns -1 if several arguments determine the operand, or if it is more
+  /// than a broadcast of an argument.
   [[nodiscard]] constexpr int number_of(int k) const {
     if (!is_in_call()) return k;
     int o = n().operands[k];
@@ -41,7 +43,7 @@ class user_names {
       if (call_->arguments[a] == o) return a;
     return -1;
   }
-  /// `operand 1`, or `what it makes of operands 0 and 2`.
+  /// Returns `operand 1`, or `what it makes of operands 0 and 2`.
   [[nodiscard]] constexpr text operand(int k) const {
     if (const int number = number_of(k); number >= 0) return text("operand ") << number;
     const std::uint32_t of = reached(n().operands[k]);
@@ -62,7 +64,7 @@ class user_names {
  private:
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr const node& n() const { return at(node_); }
-  /// The arguments that a node of the call is made of.
+  /// Returns the arguments that a node of the call depends on, as bits.
   [[nodiscard]] constexpr std::uint32_t reached(int o) const {
     std::uint32_t found = 0;
     for (int a = 0; a < count(); ++a)

@@ -13,7 +13,7 @@
 
 namespace gspmd::detail {
 
-/// A mesh without the axes of which types say nothing: they have one device.
+/// Returns the mesh with one device along each automatic axis: types do not apply to automatic axes.
 constexpr mesh_shape along_types(const mesh_info& mesh) {
   mesh_shape typed = mesh.shape;
   for (int a = 0; a < typed.axis_count(); ++a)
@@ -21,14 +21,15 @@ constexpr mesh_shape along_types(const mesh_info& mesh) {
   return typed;
 }
 
-/// The type of a value: its layout in programs that state it, and what plans have no word for. Along an axis in `constant` devices hold the
-/// same under every plan, but nobody has a term of its gradient; and plans reduce by one function at a time, where a type may say several.
+/// The type of a value: its layout, and facts that a plan cannot express. If an axis is in `constant`, devices hold
+/// the same data with every plan, but no device has a partial value of its gradient. A plan reduces by one monoid at a
+/// time, but a type can have several.
 struct value_type {
   sharding layout;          // its splits are those of the global view
   axis_mask constant = 0;   // the axes along which devices hold equal data without a gradient
   local_parts parts;        // of the local view
-  bool is_known = false;    // false after a mistake: nothing is asked of it
-  std::uint64_t kinds = 0;  // 4 bits per axis: what it is reduced by, which may be a sum along one and a maximum along another
+  bool is_known = false;    // false after a mistake: it is not checked any more
+  std::uint64_t kinds = 0;  // 4 bits per axis: its monoid, which can be a sum along one axis and a maximum along another
 
   static constexpr value_type of(const sharding& s) {
     value_type t;
@@ -61,7 +62,8 @@ struct value_type {
     const int dim = parts.dim_of(axis);
     return dim < 0 ? axis_state{state::invariant} : shard_of(dim);
   }
-  /// Sets the state on an axis of the global view; one that shards a dim is minor to those that do so already.
+  /// Sets the state on an axis of the global view. An axis that shards a dim is minor to the axes that shard the dim
+  /// already.
   constexpr void set(int axis, axis_state s) {
     inline_vec<axis_use, max_axes> kept;
     for (const auto& use : layout.splits)
@@ -70,7 +72,7 @@ struct value_type {
     if (s.is == state::shard) layout.add_split(axis, s.dim);
     hold(axis, s);
   }
-  /// Sets the state on an axis that splits no dim of the global view, or goes on to split the one that it does.
+  /// Sets the state on an axis that splits no dim of the global view, or that keeps splitting its dim.
   constexpr void hold(int axis, axis_state s) {
     const axis_mask bit = axis_bit(axis);
     for (axis_mask* const axes : {&layout.varying, &layout.partial, &layout.replica, &constant}) *axes &= ~bit;
@@ -97,14 +99,14 @@ struct value_type {
     const axis_mask others = layout.split_axes() | layout.partial | layout.varying | layout.replica | mesh.automatic_axes;
     return {part_along(layout, axes), (axis_bit(mesh.shape.axis_count()) - 1) & axes & ~others, true};
   }
-  /// The same type where nothing is said of these axes: along them all is constant.
+  /// Returns the same type, but constant along these axes.
   [[nodiscard]] constexpr value_type without(axis_mask axes) const {
     value_type t = *this;
     for (int a = 0; axes >> a != 0; ++a)
       if ((axes & axis_bit(a)) != 0) t.set(a, {state::constant});
     return t;
   }
-  /// Changes what is known of the parts. A chunk of a dim that is not known any more varies.
+  /// Changes the facts about the parts. A chunk of a dim that is not known any more becomes varying.
   template <class Change>
   constexpr bool change_parts(Change change) {
     const axis_mask chunks = parts.axes() & ~(layout.varying | layout.partial | layout.replica | constant);
@@ -112,13 +114,14 @@ struct value_type {
     layout.varying |= chunks & ~parts.axes();
     return result;
   }
-  /// The axes along which devices hold data of their own, or a part.
+  /// Returns the axes along which devices hold different data, or parts.
   [[nodiscard]] constexpr axis_mask cut_axes() const {
     return layout.varying | layout.split_axes() | (parts.axes() & ~(layout.partial | layout.replica | constant));
   }
 };
 
-/// `[data, _] replica(model)`; of axes of the local view the states that they have: `data: V, model: P`.
+/// Returns, for example, `[data, _] replica(model)`. For axes of the local view it returns their states: `data: V,
+/// model: P`.
 [[gnu::cold]] constexpr text type_text(const mesh_info& mesh, const value_type& t, int rank, axis_mask local) {
   text words;
   bool is_first = true;
@@ -152,18 +155,19 @@ struct value_type {
   return words;
 }
 
-/// "`x`, then by `y`"
+/// Returns, for example, "`x`, then by `y`".
 [[gnu::cold]] constexpr text order_text(const mesh_info& mesh, const inline_vec<std::int8_t, max_axes>& order) {
   text words;
   for (int k = 0; k < order.count; ++k) words << (k == 0 ? "`" : ", then by `") << axes_text(mesh, axis_bit(order[k])) << '`';
   return words;
 }
 
-/// A step that a program writes: a transition along some axes, or one step of a reshard, and the bytes that a device sends for it.
+/// A step that a program specifies: a transition along some axes, or one step of a reshard, with the bytes that a
+/// device sends.
 struct typed_step {
   int node = 0;
   axis_mask axes = 0;
-  std::string_view sends{}, sends_back{};  // the collective of the step and that of its gradient; empty: nothing is sent
+  std::string_view sends{}, sends_back{};  // the collective of the step, and of its gradient; empty: nothing is sent
   std::int64_t sent = 0, sent_back = 0;    // bytes
   device_action does = device_action::nothing;
   bool is_planned = false;   // a plan has a step for it

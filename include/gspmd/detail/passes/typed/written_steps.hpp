@@ -9,7 +9,8 @@
 
 namespace gspmd::detail {
 
-/// Writes down the steps between states that a program takes: rows of the table, what a device sends for them, and whether it may.
+/// Records the steps between states of a program: rows of the table, the bytes that a device sends, and whether they
+/// are allowed.
 class step_writer {
  public:
   explicit constexpr step_writer(program_typer& t) : t_(t) {}
@@ -25,7 +26,7 @@ class step_writer {
     if (d != device_action::gather && d != device_action::exchange) return 0;
     return bytes_sent(t_.mesh(), movement(shape, before, after, movement_axes(t_.mesh(), shape, before, after)), size);
   }
-  /// The same of the local view, from the elements that a device holds.
+  /// The same for the local view, from the numbers of elements that a device holds.
   [[nodiscard]] constexpr std::int64_t sent(device_action d, int i, axis_mask axes, std::int64_t before,
                                             std::int64_t after) const {
     return bytes_of(d, t_.mesh().size_of(axes), before * bytes_of(t_.at(i).type), after * bytes_of(t_.at(i).type));
@@ -50,8 +51,9 @@ class step_writer {
     refuse_if_devices_part(s);
     t_.steps.push_back(s);
   }
-  /// Calls `visit(from, step)` for the steps between two types. Partial values of several monoids are reduced one monoid after the other. Defined
-  /// before its users: Clang 16 does not instantiate a member template for a constant if its definition follows them.
+  /// Calls `visit(from, step)` for the steps between two types. Partial values of several monoids are reduced one
+  /// monoid after the other. Defined before its users: Clang 16 does not instantiate a member template for a constant
+  /// if its definition follows them.
   template <class Visit>
   constexpr void for_each_step(int i, const value_type& from, const value_type& to, Visit visit) const {
     const axis_mask closed = t_.local_here | t_.on_mesh.automatic_axes;
@@ -71,8 +73,8 @@ class step_writer {
     }
     go(to.layout);
   }
-  /// Notes the steps of a reshard of the global view and of its gradient. A step along an axis of one device is listed with 0 bytes, so that a
-  /// program is accepted on one device only if it is accepted on more.
+  /// Records the steps of a reshard of the global view and of its gradient. A step along an axis of one device is
+  /// listed with 0 bytes. So a program is accepted on one device only if it is accepted on more.
   constexpr void note_reshard(int i, const value_type& from, const value_type& to) {
     value_type back = to, back_to = from;
     bool has_gradient = is_floating(t_.at(i).type);
@@ -81,7 +83,7 @@ class step_writer {
       has_gradient = has_gradient && (is == becomes || (is_of_sums(is) && is_of_sums(becomes)));
       back.hold(a, dual(becomes));
       back_to.hold(a, dual(is));
-      if (is.is == state::constant) {  // nobody has a term of its gradient
+      if (is.is == state::constant) {  // no device has a partial value of its gradient
         back.set(a, {state::invariant});
         back_to.set(a, {state::invariant});
       } else if (!(is == becomes) && !t_.is_automatic(a) && (t_.is_local(a) || t_.mesh().sizes[a] == 1)) {
@@ -116,7 +118,8 @@ class step_writer {
     });
     std::reverse(t_.steps.begin() + static_cast<std::ptrdiff_t>(first), t_.steps.end());  // gradients list the steps backwards
   }
-  /// Parts of an operator get what others hold: so many bytes on each device, and as many back.
+  /// Records an exchange that brings elements of other devices to the parts of an operator: `bytes` on each device,
+  /// forward and backward.
   constexpr void note_exchange(int i, axis_mask axes, std::int64_t bytes) {
     constexpr int row = row_of(transition_kind::permute, state::varying, state::varying);
     note(i, row, {transition_kind::permute, axes, {state::varying}, {state::varying}}, bytes, bytes);
@@ -136,7 +139,8 @@ class step_writer {
                                 << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
                                    "on all of them");
   }
-  /// Whether every device has what it holds after a step of the global view, when only these axes exchange something.
+  /// Returns true if only the axes `exchanged` need to communicate, so that each device has all its elements after a
+  /// step of the global view.
   constexpr bool holds_it(int i, axis_mask exchanged, const value_type& from, const value_type& to) {
     const axis_mask over = movement_axes(t_.mesh(), t_.at(i).shape, sharding{from.layout.splits}, sharding{to.layout.splits});
     const axis_mask others = over & ~exchanged;
@@ -148,7 +152,7 @@ class step_writer {
                           << "` too; bring it to another dim, or make it whole first");
     return false;
   }
-  /// The same in the global view: the axes that leave a dim must be the last ones of it.
+  /// Types a transition in the global view, and records its step. The axes that leave a dim must be its last axes.
   constexpr bool change(int i, int row, const state_change& c, const value_type& from, value_type& to) {
     for (int a = 0; a < t_.mesh().axis_count(); ++a)
       if ((c.axes & axis_bit(a)) != 0) to.set(a, c.to);

@@ -10,16 +10,18 @@
 
 namespace gspmd::detail {
 
-/// Makes of a function that is written for one example one for many. The function is traced for one example, a row of each argument that is
-/// mapped; then its nodes are gone through in order, and each one that depends on the example is added again with a dim for all of them:
+/// Rewrites a function of a single example as a function of many examples. The function is traced for one example, a
+/// row of each mapped argument. Then its nodes are visited in order. Each node that depends on the example is added
+/// again with an additional dim for all examples:
 ///
 ///   h = einsum(x, w)        x is a row, w is not mapped     einsum with one more letter in x and h
 ///   y = h + b                                               b, which all examples share, is repeated
 ///   c = sum(w)              does not depend on an example   c, once
 ///
-/// In a loop all examples go through the trips together; what its trips read and write row by row has the examples behind the rows, so that
-/// it is still one row. A conditional whose predicate is not the same for all examples computes both branches and chooses; a while_loop goes on
-/// while one of them does, and those that are done stay as they are.
+/// A loop runs its iterations for all examples together. If iterations read and write a carried value row by row, its
+/// dim of examples follows the rows, so that a row stays one row. If a predicate depends on the example, a conditional
+/// computes both branches and selects. A while_loop continues while any example does; finished examples keep their
+/// values.
 class vectorizer {
  public:
   constexpr vectorizer(graph& g, std::int64_t size, location at)
@@ -32,18 +34,18 @@ class vectorizer {
     index_ = add_constant(g, dtype::s64, {}, 0, 0, at);  // the number of an example
   }
 
-  /// The value of one example: row `index` of an argument along its dim `dim`, while the function is traced.
+  /// Adds the value of the traced example, while the function is traced: row `index` of an argument along its dim `dim`.
   constexpr int add_example(int argument, int leading, int dim) {
     const int row = add_dynamic_index(g_, leading, index_, at_);
     if (row >= 0) examples_.push_back({row, leading, dim == 1 ? argument : -1});
     return row;
   }
 
-  /// Whether a result of the function depends on an example; after `run`.
+  /// Returns true if a result of the function depends on an example. Call after `run`.
   [[nodiscard]] constexpr bool depends(int i) const { return mapped(i); }
-  /// A result for all examples, which its dim 0 counts; after `run`.
+  /// Returns a result for all examples, with the examples as dim 0. Call after `run`.
   constexpr int stacked(int i) { return form(i, 0); }
-  /// The same of one that does not depend on the examples: as it is for all of them.
+  /// Returns a result that does not depend on the examples, once for all of the examples. Call after `run`.
   [[nodiscard]] constexpr int shared(int i) const { return i < first_ ? i : number_[place(i)]; }
 
   constexpr void run(const constant_vector<int>& results) {
@@ -66,7 +68,7 @@ class vectorizer {
     }
     renumber_calls();
   }
-  /// Takes the nodes of the one example away; the values of the function are none any more.
+  /// Removes the nodes of the one example. After that, the values of the function are invalid.
   constexpr void finish() {
     leave_nothing(g_, first_, last_, at_);
     g_.typer = types_so_far{};
@@ -75,7 +77,7 @@ class vectorizer {
  private:
   struct example {
     int row, leading,
-        behind_rows;  // nodes: of the function; the argument with the examples as dim 0, and as dim 1 where it came so
+        behind_rows;  // nodes: of the function; the argument with the examples as dim 0, and as dim 1 if it was passed so
   };
   using node_list = inline_vec<int, max_map_arity>;
 
@@ -84,7 +86,7 @@ class vectorizer {
   [[nodiscard]] constexpr bool mapped(int i) const { return i >= first_ && mapped_[place(i)] != 0; }
   [[nodiscard]] constexpr int maker(int i) const { return at(i).op == opcode::result ? at(i).operands[0] : i; }
 
-  /// Marks what the results need. A carried value needs what follows it.
+  /// Marks the nodes that the results need. A carried value needs its next value.
   constexpr void find_needed(const constant_vector<int>& results) {
     for (int i = first_; i < last_; ++i)
       if (at(i).op == opcode::loop_result) {
@@ -92,7 +94,7 @@ class vectorizer {
         const int next = at(i).operands[1], loop = at(at(i).operands[0]).region;
         if (!is_while(at(loop)) || at(next).op != opcode::cond_result) continue;
         const int branch = at(at(next).operands[0]).operands[0];
-        if (at(branch).region == loop) end_of_[place(branch)] = i;  // what ends the loop
+        if (at(branch).region == loop) end_of_[place(branch)] = i;  // this conditional ends the loop
       }
     constant_vector<int> open;
     const auto mark = [&](int i) {
@@ -110,8 +112,8 @@ class vectorizer {
     }
   }
 
-  /// Finds which values depend on an example, and where they have the dim of the examples. What a loop carries depends on one if it does in
-  /// any trip.
+  /// Finds the values that depend on an example, and the place of the dim of examples in them. A carried value depends
+  /// on an example if it does so in any iteration.
   constexpr void find_mapped() {
     constant_vector<std::uint8_t> has_rows(place(last_), 0);
     for (int i = first_; i < last_; ++i)
@@ -150,7 +152,8 @@ class vectorizer {
       default: return led_operands(n) != 0;
     }
   }
-  /// Fields that take several sweeps on one exchange have one shape.
+  /// Returns true if another field of the loop is mapped. Fields that share an exchange for several sweeps have one
+  /// shape.
   [[nodiscard]] constexpr bool goes_with_others(int carry) const {
     const node& n = at(carry);
     if (ghost_sweeps(at(n.region)) == 1) return false;
@@ -177,7 +180,7 @@ class vectorizer {
     }
   }
 
-  /// Nodes that are added while this lives stand where a node of the function stood.
+  /// During its lifetime, nodes are added in the region, view and scope of a node of the function.
   class standing {
    public:
     constexpr standing(graph& g, int region, axis_mask local, int scope)
@@ -201,7 +204,8 @@ class vectorizer {
   };
   [[nodiscard]] constexpr int region_of(int r) const { return r < first_ ? r : region_[place(r)]; }
 
-  /// A value with the examples as its dim `dim`: made where the value stands, outside of loops that only read it.
+  /// Returns a value with the examples as its dim `dim`. The nodes are added in the region of the value, outside of
+  /// loops that only read it.
   constexpr int form(int i, int dim) {
     int& known = forms_[static_cast<std::size_t>(dim)][static_cast<std::size_t>(i)];
     if (known >= 0 || g_.failed()) return known;
@@ -212,7 +216,7 @@ class vectorizer {
     const standing here(g_, n.op == opcode::loop ? from : n.region, n.local_axes, n.scope);
     return known = mapped(i) ? add_moved_dim(g_, from, 1 - dim, dim, at_) : add_for_examples(g_, from, size_, dim, at_);
   }
-  /// As the new value of node `like` has it.
+  /// Returns a value in the form of the new value of node `like`.
   constexpr int form_as(int i, int like) { return mapped(like) ? form(i, at_dim_[place(like)]) : shared(i); }
 
   constexpr void emit(int i) {
@@ -245,7 +249,7 @@ class vectorizer {
     shape.push_back(size_);
     if (i == index_) number_[place(i)] = add_iota(g_, dtype::s64, shape, 0, at_);
   }
-  /// The results of what was added for node `i` have its number and those that follow.
+  /// Records the node that was added for node `i`, and adds nodes for its further results.
   constexpr void note(int i, const node& n, int id) {
     number_[place(i)] = id;
     for (int r = 1; r < n.results && id >= 0; ++r) {
@@ -258,7 +262,8 @@ class vectorizer {
       number_[place(i + r)] = g_.add_sized(more);
     }
   }
-  /// A manual region of all axes has its arguments whole along what they split of others: of the examples too.
+  /// Closes the dim of examples of an argument of a manual region of all axes: the region needs it whole along all
+  /// other axes.
   constexpr void close_for_regions(int i, const node& n) {
     if (facts_of(n.op).made != origin::viewed) return;
     node& argument = g_.nodes[static_cast<std::size_t>(at(number_[place(i)]).operands[0])];
@@ -274,7 +279,7 @@ class vectorizer {
     };
     switch (n.op.code) {
       case opcode::loop:
-        for (int c = i; c < last_; ++c)  // before the loop: its carried values stand together
+        for (int c = i; c < last_; ++c)  // before the loop: its carried values are consecutive
           if (at(c).op == opcode::carry && at(c).region == i && needed_[place(c)] != 0)
             static_cast<void>(form_as(at(c).operands[0], c));
         return add(true);
@@ -294,7 +299,7 @@ class vectorizer {
     if (mapped(i)) n.shape.insert(at_dim_[place(i)], size_);
     if (!g_.failed()) add(false);
   }
-  /// Whether both branches of a conditional are computed, where it stands.
+  /// Returns true if both branches of a conditional are computed in its place.
   [[nodiscard]] constexpr bool is_flat(int branch) const { return chosen_[place(branch)] >= 0 && end_of_[place(branch)] < 0; }
   constexpr void emit_branch(int i, node n) {
     const int pred = n.operands[0];
@@ -329,7 +334,7 @@ class vectorizer {
     number_[place(i)] = g_.add(n);
   }
 
-  /// Calls of functions of several nodes, which messages name, are those of the nodes that were added.
+  /// Moves the calls of functions with several nodes, which messages name, to the nodes that were added.
   constexpr void renumber_calls() {
     const auto begin = [this](int i) { return i < last_ ? begins_[place(i)] : static_cast<int>(g_.nodes.size()); };
     for (auto k = calls_; k < g_.calls.size() && !g_.failed(); ++k) {
@@ -352,12 +357,12 @@ class vectorizer {
   int index_ = -1;
   constant_vector<example> examples_;
   constant_vector<std::uint8_t> needed_, mapped_;
-  constant_vector<std::int8_t> at_dim_;  // of a value that depends on an example, which dim counts them
-  constant_vector<int> number_;          // the node that was added
-  constant_vector<int> region_;          // of what opens one, the one that it is now
-  constant_vector<int> chosen_;          // of a branch, the bools of the examples
-  constant_vector<int> end_of_;          // of a carried value, its result; of the branch that ends a while_loop, one of these
-  constant_vector<int> begins_;          // where what was added for it begins
+  constant_vector<std::int8_t> at_dim_;  // by value that depends on an example: the dim of examples
+  constant_vector<int> number_;          // by node: the node that was added
+  constant_vector<int> region_;          // by node that opens a region: the new region
+  constant_vector<int> chosen_;          // by branch: the bools of the examples
+  constant_vector<int> end_of_;          // by carried value: its result; by branch that ends a while_loop: a result of the loop
+  constant_vector<int> begins_;          // by node: the first node that was added for it
   std::array<constant_vector<int>, 2> forms_;
 };
 

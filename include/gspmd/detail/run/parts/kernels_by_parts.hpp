@@ -15,27 +15,27 @@
 #include "gspmd/detail/run/parts/part_of_windows.hpp"
 #include "gspmd/detail/run/static_program.hpp"
 
-/// Kernels whose steps the threads of a device share: by_parts<K>. Each thread calls the kernel with a device_memory that says which part is
-/// its own, and writes nothing that another thread reads or writes in that step.
+/// Kernels whose steps the threads of a device share: by_parts<K>. Each thread calls the kernel with a device_memory
+/// that has the number of its part. It writes nothing that another thread reads or writes in this step.
 namespace gspmd::detail {
 
 /// The facts that a kernel states:
 ///
-///   work(p, s)                  operations of a step, counted as least_shared_work counts them; 0: one thread does this step
-///   freeze<Program, Step>()     what is compiled for a step: an object with run(p, s, device); of the whole step where device.parts is 1
-///   adopt(prepared)             the same in a session, of what the kernel prepared for the thread
-///   of_part(object, p, s, part, parts, room)    optional: an object in the place of that one, for a step that is shared; one with end(p, s,
-///                               device) ends a step when all threads have done their parts
-///   has_parts(p, s)             where there is of_part: whether this step has such objects
-///   room_bytes(p, s)            optional: of memory that the threads share in such a step
+///   work(p, s)                  operations of a step, counted as for least_shared_work; 0: one thread runs the step
+///   freeze<Program, Step>()     compiled programs: an object with run(p, s, device). It runs the whole step if device.parts is 1
+///   adopt(prepared)             sessions: the same object, made from the object that the kernel prepared for the thread
+///   of_part(object, p, s, part, parts, room)    optional: an object that replaces this object in a shared step. If it has
+///                               end(p, s, device), this function ends the step after all threads have run their parts
+///   has_parts(p, s)             required with of_part: returns true if this step has such objects
+///   room_bytes(p, s)            optional: bytes of memory that the threads share in this step
 ///
-/// Of a kernel that states nothing the steps are done by one thread.
+/// If a kernel states nothing, one thread runs its steps.
 template <class K>
 struct by_parts {
   static constexpr bool is_one = false;
 };
 
-/// The part of a fused loop that reduces what it computes. `Loop` is as one thread has it.
+/// The part of a fused loop that reduces its results. `Loop` is the loop of a single thread.
 template <class Loop>
 struct reduced_loop_part {
   const Loop* whole;
@@ -62,7 +62,7 @@ struct shared_loops {
     loops->run<once>(p, s, device, part);
   }
 };
-/// One of a compiled program.
+/// A fused loop of a compiled program.
 template <class Loop>
 struct shared_constant_loop {
   Loop loop;
@@ -75,7 +75,7 @@ struct shared_constant_loop {
   }
 };
 
-/// Fused loops. Results have the bits that one thread computes, those of reductions too.
+/// Fused loops. Their results and reductions have the bits that one thread computes.
 template <>
 struct by_parts<kernels::fused> {
   static constexpr bool is_one = true;
@@ -130,7 +130,7 @@ struct by_parts<kernels::permute> {
   static constexpr bool is_one = true;
 
   static std::int64_t work(const plan_view& p, const plan_step& s) { return 2 * elements(p.result(s).local); }
-  /// Not with the plan as a constant: that of a part is another one.
+  /// The plan is not a constant, because parts have other plans.
   template <class Program, int Step>
   static constexpr auto freeze() {
     return shared_permutation{{plan_permutation(entry_of_step<Program, Step, permutation_spec>),
@@ -143,7 +143,8 @@ struct by_parts<kernels::permute> {
   }
 };
 
-/// Products, if the BLAS computes them with one thread: else they are left to its own. Each thread has a plan of its part.
+/// Products, if the BLAS uses one thread. Otherwise the threads of the BLAS share them. Each thread has the plan of
+/// its part.
 template <>
 struct by_parts<kernels::contract> {
   static constexpr bool is_one = true;
@@ -156,7 +157,7 @@ struct by_parts<kernels::contract> {
     if (is_of_blas && blas_threads() > 1) return 0;
     return shared_work_of(plan_of(p, s));
   }
-  /// Kernels that take their plan when they run: that of a part is another one.
+  /// These kernels take their plan at run time, because parts have other plans.
   template <class Program, int Step>
   static constexpr auto freeze() {
     constexpr const contraction_plan& plan = entry_of_step<Program, Step, contraction_plan>;
@@ -173,14 +174,14 @@ struct by_parts<kernels::contract> {
   }
 };
 
-/// A step as one thread does it.
+/// A step, as one thread runs it.
 template <class K, class Prepared>
 struct shared_whole {
   Prepared whole;
 
   void run(const plan_view& p, const plan_step& s, const device_memory& device) const { K::run(whole, p, s, device); }
 };
-/// A kernel with `prepare`, of whose prepared step a Part does a thread's share.
+/// A kernel with `prepare`. A Part, made from the prepared step, computes the part of a thread.
 template <class K, class Prepared, class Part>
 struct prepared_by_parts {
   static constexpr bool is_one = true;
@@ -198,7 +199,7 @@ struct prepared_by_parts {
   }
 };
 
-/// Gathers of slices, in which each thread has some.
+/// Gathers. Each thread copies some slices.
 template <>
 struct by_parts<kernels::gather> : prepared_by_parts<kernels::gather, prepared_gather, gather_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
@@ -216,7 +217,7 @@ struct by_parts<kernels::scatter> : scatters_by_parts<kernels::scatter> {};
 template <>
 struct by_parts<kernels::scatter_set> : scatters_by_parts<kernels::scatter_set> {};
 
-/// Lines that are sorted, by what sorting takes.
+/// Sorts of lines. The work of a line is n log n.
 template <>
 struct by_parts<kernels::sort> : prepared_by_parts<kernels::sort, prepared_sort, sort_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
@@ -227,7 +228,7 @@ struct by_parts<kernels::sort> : prepared_by_parts<kernels::sort, prepared_sort,
   }
 };
 
-/// Scans, where there are dims before the scanned one.
+/// Scans, if the scanned dim has dims before it.
 template <>
 struct by_parts<kernels::scan> : prepared_by_parts<kernels::scan, prepared_scan, scan_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
@@ -237,7 +238,7 @@ struct by_parts<kernels::scan> : prepared_by_parts<kernels::scan, prepared_scan,
   }
 };
 
-/// Lines of which the largest elements are found.
+/// Lines of a top_k.
 template <>
 struct by_parts<kernels::top_k> : prepared_by_parts<kernels::top_k, prepared_top_k, top_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
@@ -246,7 +247,7 @@ struct by_parts<kernels::top_k> : prepared_by_parts<kernels::top_k, prepared_top
   }
 };
 
-/// Pools, and gradients of those by a largest or smallest element.
+/// Pools, and gradients of maximum and minimum pools.
 template <>
 struct by_parts<kernels::reduce_window> : prepared_by_parts<kernels::reduce_window, prepared_window_reduction, window_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
@@ -261,7 +262,7 @@ struct by_parts<kernels::select_and_scatter>
   }
 };
 
-/// A shard as it is.
+/// Copies of a shard.
 template <>
 struct by_parts<kernels::copy> : prepared_by_parts<kernels::copy, nothing_prepared, shared_copy_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {

@@ -9,23 +9,26 @@
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 
-/// Memory that a thread of a device has for itself: behind the arena that the plan asks for, each thread but the first has what steps compute
-/// with (scratch), and what only the steps of a block of rows read and write.
+/// Separate memory of the threads of a device. It follows the arena of the plan. Each thread except for the first has
+/// scratch memory there. It also has memory for the values that only the steps of a block of rows read and write.
 ///
-///   [arena of the plan, in which the first thread has its own] [scratch, values of blocks: thread 1] [the same: thread 2] ...
+///   [arena of the plan, with the memory of the first thread] [scratch, values of blocks: thread 1] [the same: thread 2] ...
 namespace gspmd::detail {
 
-inline constexpr std::int64_t own_alignment = 128;  // threads write no cache line of another one, nor its neighbour
+inline constexpr std::int64_t own_alignment = 128;  // threads write no cache line of another thread, nor the line next to it
 constexpr std::int64_t to_own_alignment(std::int64_t bytes) {
   return (bytes + own_alignment - 1) / own_alignment * own_alignment;
 }
 
-/// A piece of the arena, which holds values of a block that lie over each other.
+/// A piece of the arena, with values of a block whose memory overlaps.
 struct arena_piece {
   std::int64_t begin, end;
 };
 
-/// The pieces that one thread has in the arena for the steps of a block of rows, which begins with step `begin`: in order.
+/// Returns the pieces of the arena, in order, that one thread uses for the steps of a block of rows. The block begins
+/// with step `begin`.
+///
+///   values at [0, 64), [32, 96) and [128, 192): pieces [0, 96) and [128, 192)
 inline std::vector<arena_piece> pieces_of_rows(const plan_view& p, std::size_t begin) {
   std::vector<arena_piece> all;
   const auto add = [&](const planned_value& v) {
@@ -43,7 +46,7 @@ inline std::vector<arena_piece> pieces_of_rows(const plan_view& p, std::size_t b
   return joined;
 }
 
-/// Where a thread has its own memory, by what the plan needs of it.
+/// The offsets of the separate memory of the threads, computed from the plan.
 struct own_memory {
   std::int64_t arena, scratch = 0, rows = 0;  // bytes
 
@@ -60,8 +63,8 @@ struct own_memory {
   [[nodiscard]] std::int64_t arena_bytes(int threads) const { return threads == 1 ? arena : begin(threads); }
 };
 
-/// Moves what `thread`, not the first one, has of its own to where it has it: in the steps and values of its plan. Of blocks of rows that are not
-/// shared it has nothing.
+/// Moves the separate memory of `thread`, which is not the first thread, to its place, in the steps and values of the
+/// thread's plan. Blocks of rows that are not shared have no separate memory.
 inline void move_to_own_memory(const plan_view& p, int thread, const std::vector<std::uint8_t>& is_shared,
                                std::vector<plan_step>& steps, std::vector<planned_value>& values) {
   const own_memory own(p);

@@ -8,18 +8,20 @@
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/parts/part_of_units.hpp"
 
-/// Contractions that the threads of a device share: each one computes some indices of one loop over the result, or some rows or columns of
-/// its products, with a plan of its own.
+/// Contractions that the threads of a device share. Each thread computes some indices of a loop over the result, or
+/// some rows or columns of its products, with its own plan.
 namespace gspmd::detail {
 
-/// The part of a contraction: a plan, and where its operands and its result begin, in elements.
+/// The part of a contraction: a plan, and the begin of its operands and its result, in elements.
 struct contraction_cut {
   contraction_plan plan;
   std::int64_t lhs = 0, rhs = 0, out = 0;
 
   constexpr contraction_cut(const contraction_plan& whole) : plan(whole) {}
 
-  // Whether the operand may begin elsewhere: one that is summed or packed first begins there where this is done, the left one later too.
+  // Returns true if the operand may begin at another element. A right operand that is first summed or packed must
+  // begin at its first element. A left operand may always begin elsewhere: if it is first summed or packed,
+  // plan.lhs_first has the begin.
   [[nodiscard]] constexpr bool may_move(std::int64_t stride, bool is_rhs) const {
     return stride == 0 || !is_rhs || (!plan.rhs.reduced && !plan.rhs.packed);
   }
@@ -31,26 +33,28 @@ struct contraction_cut {
   }
 };
 
-/// A dim of a contraction that threads may share: a loop over the result, the vector of the kernel, or the rows or columns of its products.
+/// A dim of a contraction that threads can share: a loop over the result, the vector of the kernel, or the rows or
+/// columns of its products.
 struct shared_dim {
   enum kind : std::int8_t { none, loop, vector, rows, cols };
   kind what = none;
   int number = 0;  // of a loop
   contraction_loop along;
-  std::int64_t unit = 1;  // so many indices stay together
+  std::int64_t unit = 1;  // number of indices that stay together
 
-  /// How much longer the longest part is than the mean, in parts of it.
+  /// Returns the length of the longest part, divided by the mean length.
   [[nodiscard]] constexpr double imbalance(int parts) const {
     const auto units = (along.extent + unit - 1) / unit;
     return static_cast<double>((units + parts - 1) / parts * parts) / static_cast<double>(units);
   }
 };
 
-/// So many neighbouring rows or columns of a product stay together, if there are many: libraries compute as many at once.
+/// The number of adjacent rows or columns of a product that stay together, if it has many: libraries compute this
+/// number at a time.
 inline constexpr std::int64_t lines_at_once = 16;
 
-/// The dim whose parts are most equal; of equal ones the outermost. Sums must stay as they are: products whose parts would be summed in another
-/// order than the whole are not parted along that dim.
+/// Returns the dim with the most equal parts. If several dims qualify, returns the outermost. Each result must keep
+/// its bits. So rows or columns are not shared if a part would sum in another order than the whole product.
 constexpr shared_dim find_shared_dim(const contraction_plan& p, int parts) {
   if (p.unpacked || p.has_phases || (p.panel > 0 && (p.lhs.packed || p.lhs.reduced))) return {};
   const contraction_cut cut(p);
@@ -79,7 +83,7 @@ constexpr shared_dim find_shared_dim(const contraction_plan& p, int parts) {
   return best;
 }
 
-/// The multiplications of a contraction that threads can share; 0: they cannot.
+/// Returns the number of multiplications of a contraction that threads can share. Returns 0 if they cannot share it.
 constexpr std::int64_t shared_work_of(const contraction_plan& p) {
   if (find_shared_dim(p, 2).what == shared_dim::none || (has_convolution_library && p.direct.is_one)) return 0;
   std::int64_t work = p.is_vector ? p.vector.extent : p.m * p.n;
@@ -88,7 +92,7 @@ constexpr std::int64_t shared_work_of(const contraction_plan& p) {
   return work;
 }
 
-/// The contraction of thread `part` of `parts`; without a result where there are too few indices.
+/// Returns the contraction of thread `part` of `parts`. If there are too few indices, it has no result.
 constexpr contraction_cut cut_contraction(const contraction_plan& p, int part, int parts) {
   contraction_cut cut(p);
   const auto d = find_shared_dim(p, parts);
@@ -118,11 +122,11 @@ struct shared_contraction {
   }
 };
 
-/// The part of one thread.
+/// The part of a thread.
 struct contraction_part {
   contraction_cut cut;
   prepared_contraction whole;
-  std::int64_t lhs_bytes, rhs_bytes, out_bytes;  // where the part begins
+  std::int64_t lhs_bytes, rhs_bytes, out_bytes;  // begin of the part
 
   contraction_part(const prepared_contraction& all, const plan_view& p, const plan_step& s, int part, int parts)
       : cut(cut_contraction(*all.plan, part, parts)),

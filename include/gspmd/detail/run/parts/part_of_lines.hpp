@@ -8,10 +8,10 @@
 #include "gspmd/detail/run/scan_step.hpp"
 #include "gspmd/detail/run/sort_step.hpp"
 
-/// Sorts, scans and largest elements of lines, of which each thread of a device has some.
+/// Sorts, scans and top_k of lines. Each thread of a device processes some lines.
 namespace gspmd::detail {
 
-/// Whole tensors of the dims behind the scanned one, one for each index before it.
+/// Returns the product of the extents before the scanned dim.
 inline std::int64_t outer_of_scan(const scan_spec& s) {
   std::int64_t outer = 1;
   for (int d = 0; d < s.dim; ++d) outer *= s.shape[d];
@@ -62,7 +62,7 @@ struct sort_part {
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_results(p, s, device); }
 };
 
-/// Lines of which the largest elements are found.
+/// The lines of a top_k.
 struct top_part {
   prepared_top_k whole;
   top_k_spec spec;

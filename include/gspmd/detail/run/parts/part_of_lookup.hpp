@@ -10,19 +10,20 @@
 #include "gspmd/detail/run/index_step.hpp"
 #include "gspmd/detail/run/parts/part_of_units.hpp"
 
-/// Gathers and scatters that the threads of a device share: of a gather each thread writes some of the slices, of a scatter some indices of the
-/// table, in the order in which one thread does.
+/// Gathers and scatters that the threads of a device share. In a gather each thread writes some slices. In a scatter
+/// each thread writes some indices of the table, in the order of a single thread.
 namespace gspmd::detail {
 
-/// The elements between neighbouring indices of dim d of a dense row-major tensor.
+/// Returns the number of elements between adjacent indices of dim d of a dense row-major tensor.
 inline std::int64_t step_of_dim(const extents& shape, int d) {
   std::int64_t step = 1;
   for (int k = d + 1; k < shape.count; ++k) step *= shape[k];
   return step;
 }
-/// A dim of the slices that threads may share: how far an index of it is in the three tensors, in elements.
+/// A dim of the slices that threads can share, and the distance between its indices in the three tensors, in
+/// elements.
 struct slices_dim {
-  int dim = -1;  // none
+  int dim = -1;  // -1: no dim
   std::int64_t table = 0, slices = 0, indices = 0;
 
   slices_dim() = default;
@@ -32,7 +33,8 @@ struct slices_dim {
     if (a.lookup[d] >= 0) indices = step_of_dim(a.indices, a.lookup[d]);
   }
 };
-/// The longest dim of the slices that does not run along where they are looked up, the first of equally long ones.
+/// Returns the longest dim of the slices that is not looked up in the table. If several dims have this length,
+/// returns the first.
 inline slices_dim shared_dim_of_slices(const indexed_access& a) {
   int longest = -1;
   for (int d = 0; d < a.slices.count; ++d) {
@@ -67,14 +69,15 @@ struct gather_part {
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_padding(p, p.result(s), device); }
 };
 
-/// The first dim of a table of more than one index, whose parts lie one behind the other; -1: there is none that may be shared.
+/// Returns the first dim of a table with more than one index, whose parts are contiguous. Returns -1 if the dim
+/// cannot be shared or does not exist.
 inline int shared_dim_of_table(const indexed_access& a) {
   for (int d = 0; d < a.dims.count; ++d)
     if (a.table[d] > 1) return a.dims[d].is_aligned && a.dims[d].along < 0 ? -1 : d;
   return -1;
 }
-/// A scatter to some indices of that dim: what other threads have is to this one as if it lay on another device; an aligned dim of the slices
-/// is cut as the table is.
+/// A scatter to some indices of the shared dim of the table. The thread treats the other indices like indices on
+/// another device. An aligned dim of the slices is cut like the table.
 template <class K>
 struct scatter_part {
   static constexpr bool replaces = std::is_same_v<K, kernels::scatter_set>;
@@ -83,7 +86,7 @@ struct scatter_part {
   indexed_access access;
   int dim;
   part_of_units own;
-  slices_dim along;  // the aligned one
+  slices_dim along;  // the aligned dim
 
   scatter_part(const prepared_scatter& all, int part, int parts)
       : whole(all), access(*all.access), dim(shared_dim_of_table(access)), own(access.table[dim], part, parts) {
@@ -99,7 +102,7 @@ struct scatter_part {
     const auto* index = static_cast<const std::byte*>(device.read(p.operand(s, first).where));
     const auto* slices = static_cast<const std::byte*>(device.read(p.operand(s, first + 1).where));
     index_ranges ranges = kernels::ranges_of(p, s, *whole.access, device);
-    kernels::check_indices(*whole.access, ranges, index);  // all of them, so that no thread writes where one index is wrong
+    kernels::check_indices(*whole.access, ranges, index);  // all indices, so that no thread writes if an index is wrong
     if (bytes == 0) return;
     if (along.dim >= 0) {
       auto& valid = ranges.slices_valid[along.dim];
@@ -122,8 +125,8 @@ struct scatter_part {
   }
 };
 
-/// Elements of all tensors of a scatter, 0: one thread does it. Threads that share what is looked up all read all indices, which is worth it
-/// for slices of several elements.
+/// Returns the number of elements of all tensors of a scatter, or 0 if one thread runs it. If threads share a
+/// looked-up dim, each thread reads all indices. This is faster only for slices of several elements.
 inline std::int64_t shared_work_of_scatter(const indexed_access& a, const planned_value& table) {
   constexpr std::int64_t least_elements_of_slice = 8;
   const int d = shared_dim_of_table(a);

@@ -8,14 +8,16 @@
 
 namespace gspmd::detail {
 
-/// The part of a box of a fused loop that a thread of a device computes: so many of its elements, in row-major order, in whole rows where
-/// there are some (cut_by_parts), else in whole steps of for_each_index. Every element is computed as one thread computes it.
+/// The part of a box of a fused loop that a thread of a device computes: consecutive elements in row-major order.
+/// Parts consist of whole rows if the loop has enough rows (cut_by_parts), otherwise of whole steps of
+/// for_each_index. Each element is computed as one thread computes it.
 ///
 ///   [64, 256] by 2 threads     [0..32, 256]    [32..64, 256]
 ///   [3, 1000] by 2             [0..1, 1000] and [1..2, 0..472]     [1..2, 472..1000] and [2..3, 1000]
 ///   [100] by 2                 [0..64]         [64..100]
 struct part_of_loop {
-  /// Calls visit(box) for the boxes that the part of `box` consists of. `loop`: as planned, before any device's end.
+  /// Calls visit(box) for the boxes of this thread's part of `box`. `loop` has the planned extents, before the cut at
+  /// the end of a device's data.
   template <class Visit>
   static void for_each(const device_memory& device, const extents& loop, const loop_box& box, Visit visit) {
     if (device.parts == 1) return visit(box);

@@ -9,15 +9,16 @@
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/parts/part_of_units.hpp"
 
-/// Permutations of dims that the threads of a device share: each one writes some indices of one loop, or some rows or columns of all planes.
+/// Permutations of dims that the threads of a device share. Each thread writes some indices of a loop, or some rows
+/// or columns of all planes.
 namespace gspmd::detail {
 
-/// The part of a permutation: a plan, and where it begins, in elements.
+/// The part of a permutation: a plan, and the begin of its operand and result, in elements.
 struct permutation_cut {
   permutation_plan plan;
   std::int64_t in = 0, out = 0;
 
-  /// So many neighbouring rows or columns of a plane stay together: a cache line of the smallest elements.
+  /// The number of adjacent rows or columns of a plane that stay together: a cache line of the smallest elements.
   static constexpr std::int64_t lines_at_once = 64;
 
   constexpr permutation_cut(const permutation_plan& whole, int part, int parts) : plan(whole) {
@@ -27,7 +28,7 @@ struct permutation_cut {
     const bool copies = plan.row > 1 || plan.cols == 1;
     const auto take = [&](std::int64_t& extent, std::int64_t unit, std::int64_t in_by, std::int64_t out_by) {
       const auto units =
-          extent < unit ? std::int64_t{1} : extent / unit;  // a rest goes to the last: a plane of one column is none
+          extent < unit ? std::int64_t{1} : extent / unit;  // the last unit gets the rest: a plane has two columns or more
       const part_of_units own(units, part, parts);
       const auto first = own.first * unit, last = own.last == units ? extent : own.last * unit;
       extent = last - first;
@@ -44,7 +45,7 @@ struct permutation_cut {
   }
 };
 
-/// A permutation, or the part of one thread.
+/// A permutation, as one thread runs it.
 struct shared_permutation {
   prepared_permutation whole;
 

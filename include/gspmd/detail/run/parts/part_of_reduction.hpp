@@ -11,19 +11,21 @@
 #include "gspmd/detail/run/parts/part_of_units.hpp"
 #include "gspmd/detail/run/static_program.hpp"
 
-/// Reductions that the threads of a device share. Each result has the bits that one thread computes, whatever the number of threads: long sums are
-/// cut where one thread cuts them too, and added up in its order.
+/// Reductions that the threads of a device share. Each result has the bits that one thread computes, for any number
+/// of threads: long sums are divided as one thread divides them, and added in its order.
 ///
-///   ways to share   what a thread reduces                                       example
-///   results         some of the results before the reduced dims                 [64, 1000] -> [64]
-///   columns         some of the results behind them; of elements in memory      [100, 4096] -> [4096]
-///   terms           some nodes of the tree that a long sum is; the first thread [1000000] -> []
-///                   adds up the nodes' sums when all are there
+///   way to share    part of a thread                                            example
+///   results         some results along the dims before the reduced dims         [64, 1000] -> [64]
+///   columns         some results along the dims after the reduced dims, for     [100, 4096] -> [4096]
+///                   elements in memory
+///   terms           some nodes of the tree of a long sum; the first thread      [1000000] -> []
+///                   then adds the sums of all nodes
 namespace gspmd::detail {
 
-/// The tree of a long sum, down to two levels: nodes are what the threads reduce.
+/// The tree of a long sum, down to two levels. Threads reduce its nodes.
 ///
-///   40 leaves -> 20 parts of 2 leaves: 20 nodes         2,000 leaves -> 2 parts of 1,024 and 976 leaves: 32 and 31 nodes
+///   40 leaves -> 2 parts of 32 and 8 leaves: 32 and 8 nodes
+///   2,000 leaves -> 2 parts of 1,024 and 976 leaves: 32 and 31 nodes
 struct sum_tree {
   static constexpr int levels = 2;
   std::int64_t leaf;
@@ -40,7 +42,8 @@ struct sum_tree {
     for_each_node(n, [&](std::int64_t, std::int64_t) { ++count; });
     return count;
   }
-  /// Adds up the results of all nodes, each of `width` elements, as one thread does: the sum is at `sums`.
+  /// Adds the results of all nodes in the order of one thread. Each result has `width` elements. The sum is stored at
+  /// `sums`.
   template <class Source, class Results>
   void add_up(const Source& source, std::int64_t n, std::int64_t width, Results sums, std::int64_t& node, int level = 0) const {
     const auto own = sums + node * width * source.elem_bytes();
@@ -57,15 +60,16 @@ struct sum_tree {
   }
 };
 
-/// How a reduction is shared, on one device.
+/// The method for sharing a reduction among the threads of a device.
 struct shared_reduction {
   enum way : std::int8_t { none, results, cols, terms };
   way how = none;
-  std::int64_t outer = 1, rows = 1, step = 1, inner = 1;  // [outer, rows, inner], of which a result has `rows` terms
+  std::int64_t outer = 1, rows = 1, step = 1, inner = 1;  // [outer, rows, inner], where a result has `rows` terms
   sum_tree tree{1};
 
   shared_reduction() = default;
-  /// `boundary`: where a thread's part may begin, a multiple of so many elements. `room_bytes`: for the results of nodes.
+  /// The part of a thread may begin at multiples of `boundary` elements. `room_bytes` is the size of the memory for
+  /// the results of nodes.
   template <class Source>
   shared_reduction(const Source& source, const reduction_plan& p, const std::int64_t* valid, bool is_in_memory,
                    std::int64_t boundary, int parts, std::int64_t room_bytes) {
@@ -91,7 +95,7 @@ struct shared_reduction {
   }
   static constexpr std::int64_t columns_at_once = 64;
 
-  /// Reduces the part of thread `part`: to its place in the result, or of nodes to their place in `room`.
+  /// Reduces the part of thread `part`: into the result, or the results of nodes into `room`.
   template <class Source>
   void reduce(Source& source, typename Source::position in, typename Source::results out, typename Source::results room, int part,
               int parts) const {
@@ -127,7 +131,8 @@ struct shared_reduction {
       });
     }
   }
-  /// By the first thread, when all have reduced their terms: the sum is where `room` begins.
+  /// Adds the results of the nodes, in the first thread, after all threads have reduced their nodes. The sum is
+  /// stored at the begin of `room`.
   template <class Source>
   void end(const Source& source, typename Source::results room) const {
     std::int64_t node = 0;
@@ -135,7 +140,7 @@ struct shared_reduction {
   }
 };
 
-/// The bytes that the results of nodes need, at most: each of them has 4 * most_in_turn terms, or more.
+/// Returns an upper bound of the bytes of the results of nodes. Each node has at least 4 * most_in_turn terms.
 inline std::int64_t room_of_reduction(const reduction_plan& p, std::int64_t elem_bytes) {
   constexpr std::int64_t leaf = 4 * most_in_turn;
   const auto nodes = std::min((p.outermost * p.row + leaf - 1) / leaf, parts_in_turn * parts_in_turn);
@@ -176,13 +181,13 @@ struct stored_reduction_part {
   }
 };
 
-/// The part of a loop that reduces what it computes: reduce_computed asks it first. Elements that are stored too are computed once: threads begin
-/// where a whole row does, if rows are computed whole.
+/// The part of a loop that reduces its results; reduce_computed calls `reduce` first. Elements that are also stored
+/// are computed once. So, if rows are computed whole, the part of a thread begins with a row.
 struct part_of_reduced_loop {
   const device_memory& device;
   std::byte* room;
   std::int64_t room_bytes;  // for one reduction
-  bool stores;              // more than its reductions
+  bool stores;              // other results than its reductions
 
   [[nodiscard]] loop_results sums() const {
     loop_results all;
@@ -197,7 +202,8 @@ struct part_of_reduced_loop {
     if (!is_dense) return {};
     return shared_reduction(source, plan, existing, false, stores ? source.unit : 1, device.parts, room_bytes);
   }
-  /// Whether the thread has done its part; else it reduces all. `is_dense`: results lie without gaps.
+  /// Runs the part of the thread. Returns false if the thread must reduce everything instead. `is_dense`: the results
+  /// have no gaps.
   bool reduce(computed_elements& source, const reduction_plan& plan, const extents& valid, bool is_dense,
               loop_results out) const {
     if (device.parts == 1) return false;
@@ -207,7 +213,8 @@ struct part_of_reduced_loop {
     return true;
   }
 };
-/// When all threads have done theirs: the first one adds up.
+/// The end of a loop with reductions, after all threads have run their parts: the first thread adds the results of
+/// the nodes.
 struct end_of_reduced_loop : part_of_reduced_loop {
   bool reduce(computed_elements& source, const reduction_plan& plan, const extents& valid, bool is_dense,
               loop_results out) const {

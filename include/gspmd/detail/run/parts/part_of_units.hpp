@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// From `first` to `last`: the part of `units` that thread `part` of `parts` computes. The parts of all of them are all units.
+/// The units [first, last) that thread `part` of `parts` computes. The parts of all threads together are all units.
 struct part_of_units {
   std::int64_t first, last;
 

@@ -10,11 +10,11 @@
 #include "gspmd/detail/run/parts/part_of_lookup.hpp"
 #include "gspmd/detail/run/parts/part_of_units.hpp"
 
-/// Reductions of windows and their gradients, of which each thread of a device has some results.
+/// Reductions of windows and their gradients. Each thread of a device computes some results.
 namespace gspmd::detail {
 
-/// The dim of the results that threads share: the first that has eight indices for each thread, as the parts of an outer one lie one behind the
-/// other; else the longest.
+/// Returns the dim of the results that threads share: the first dim with eight indices for each thread, because the
+/// parts of an outer dim are contiguous. If no dim is so long, returns the longest dim.
 inline int shared_dim_of_windows(const extents& out, int parts) {
   int longest = 0;
   for (int d = 0; d < out.count; ++d) {
@@ -32,7 +32,7 @@ inline std::int64_t work_of_windows(const window_reduction& w) {
 struct window_part {
   prepared_window_reduction whole;
   int part, parts, dim;
-  std::int64_t step = 1;  // from one result to the next in the tile, along `dim`
+  std::int64_t step = 1;  // distance of adjacent results in the tile, along `dim`
 
   window_part(const prepared_window_reduction& all, int k, int count)
       : whole(all), part(k), parts(count), dim(shared_dim_of_windows(all.windows->out, count)) {
@@ -53,8 +53,8 @@ struct window_part {
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const { clear_padding(p, p.result(s), device); }
 };
 
-/// Gradients are shared along the first dim, a batch: windows along other dims add to the same elements. Where it has windows one thread does
-/// the step.
+/// Gradients are shared along the first dim, the batch, because windows along other dims add to the same elements. If
+/// the first dim has windows, one thread runs the step.
 inline std::int64_t work_of_selection(const window_selection& w) {
   std::int64_t work = 2 * elements(w.by);
   for (const auto& along : w.windows) work *= along.dim == 0 ? 0 : along.size;

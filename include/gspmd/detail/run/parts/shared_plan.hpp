@@ -14,7 +14,7 @@
 #include "gspmd/detail/run/parts/own_memory.hpp"
 #include "gspmd/detail/run/static_rows.hpp"
 
-/// A plan as the threads of a device run it.
+/// A plan, as the threads of a device run it.
 namespace gspmd::detail {
 
 template <class K>
@@ -26,7 +26,8 @@ inline std::int64_t shared_work(const plan_view& p, const plan_step& s) {
   return mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.kernel),
                                            [&](auto id) { return shared_work<mp11::mp_at_c<all_kernels, id>>(p, s); });
 }
-/// The work of the steps of a block of rows, all blocks together; 0: not all of them are done on one device.
+/// Returns the work of the steps of a block of rows, for all blocks together. Returns 0 if some step does not run on
+/// a single device.
 inline std::int64_t work_of_rows(const plan_view& p, std::size_t begin) {
   const auto& region = p.steps[begin];
   std::int64_t work = 0;
@@ -39,8 +40,9 @@ inline std::int64_t work_of_rows(const plan_view& p, std::size_t begin) {
   }
   return region.trips * work;
 }
-/// Marks the steps that are worth sharing, and the first steps of such blocks of rows. A single block whose steps are done one after the other
-/// is steps as others are; `is_loop(step)`: its rows are done one after the other.
+/// Marks the steps that are worth sharing, and the first steps of blocks of rows that are worth sharing. The steps of
+/// a single block whose steps run one after the other are treated like other steps. is_loop(step) returns true if the
+/// steps of the block run as one loop over rows.
 template <class IsLoop>
 std::vector<std::uint8_t> find_shared_steps(const plan_view& p, std::int64_t least_work, IsLoop is_loop) {
   std::vector<std::uint8_t> is_shared(p.steps.size());
@@ -54,7 +56,7 @@ std::vector<std::uint8_t> find_shared_steps(const plan_view& p, std::int64_t lea
   return is_shared;
 }
 
-/// The plan of one thread: as the plan itself, but for where it has memory of its own.
+/// The plan of a thread. It differs from the plan only in the separate memory of the thread.
 struct plan_of_thread {
   plan_view view;
   std::vector<plan_step> steps;
@@ -71,12 +73,12 @@ struct plan_of_thread {
   }
 };
 
-/// Made once for a program and a team; a run allocates nothing.
+/// The plans of the threads. Made once for a program and a team, so a run allocates nothing.
 struct shared_plan {
   std::vector<std::unique_ptr<plan_of_thread>> threads;
   std::vector<std::uint8_t> is_shared;          // by step
-  std::vector<ready_step::alone_function> end;  // by step, of a shared one that the first thread ends; else null
-  std::vector<aligned_bytes> rooms;             // by step, of memory that threads share
+  std::vector<ready_step::alone_function> end;  // by step: ends a shared step in the first thread; null: not needed
+  std::vector<aligned_bytes> rooms;             // by step: memory that threads share
 
   shared_plan(const plan_view& p, int count, std::vector<std::uint8_t> shared)
       : is_shared(std::move(shared)), end(p.steps.size()), rooms(p.steps.size()) {
@@ -94,7 +96,7 @@ template <class Part>
 void end_step(const void* part, const plan_view& p, const plan_step& s, const device_memory& device) {
   static_cast<const Part*>(part)->end(p, s, device);
 }
-/// `prepared`, or what stands in its place for the part of thread k.
+/// Returns `prepared`, or the object that replaces it for the part of thread k.
 template <class K, class Prepared>
 ready_step ready_by_parts(const Prepared& prepared, shared_plan& made, std::size_t step, int k) {
   auto& thread = *made.threads[static_cast<std::size_t>(k)];
@@ -141,7 +143,7 @@ std::unique_ptr<shared_plan> share_compiled(int threads, std::int64_t least_work
 
 // ---- sessions ----
 
-/// `ready`: the step as it is made ready for one thread.
+/// Replaces `ready`, a step that is ready for one thread, by the step for the part of thread k.
 template <class K>
 void share_ready(ready_step& ready, shared_plan& made, std::size_t step, int k) {
   if constexpr (by_parts<K>::is_one) {

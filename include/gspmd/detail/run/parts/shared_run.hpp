@@ -10,18 +10,19 @@
 #include "gspmd/detail/run/runner.hpp"
 #include "gspmd/detail/transport/threads/thread_team.hpp"
 
-/// Runs of a plan whose steps the threads of a device share. The first thread goes through the plan as a device of one thread does; at a step
-/// that is shared it calls the others, which compute their parts and are done with it when the first one goes on.
+/// Runs of a plan whose steps the threads of a device share. The first thread runs the plan like a device with a
+/// single thread. At a shared step it calls the other threads, which compute their parts. The first thread continues
+/// after all parts are complete.
 namespace gspmd::detail {
 
-/// The checks that plan_runner makes before it does a step.
+/// The checks that plan_runner calls before each step. They run the shared steps.
 struct shared_steps {
   static constexpr bool look = false;
   shared_plan& plan;
   thread_team& team;
   const devices_here& devices;
 
-  /// Whether the threads have done the step.
+  /// Returns true if the threads have run the step.
   bool share(int step) {
     const auto i = static_cast<std::size_t>(step);
     if (plan.is_shared[i] == 0 || plan.threads[0]->ready[i].alone == nullptr) return false;
@@ -42,8 +43,8 @@ struct shared_steps {
     if (devices.go_on != nullptr) devices.go_on(devices.communicator);
     return true;
   }
-  /// Whether the threads have gone through the rows of the blocks that begin with a step: each through some blocks, or through some rows of
-  /// the only one.
+  /// Returns true if the threads have run the blocks of rows that begin with a step. Each thread runs some blocks or,
+  /// if there is only one block, some of its rows.
   bool share_rows(int step) {
     const auto begin = static_cast<std::size_t>(step);
     if (plan.is_shared[begin] == 0) return false;
@@ -51,7 +52,7 @@ struct shared_steps {
     const plan_step& region = first.steps[begin];
     const row_blocks& blocks = *description_by<kernels::rows_begin>(first, region);
     const bool is_one = region.trips == 1 && plan.threads[0]->ready[begin].rows != nullptr;
-    // Rows of the last block may be in the one before it too.
+    // The last block may overlap the block before it. Then one thread runs both blocks.
     const auto together = blocks.rows % blocks.at_once != 0 && region.trips > 1 ? 1 : 0;
     for (int d = 0; d < devices.count; ++d)
       team.run([&, d](int k) {

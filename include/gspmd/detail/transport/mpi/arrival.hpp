@@ -13,27 +13,30 @@
 #include "gspmd/detail/transport/mpi/watch.hpp"
 #include "gspmd/error.hpp"
 
-/// On a communicator of the user's, all ranks wait here until all have called run, launch or the constructor of mpi_communicator.
+/// On a communicator of the user, all ranks wait here until all have called run, launch or the constructor of
+/// mpi_communicator.
 ///
-/// A rank may compute for hours before it comes, or it may never come. MPI does not distinguish the two.
+/// A rank may compute for hours before it calls, or it may never call. MPI does not distinguish the two cases.
 ///  1. If a rank dies or exits without MPI_Finalize, the launcher (mpirun) ends all ranks.
-///  2. If a rank has called MPI_Finalize after an earlier launch on this communicator, it votes in the watch of that launch, and so do the
-///     ranks that wait here. They see that it has left, and end all ranks.
-///  3. If there was no earlier launch, gspmd has no code that runs in MPI_Finalize of that rank. The ranks that wait print a note.
+///  2. If a rank has called MPI_Finalize after an earlier launch on this communicator, it votes in the watch of that
+///     launch. The ranks that wait here vote too. They see that the rank has left, and end all ranks.
+///  3. If no earlier launch exists, gspmd has no code that runs in MPI_Finalize of that rank. The ranks that wait
+///     print a note.
 namespace gspmd::detail {
 
-inline double arrival_note_seconds = 4;  // a test has less
+inline double arrival_note_seconds = 4;  // tests use less
 
 [[gnu::cold]] inline std::string describe_start(const mesh_shape*, dtype, const void*) { return "run or launch"; }
 
-/// Returns when `request` is over, a collective of all ranks of `comm`. `watch` is that of an earlier launch on `comm`, or null.
+/// Returns when `request`, a collective of all ranks of `comm`, is complete. `watch` is the watch of an earlier
+/// launch on `comm`, or null.
 inline void wait_for_all_ranks(MPI_Request request, MPI_Comm comm, mpi_watch* watch) {
   int rank = 0, count = 1, is_over = 0;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &count);
   const meeting_subject start{7, nullptr, nullptr, nullptr, describe_start};
   mpi_wait wait{.subject = start, .never = never_starts};
-  bool is_noted = watch != nullptr || rank > 1;  // two ranks print: one of the two may be the one that does not come
+  bool is_noted = watch != nullptr || rank > 1;  // two ranks print, because one of two ranks may be the missing rank
   double since = 0;
   for (int turns = 0;; ++turns) {
     check_mpi(MPI_Test(&request, &is_over, MPI_STATUS_IGNORE), "MPI_Test", rank);
@@ -44,7 +47,7 @@ inline void wait_for_all_ranks(MPI_Request request, MPI_Comm comm, mpi_watch* wa
     if (now < since + 1) std::this_thread::yield();
     else ::usleep(100);
     try {
-      if (watch != nullptr) watch->turn(wait, (rank + 1) % count);  // which waits for the next one, and so on
+      if (watch != nullptr) watch->turn(wait, (rank + 1) % count);  // the next rank waits for its next rank, and so on
     } catch (const error& failure) {
       abort_mpi(failure, comm);
     }
@@ -61,7 +64,7 @@ inline void wait_for_all_ranks(MPI_Request request, MPI_Comm comm, mpi_watch* wa
   }
 }
 
-/// Waits for all ranks of `comm` to come here.
+/// Waits until all ranks of `comm` have made this call.
 inline void wait_for_all_ranks(MPI_Comm comm, mpi_watch* watch) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier", -1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The C++ bindings that old mpi.h files pull in cost 0.7 s per translation unit and are used by nobody.
+// Old mpi.h files include C++ bindings, which cost 0.7 s for each translation unit. No code uses them.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #define GSPMD_UNDEF_OMPI_SKIP_MPICXX
@@ -34,7 +34,7 @@
 
 namespace gspmd::detail {
 
-/// Throws what MPI says about a call that did not succeed.
+/// Throws an error with MPI's text, unless `code` is MPI_SUCCESS.
 inline void check_mpi(int code, const char* call, int rank) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING];
@@ -66,14 +66,16 @@ inline void require_communicator(MPI_Comm comm) {
         "the mpi backend was given an intercommunicator, which has two groups; make one communicator by MPI_Intercomm_merge");
 }
 
-/// Says on stderr why, and ends all processes. MPICH's launcher forgets what it has not read of them when they end: it gets a moment. And its
-/// MPI_Abort waits for processes that have something to do with this one and compute: a signal ends this one then, and the launcher the others.
+/// Prints the error to stderr and ends all processes. When processes end, MPICH's launcher discards their output that
+/// it has not read, so the process first waits 0.2 s. MPICH's MPI_Abort waits for processes that communicate with
+/// this process and compute. So a signal ends this process after a second, and then the launcher ends the other
+/// processes.
 [[gnu::noinline, gnu::cold]] inline void abort_mpi(const error& failure, MPI_Comm comm) {
   std::fprintf(stderr, "%s\n", failure.what());
   std::fflush(stderr);
   ::usleep(200'000);
   std::signal(SIGALRM, SIG_DFL);
-  ::sigset_t alarms;  // which the program may have blocked
+  ::sigset_t alarms;  // the program may have blocked them
   ::sigemptyset(&alarms);
   ::sigaddset(&alarms, SIGALRM);
   ::pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
@@ -83,21 +85,22 @@ inline void require_communicator(MPI_Comm comm) {
 
 template <class T>
 MPI_Datatype mpi_type() {
-  if constexpr (own_element<T>) return mpi_type<element_t<moved_as(dtype_of<T>())>>();  // as wide; its sums are not MPI's
+  if constexpr (own_element<T>) return mpi_type<element_t<moved_as(dtype_of<T>())>>();  // as wide; MPI does not reduce it
   else if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
   else if constexpr (std::is_same_v<T, bool>) return MPI_C_BOOL;
   else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? MPI_FLOAT : MPI_DOUBLE;
   else if constexpr (is_complex_element<T>) return sizeof(T) == 8 ? MPI_C_FLOAT_COMPLEX : MPI_C_DOUBLE_COMPLEX;
-  else if constexpr (is_narrow_float<T>) return MPI_UINT16_T;  // their sums are not MPI's
+  else if constexpr (is_narrow_float<T>) return MPI_UINT16_T;  // MPI does not reduce it
   else if constexpr (std::is_unsigned_v<T>)
     return sizeof(T) == 1 ? MPI_UINT8_T : sizeof(T) == 2 ? MPI_UINT16_T : sizeof(T) == 4 ? MPI_UINT32_T : MPI_UINT64_T;
   else return sizeof(T) == 1 ? MPI_INT8_T : sizeof(T) == 2 ? MPI_INT16_T : sizeof(T) == 4 ? MPI_INT32_T : MPI_INT64_T;
 }
 
-/// As combiner_of (combine_rows.hpp) does it, the treatment of NaN aside, which MPI leaves open.
+/// Returns the MPI operation that combines as combiner_of (combine_rows.hpp) does, except for NaN, for which MPI
+/// specifies no result.
 template <class T>
 MPI_Op mpi_op(monoid kind) {
-  if constexpr (own_element<T>) return MPI_OP_NULL;  // never asked for
+  if constexpr (own_element<T>) return MPI_OP_NULL;  // never used
   else if constexpr (std::is_same_v<T, bool>)
     return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? MPI_LAND : MPI_LOR;
   else switch (kind) {

@@ -10,8 +10,9 @@
 
 namespace gspmd::detail {
 
-/// Every process, of `count`, sends every other one a block of its own size. Blocks lie one after the other, in the order of the ranks.
-/// Not MPI_Alltoallv: a block may have more elements than an int counts.
+/// Each of `count` processes sends each other process a block. Blocks may have different sizes and are stored one
+/// after the other, in the order of the ranks. MPI_Alltoallv is not used, because a block may have more elements than
+/// an int can count.
 template <class T>
 void mpi_exchange(mpi_messages messages, int count, int rank, const T* in, const std::int64_t* sent, T* out,
                   const std::int64_t* received) {

@@ -25,19 +25,21 @@
 
 namespace gspmd::detail {
 
-/// The group of this process over some axes of a mesh, and its collectives. Ranks in its communicator are member numbers.
+/// The group of this process over some axes of a mesh, and its collectives. The rank of a process in the group's MPI
+/// communicator is its member number.
 ///
-/// A collective goes, in this order of preference,
-///  - a permutation by messages, or from members' buffers that lie in node_memory;
-///  - a small movement through node_window, where all members share a node;
-///  - straight between the members' buffers, where all of them lie in node_memory;
-///  - a movement of boxes with gaps, up to a size, through node_window (node_boxes.hpp);
-///  - a reduction, where all members share a node, through node_window or, a large all_reduce where each has a core, by messages;
-///  - by the one MPI call that does just this, straight between the user's buffers (message_plan.hpp);
-///  - by packing, messages and unpacking.
+/// A collective uses the first method that applies:
+///  - a permutation: messages, or copies from buffers in node_memory;
+///  - a small movement, if all members share a node: node_window;
+///  - copies between the buffers of the members, if all buffers are in node_memory;
+///  - a movement of boxes with gaps, up to a size: node_window (node_boxes.hpp);
+///  - a reduction, if all members share a node: node_window or, for a large all_reduce if each member has a core,
+///    messages;
+///  - one MPI call that carries out the collective, directly between the user's buffers (message_plan.hpp);
+///  - packing, messages and unpacking.
 class mpi_group {
  public:
-  /// As of mpi_members.
+  /// Has the parameters of mpi_members.
   mpi_group(const mpi_channel& parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& work)
       : key_(mesh, axes), m_(parent, mesh, axes, work) {}
 
@@ -76,7 +78,7 @@ class mpi_group {
     }
   }
 
-  /// Begins movements (mpi_started_movements::start), or makes them where they are not to be started.
+  /// Starts movements (mpi_started_movements::start). If they cannot be started, carries them out.
   template <class T>
   void start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const T* const* in,
              T* const* out) {
@@ -88,8 +90,8 @@ class mpi_group {
     if (started_.start(mesh, all, routes, sources, results, dtype_of<T>(), sizeof(T))) return;
     for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
   }
-  /// Begins a reduction, or makes it where it is not to be started: several at once, and small ones inside of a node. Those by messages
-  /// may be under way beside each other.
+  /// Starts a reduction, or carries it out if it cannot be started: several reductions together, and small reductions
+  /// inside a node. Several reductions that use messages may be started before the first one is finished.
   template <class T>
   void start(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes, const T* const* in,
              T* const* out) {
@@ -107,17 +109,17 @@ class mpi_group {
     m_.begin(subject_of(mesh, r, dtype_of<T>()));
     started_reductions_.show(mesh, r, route, combiner_of<T>(r.reduced_by), in[0], out[0]);
   }
-  /// Ends what is under way, if anything is.
+  /// Finishes all started collectives.
   void finish_all() {
     started_.finish();
     started_reductions_.finish();
   }
-  /// Ends what fills `out`, and what was started before it.
+  /// Finishes the collective that fills `out`, and all collectives that were started before it.
   void finish(const void* out) {
     started_.finish(out);
     started_reductions_.finish(out);
   }
-  /// Moves on what is under way, without waiting.
+  /// Lets the started collectives progress, without waiting.
   void go_on() {
     started_.go_on();
     started_reductions_.go_on();
@@ -140,7 +142,8 @@ class mpi_group {
     else reductions_.all_reduce(route.elems, r.reduced_by, in, out);
   }
 
-  /// Reductions of one kind: from the members' buffers where these lie in node_memory, else packed as one.
+  /// Carries out several reductions of the same kind. Uses the buffers of the members if these are in node_memory.
+  /// Otherwise packs them as one reduction.
   template <class T>
   void reduce_together(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes,
                        const T* const* in, T* const* out) {
@@ -198,14 +201,14 @@ class mpi_group {
     m_.messages().finish();
   }
 
-  /// `joint`: of one that start() takes.
+  /// Returns the route of a collective. `joint`: the movement is for start().
   [[nodiscard]] movement_route new_route(const mesh_shape& mesh, const movement& m, bool joint = false) const {
     return route_of(mesh, m, m_.me, m_.self, m_.work.small_shard_bytes, joint);
   }
   [[nodiscard]] reduction_route new_route(const mesh_shape& mesh, const reduction& r) const { return route_of(mesh, r, m_.me); }
 
  private:
-  /// Too large to go through the window at once.
+  /// Returns true if a buffer is too large for a reduction through the window in a single meeting.
   [[nodiscard]] bool is_large(std::int64_t bytes) {
     return bytes > m_.work.small_shard_bytes || (!m_.window()->is_small(bytes) && bytes > static_cast<std::int64_t>(mail_bytes));
   }

@@ -10,7 +10,8 @@
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/message_route.hpp"
 
-/// Several reductions of one kind and group as one: their operands packed in one buffer, what is left of it put where it belongs.
+/// Carries out several reductions with the same kind and group as one reduction: packs their operands into one buffer
+/// and unpacks the results.
 namespace gspmd::detail {
 
 using reduction_routes = span<const reduction_route* const>;
@@ -27,10 +28,11 @@ void unpack_whole(reduction_routes parts, const T* packed, T* const* out) {
   }
 }
 
-/// Packs for each of `n` members its block of every part, one after the other; `blocks` becomes where they lie.
+/// Packs, for each of `n` members, its block of each part, one after the other. Writes the offsets and counts of the
+/// packed blocks to `blocks`.
 template <class T>
 void pack_blocks(reduction_routes parts, std::int64_t n, const T* const* in, T* packed, reduction_route& blocks) {
-  std::size_t next[most_moved_together]{};  // by part: of its boxes
+  std::size_t next[most_moved_together]{};  // next box of each part
   blocks.offsets.clear();
   blocks.counts.clear();
   blocks.offsets.push_back(0);
@@ -48,7 +50,7 @@ void pack_blocks(reduction_routes parts, std::int64_t n, const T* const* in, T* 
     blocks.offsets.push_back(at);
   }
 }
-/// The block of member `self`, reduced, to its places.
+/// Copies the reduced block of member `self` to the results of the parts.
 template <class T>
 void unpack_block(reduction_routes parts, std::int64_t self, const T* packed, T* const* out) {
   for (std::size_t k = 0; k < parts.size(); ++k) {

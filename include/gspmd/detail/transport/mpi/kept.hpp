@@ -11,13 +11,13 @@
 
 namespace gspmd::detail {
 
-/// A T that is kept with a communicator of the user's, as an attribute of it: until MPI_Comm_free of that communicator, or until
-/// MPI_Finalize begins, when MPI can still free the objects of the T. Duplicates of the communicator do not have it.
-/// T::leave(list of all T) is called when MPI_Finalize begins.
+/// Stores a T as an attribute of a communicator of the user. The T exists until MPI_Comm_free of that communicator,
+/// or until MPI_Finalize begins, when MPI can still free the objects of the T. Duplicates of the communicator do not
+/// have it. When MPI_Finalize begins, T::leave(list of all T) is called.
 template <class T>
 class mpi_kept {
  public:
-  /// The one that is kept with `comm`; a new one the first time.
+  /// Returns the T of `comm`, and makes it if `comm` has none.
   static T& with(MPI_Comm comm) {
     auto& all = instance();
     const std::lock_guard alone(all.mutex_);
@@ -27,7 +27,7 @@ class mpi_kept {
     check_mpi(MPI_Comm_set_attr(comm, all.of_user_, kept), "MPI_Comm_set_attr", -1);
     return *kept;
   }
-  /// Returns the one that is kept with `comm`, or null.
+  /// Returns the T of `comm`, or null.
   static T* find(MPI_Comm comm) {
     auto& all = instance();
     const std::lock_guard alone(all.mutex_);
@@ -47,11 +47,11 @@ class mpi_kept {
     check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, of_process_, nullptr), "MPI_Comm_set_attr", -1);
   }
   static mpi_kept& instance() {
-    static auto* const all = new mpi_kept;  // what is kept when a program ends without MPI_Finalize, nobody frees
+    static auto* const all = new mpi_kept;  // never freed if a program ends without MPI_Finalize
     return *all;
   }
   static int let_go(MPI_Comm, int, void* kept, void*) {
-    std::unique_ptr<T> last;  // goes when the others are unlocked again: its end may wait for other processes
+    std::unique_ptr<T> last;  // destroyed after the mutex is unlocked, because its destructor may wait for other processes
     auto& all = instance();
     const std::lock_guard alone(all.mutex_);
     const auto found = std::find_if(all.kept_.begin(), all.kept_.end(), [&](const auto& one) { return one.get() == kept; });
@@ -61,7 +61,7 @@ class mpi_kept {
     }
     return MPI_SUCCESS;
   }
-  /// MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else.
+  /// MPI_Finalize deletes the attributes of MPI_COMM_SELF first.
   static int let_go_of_all(MPI_Comm, int, void*, void*) {
     T::leave(instance().kept_);
     instance().kept_.clear();
@@ -69,7 +69,7 @@ class mpi_kept {
   }
 
   int of_user_ = MPI_KEYVAL_INVALID, of_process_ = MPI_KEYVAL_INVALID;
-  std::mutex mutex_;  // with MPI_THREAD_MULTIPLE several threads come, each with a communicator of its own
+  std::mutex mutex_;  // with MPI_THREAD_MULTIPLE several threads may call, each with another communicator
   std::vector<std::unique_ptr<T>> kept_;
 };
 

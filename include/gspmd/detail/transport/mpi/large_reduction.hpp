@@ -11,12 +11,14 @@
 
 namespace gspmd::detail {
 
-/// all_reduce in the order of the members, inside a node of a buffer past the second-level caches. It goes through in pieces; for each, a
-/// member
-///  1. receives what the peers have of its part of the piece, and reduces it in the order of the members;
-///  2. sends them the result, and receives theirs.
-/// MPI copies straight from the memory of the one process to that of the other, so every line crosses once on either way; a
-/// node_window is written first and read then. `out` may be `in`.
+/// Carries out an all_reduce by messages, in the order of the members. It is used inside a node for buffers larger
+/// than the second-level caches, and without a node_window for reductions that MPI cannot do
+/// (mpi_reductions::is_reduced_here). The buffer is processed in pieces. For each piece, a member
+///  1. receives the peers' elements of its part of the piece, and reduces them in the order of the members;
+///  2. sends the result to the peers, and receives their results.
+///
+/// Inside a node MPI copies directly between the memory of two processes, so each cache line crosses once in each
+/// direction. A node_window would be written first and then read. `out` may be `in`.
 template <class T>
 void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoid kind, std::int64_t n, std::int64_t self,
                             std::int64_t elems, const T* in, T* out) {
@@ -26,7 +28,7 @@ void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoi
   const auto piece = elems < most ? elems : most;
   const auto part = chunk_of(piece, width, n, 0).end;
   const auto op =
-      combiner_of<T, 1>(kind);  // one vector at a time: with two, lines that are dirty in the other core take a tenth longer
+      combiner_of<T, 1>(kind);  // one vector at a time: with two, cache lines that are dirty in the other core take 10 % longer
   T* const scratch = memory.at_least<T>(part * n);
   for (std::int64_t begin = 0; begin < elems; begin += piece) {
     const auto count = elems - begin < piece ? elems - begin : piece;
@@ -40,7 +42,8 @@ void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoi
       messages.send(j, in + begin + theirs.begin, theirs.end - theirs.begin);
     }
     const T* own = in + begin + mine.begin;
-    if (own == result && self >= 2) {  // the sum of those before it would stand there already
+    // In place, reduce_row would overwrite the own input with the reduction of members 0 and 1 before it reads this input.
+    if (own == result && self >= 2) {
       std::copy_n(own, mine_elems, scratch + self * part);
       own = scratch + self * part;
     }

@@ -17,12 +17,12 @@
 
 namespace gspmd::detail {
 
-/// The members of a group over some axes of a mesh, as one of them knows them, and where they meet. Ranks in their communicator are member
-/// numbers. What the collectives of a group share.
+/// The state that the collectives of a group over some axes of a mesh share: the members, this member's number, and
+/// the window for synchronising. The rank of a process in the group's MPI communicator is its member number.
 class mpi_members {
  public:
-  /// Collective over the members, so that groups may go different ways; they have come for the subject of `parent`, whose members are
-  /// all ranks.
+  /// Collective over the members only, so the ranks of other groups need not call it. Its messages have the subject
+  /// of `parent`, whose members are all ranks.
   mpi_members(const mpi_channel& parent, const mesh_shape& mesh, axis_mask axes, mpi_workspace& workspace)
       : me(mesh.coordinates_of(workspace.rank)), self(group_index(mesh, axes, me)), work(workspace) {
     channel_.ranks = members_of(mesh, axes, me);
@@ -38,7 +38,7 @@ class mpi_members {
   }
   mpi_members(const mpi_members&) = delete;
   mpi_members& operator=(const mpi_members&) = delete;
-  /// Collective over the members, before MPI_Finalize.
+  /// Collective over the members. Must be called before MPI_Finalize.
   ~mpi_members() {
     if (comm() != MPI_COMM_NULL) MPI_Comm_free(&channel_.comm);
   }
@@ -52,15 +52,17 @@ class mpi_members {
   [[nodiscard]] mpi_messages messages(std::vector<mpi_request>& requests) const { return {channel_, work, requests}; }
   [[nodiscard]] int device(std::int64_t member) const { return devices()[static_cast<std::size_t>(member)]; }
 
-  /// The subject of the meetings, messages and calls of MPI that follow; whatever it points at is there until they are over.
+  /// Sets the subject of the following meetings, messages and MPI calls. All objects that `subject` points to must
+  /// exist until these end.
   void begin(const meeting_subject& subject) { channel_.begin(subject, work); }
-  /// Before a call of MPI that is collective.
+  /// Waits for all members. It is called before each MPI collective.
   void roll_call() {
     if (window_) window_->meet();
     else detail::roll_call(messages(), size(), self, [](std::int64_t j) { return j; });
   }
 
-  /// Where the members meet, if they share a node. The first call is collective over the group.
+  /// Returns the window for synchronising, or null if the members do not share a node or its memory. The first call
+  /// is collective over the group.
   node_window* window() {
     if (work.shared_memory && !asked_for_window_) {
       asked_for_window_ = true;
@@ -75,13 +77,14 @@ class mpi_members {
     }
     return window_.get();
   }
-  /// The addresses of a member's buffers that it shows to the others: the address of each in node_memory, or 0.
+  /// The addresses of the buffers that a member publishes: their addresses in node_memory, or 0 for buffers in other
+  /// memory.
   template <std::size_t N>
   struct addresses {
     node_address of[N];
   };
-  /// Finds, in this process, the first `count` buffers that each member showed when it arrived; false, on all alike, if not all lie in
-  /// node_memory.
+  /// Finds, in this process, the first `count` buffers that each member published when it arrived. Returns false, on
+  /// all members, if some buffer is not in node_memory.
   template <std::size_t N>
   bool find_shown(unsigned parity, std::size_t count) {
     bool found = true;
@@ -95,13 +98,13 @@ class mpi_members {
     }
     return found;
   }
-  /// Meets the members and finds their buffers: those like `first`, and those like `second` where it is not null.
+  /// Synchronises the members and finds their buffers that correspond to `first` and, if it is not null, to `second`.
   bool find_peers(const void* first, const void* second) {
     const auto& memories = work.memories;
     window_->arrive_with(addresses<2>{{address_of(memories, first), second != nullptr ? address_of(memories, second) : 0}});
     return find_shown<2>(window_->wait(), second != nullptr ? 2 : 1);
   }
-  /// The function from the number of a member to its buffer number k of those that were found.
+  /// The function from the number of a member to buffer number k that find_shown found for it.
   struct shown_buffers {
     void* const* buffers;
     void* operator()(std::int64_t j) const { return buffers[j]; }
@@ -122,7 +125,7 @@ class mpi_members {
   mpi_channel channel_;
   std::unique_ptr<node_window> window_;
   bool asked_for_window_ = false;
-  std::vector<void*> buffers_;  // of the collective at hand
+  std::vector<void*> buffers_;  // of the current collective
 };
 
 }  // namespace gspmd::detail

@@ -39,21 +39,21 @@ class growing_buffer {
   std::size_t bytes_ = 0;
 };
 
-/// A message that is under way, from or to the member `peer`.
+/// A message in transit, from or to the member `peer`.
 struct mpi_request {
   MPI_Request request = MPI_REQUEST_NULL;
   int peer = 0;
   bool is_received = false;
 };
 
-/// The workspace that all groups of a communicator use in turn.
+/// The workspace of a communicator. Its groups use it one after the other.
 struct mpi_workspace {
-  std::int64_t largest_count;  // the most elements that one MPI call counts, on all members together
+  std::int64_t largest_count;  // the most elements in one MPI call, summed over the members
   bool shared_memory;
   std::int64_t small_shard_bytes;  // shards of up to this size are copied through a node_window
   bool oversubscribed;             // see is_oversubscribed
   int rank;
-  int spins = 1000;        // turns of a wait for messages before it gives way to other processes
+  int spins = 1000;        // checks of a rank that waits for messages, before it yields to other processes
   std::vector<int> nodes;  // of the ranks
   mpi_watch watch;
   node_memories memories;
@@ -61,7 +61,7 @@ struct mpi_workspace {
   std::vector<mpi_request> requests;
   bool is_noted = false;
 
-  /// Says once what costs the user time. `failure` is an errno.
+  /// Prints once that collectives are slower than they could be. `failure` is an errno.
   [[gnu::noinline, gnu::cold]] void note_unshared(std::size_t bytes, int failure) {
     if (is_noted) return;
     is_noted = true;
@@ -70,11 +70,12 @@ struct mpi_workspace {
   }
 };
 
-/// The kind of a message, beside its subject.
+/// The kind of a message, in addition to its subject.
 enum class message_kind : int { data, done, arrival };
 
-/// Where messages go, and what they are for now: that stands in their tags, so that nobody takes one that is for something else, which
-/// may be longer than the memory for it. Who waits for another one in vain hears of it (mpi_watch).
+/// The communicator and the members of a group, and the current subject of their messages. The tags have the subject,
+/// so no member receives a message for another subject, which may be longer than the receive buffer. mpi_watch
+/// detects members that wait in vain for each other.
 struct mpi_channel {
   MPI_Comm comm = MPI_COMM_NULL;
   std::vector<int> ranks;  // of the members; the number of a member is its rank in `comm`
@@ -83,14 +84,15 @@ struct mpi_channel {
 
   void begin(const meeting_subject& now, const mpi_workspace& work) {
     if (work.watch.has_failed()) throw error("a collective of this communicator has failed; make another one", work.rank);
-    constexpr std::uint32_t tags = 1 << 13;  // times the kinds: MPI has at least these
+    constexpr std::uint32_t tags = 1 << 13;  // times 4, for the kinds: MPI has at least 2^15 tags
     subject = now;
     first_tag = static_cast<int>((now.number >> 1) % tags) * 4;
   }
   [[nodiscard]] int tag_of(message_kind kind) const { return first_tag + static_cast<int>(kind); }
 };
 
-/// Messages inside a group: some are begun, then all are finished. Those that MPI cannot count go in pieces.
+/// Messages inside a group: the caller begins some messages, then finishes all. A message that is too long for MPI's
+/// counts is sent in pieces.
 class mpi_messages {
  public:
   mpi_messages(const mpi_channel& channel, mpi_workspace& work, std::vector<mpi_request>& requests)
@@ -104,7 +106,7 @@ class mpi_messages {
   void receive(std::int64_t from, T* data, std::int64_t elems, message_kind kind = message_kind::data) {
     for_each_piece(elems, [&](std::int64_t begin, int count) { receive_piece(from, data + begin, count, kind); });
   }
-  /// One that MPI can count.
+  /// Sends a message of at most largest_count elements.
   template <class T>
   void send_piece(std::int64_t to, const T* data, int count, message_kind kind = message_kind::data) {
     auto& r = next(to, false);
@@ -121,13 +123,13 @@ class mpi_messages {
     for (auto& r : requests_) wait_for(r.peer, [&] { return is_over(r); });
     requests_.clear();
   }
-  /// Whether finish() would wait for none. It does not wait.
+  /// Returns true if finish() would not wait. Does not wait.
   [[nodiscard]] bool are_over() {
     for (auto& r : requests_)
       if (!is_over(r)) return false;
     return true;
   }
-  /// MPI writes to no memory for these messages any more.
+  /// Abandons all messages. Afterwards MPI writes to no memory for these messages.
   [[gnu::noinline, gnu::cold]] void abandon() {
     work_.watch.fail();
     for (auto& r : requests_) {
@@ -137,7 +139,8 @@ class mpi_messages {
     }
     requests_.clear();
   }
-  /// Waits for a message from a member, which is to be received then: whether it has so many bytes.
+  /// Waits for the next message from a member, and returns true if it has this number of bytes. The caller then
+  /// receives the message.
   [[nodiscard]] bool is_next_of(std::int64_t from, std::int64_t bytes) {
     MPI_Status status;
     int is_there = 0, count = 0;
@@ -151,7 +154,7 @@ class mpi_messages {
     return count == bytes;
   }
 
-  /// One that is there.
+  /// Receives a message that has arrived and has a single element.
   template <class T>
   void receive_now(std::int64_t from, T* one) {
     check_mpi(MPI_Recv(one, 1, mpi_type<T>(), static_cast<int>(from), channel_.tag_of(message_kind::data), channel_.comm,
@@ -159,7 +162,7 @@ class mpi_messages {
               "MPI_Recv", work_.rank);
   }
 
-  /// Calls `piece(begin, count)` until `elems` are counted.
+  /// Calls `piece(begin, count)` for pieces of at most largest_count elements, up to `elems`.
   template <class Piece>
   void for_each_piece(std::int64_t elems, Piece piece) const {
     const auto largest = work_.largest_count;
@@ -197,8 +200,8 @@ class mpi_messages {
   std::vector<mpi_request>& requests_;
 };
 
-/// Who returns from it knows that all of these members have come for the subject of their channel. What only some come to, MPI must not be
-/// asked for: it waits for ever, or mixes up what it gets.
+/// Waits until all members have arrived for the subject of their channel. It is called before MPI collectives. If
+/// only some members called one, MPI would wait forever, or mix up the data of different collectives.
 template <class MemberOf>
 void roll_call(mpi_messages messages, std::int64_t n, std::int64_t self, MemberOf member) {
   for (std::int64_t distance = 1; distance < n; distance *= 2) {

@@ -15,7 +15,7 @@
 
 namespace gspmd::detail {
 
-/// The ways in which one movement goes between the members of a group; mpi_group chooses among them.
+/// The methods for a movement between the members of a group; mpi_group selects the method.
 class mpi_movements {
  public:
   explicit mpi_movements(mpi_members& members) : m_(members) {}
@@ -27,13 +27,13 @@ class mpi_movements {
     for (const auto& t : route.takes) copy_box(out, t.peer == m_.self ? in : shard_of(t.peer), route.boxes[t.box], sizeof(T));
   }
 
-  /// So few bytes, of all members together, that a roll call before a call of MPI would take as long as the call: they go by messages of
-  /// our own, whose tags say what they are for.
+  /// Returns true for so few bytes, of all members together, that a roll call before an MPI call would take as long
+  /// as the call. These movements use gspmd's messages, whose tags have the subject.
   template <class T>
   [[nodiscard]] static constexpr bool are_few(std::int64_t elems) {
     return elems * static_cast<std::int64_t>(sizeof(T)) <= 16 << 10;
   }
-  /// The same where every member sends each a message.
+  /// Returns the same for a movement that sends a message from each member to each member.
   template <class T>
   [[nodiscard]] bool are_few_for_each(std::int64_t elems) const {
     return are_few<T>(elems) && m_.size() <= 32;
@@ -59,11 +59,12 @@ class mpi_movements {
       m_.check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), m_.comm()), "MPI_Allgather");
     }
   }
-  /// Returns where the block of each member lies. In every round who holds some gets as many again (Bruck).
+  /// Gathers the blocks and returns the function from a member to its block. In each round, the number of blocks that
+  /// a member holds doubles (Bruck).
   template <class T>
   auto gather_few(std::int64_t elems, const T* in) {
     const auto n = m_.size();
-    T* const blocks = m_.work.receive_scratch.template at_least<T>(elems * n);  // that of this member first
+    T* const blocks = m_.work.receive_scratch.template at_least<T>(elems * n);  // the block of this member first
     std::copy_n(in, elems, blocks);
     for (std::int64_t held = 1; held < n; held *= 2) {
       const auto more = elems * std::min(held, n - held);
@@ -89,7 +90,7 @@ class mpi_movements {
     m_.roll_call();
     m_.check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), m_.comm()), "MPI_Alltoall");
   }
-  /// Gives member j the elements part_for(j) of `in`, and puts the `elems` that it gives at out + j * elems.
+  /// Sends member j the elements part_for(j) of `in`, and receives `elems` elements of member j at out + j * elems.
   template <class T, class PartFor>
   void give_each(const T* in, PartFor part_for, T* out, std::int64_t elems) {
     const auto n = m_.size();
@@ -119,9 +120,12 @@ class mpi_movements {
       if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], sizeof(T));
   }
 
-  /// Members that have nothing to do with each other do not wait for each other, as they would in a meeting. Who sends a shard
-  /// that lies in node_memory sends its address instead, and hears when it was copied from there. Both have one tag, and are told apart by
-  /// their lengths: MPI keeps the order of messages of one tag, and a shard that was sent may be overtaken by the address of the next one else.
+  /// Sends whole shards to other members. A member waits only for the senders and receivers of its messages; in a
+  /// meeting, it would wait for all members.
+  ///
+  /// A member whose shard is in node_memory sends the address of the shard. The receiver copies the shard and sends
+  /// "done". Shards and addresses have the same tag, and receivers distinguish them by length. MPI keeps the order of
+  /// messages with the same tag. With two tags, the address of the next shard could overtake a shard.
   template <class T>
   void permute(const movement_route& route, const T* in, T* out) {
     const auto& memories = m_.work.memories;
@@ -129,10 +133,10 @@ class mpi_movements {
     const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
                address_bytes = static_cast<std::int64_t>(sizeof(node_address));
     if (memories.empty() || !m_.work.shared_memory || elems > m_.work.largest_count || bytes <= m_.work.small_shard_bytes ||
-        bytes <= address_bytes)  // on all members alike
+        bytes <= address_bytes)  // the same on all members
       return exchange_messages(route, in, out);
     const int count = static_cast<int>(elems);
-    const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one
+    const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one source
     auto messages = m_.messages();
     const auto address = address_of(memories, in);
     const auto reads_in_place = [&](const routed_message& s) { return find(memories, m_.device(s.peer), address) != nullptr; };

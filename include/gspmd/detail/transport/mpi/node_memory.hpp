@@ -22,7 +22,8 @@ namespace gspmd::detail {
 /// share, all processes have private memory. Freeing it is not collective.
 class node_memory {
  public:
-  /// Collective over `comm`, in which this process is `self` and process j is on the node nodes[j]. All give the same size.
+  /// Collective over `comm`. This process is `self`, and process j is on the node nodes[j]. All processes must pass
+  /// the same size.
   node_memory(MPI_Comm comm, int self, const std::vector<int>& nodes, std::size_t bytes,
               std::initializer_list<page_source> sources = {page_source::opened, page_source::sent})
       : bytes_(bytes) {
@@ -48,13 +49,13 @@ class node_memory {
     const auto at = static_cast<const std::byte*>(p);
     return mine_ <= at && at < mine_ + bytes_;
   }
-  /// Where this process finds the memory of process `j`; null on another node.
+  /// Returns the address, in this process, of the memory of process `j`, or null if `j` is on another node.
   [[nodiscard]] std::byte* of(int j) const { return pages_[static_cast<std::size_t>(j)].get(); }
-  /// The errno of a process that could not share, alike on all; 0: they share.
+  /// Returns the errno of a process that could not share, the same on all processes, or 0 if they share.
   [[nodiscard]] int failure() const { return failure_; }
 
  private:
-  /// Returns 0 or an errno, alike on all.
+  /// Returns 0 or an errno, the same on all processes.
   int share(MPI_Comm comm, int self, const std::vector<int>& nodes, page_source source) {
     pages_.clear();
     pages_.resize(nodes.size());
@@ -78,8 +79,9 @@ class node_memory {
     }
     return 0;
   }
-  /// In round k each process sends its descriptor to the k-th process after it on its node. A system may hold no more than ten messages for
-  /// a process that does not receive, so all wait for each other after each round. Two processes on each node need one round.
+  /// In round k each process sends its descriptor to the k-th process after it on its node. A system may hold no more
+  /// than ten messages for a process that does not receive, so all processes synchronise after each round. Two
+  /// processes on each node need one round.
   int exchange(MPI_Comm comm, int self, const std::vector<int>& nodes, const std::vector<page_offer>& offers,
                const offered_pages& mine) {
     std::vector<std::size_t> counts(nodes.size());  // processes of each node
@@ -109,11 +111,12 @@ class node_memory {
   int failure_ = 0;
 };
 
-/// Those of a communicator, by numbers that mean the same in all its processes.
+/// The memories of a communicator. All its processes use the same number for a memory.
 using node_memories = std::vector<std::shared_ptr<node_memory>>;
 
-/// Collective over `comm`: the number of one that all processes have let go of and that has these `bytes`, or else of an empty
-/// place, and all that they have let go of are freed. Throws gspmd::error, alike on all, unless they ask for the same size.
+/// Returns the number of an unused memory with these `bytes`, or else the number of a free slot. A memory is unused
+/// if all processes have released it. If no unused memory has these `bytes`, all unused memories are freed.
+/// Collective over `comm`. Throws gspmd::error on all processes unless they pass the same size.
 inline std::size_t free_memory(node_memories& memories, MPI_Comm comm, std::size_t bytes) {
   const auto asked = static_cast<std::int64_t>(bytes);
   std::vector<std::int64_t> least{asked, -asked};
@@ -136,7 +139,7 @@ inline std::size_t free_memory(node_memories& memories, MPI_Comm comm, std::size
   return place;
 }
 
-/// A place in one of several node_memory, as a number that means the same in all processes; 0: in none of them.
+/// An address in one of several node_memory, as a number with the same meaning in all processes; 0 for other memory.
 using node_address = std::uint64_t;
 inline constexpr int node_offset_bits = 48;
 
@@ -148,7 +151,7 @@ inline node_address address_of(const node_memories& memories, const void* p) {
   return 0;
 }
 
-/// Where this process finds what `rank` calls `address`; null where it cannot.
+/// Returns the address, in this process, of the `address` of `rank`, or null if this process cannot access it.
 inline std::byte* find(const node_memories& memories, int rank, node_address address) {
   if (address == 0) return nullptr;
   std::byte* const base = memories[static_cast<std::size_t>(address >> node_offset_bits) - 1]->of(rank);

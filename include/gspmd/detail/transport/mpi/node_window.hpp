@@ -26,17 +26,21 @@
 
 namespace gspmd::detail {
 
-/// Memory that the processes of a group on one node share: where they meet, and reductions through it.
+/// Memory that the processes of a group on one node share. They synchronise in it, and carry out reductions through
+/// it.
 ///
-/// A buffer goes through in pieces. For each, a member
-///  1. copies what its peers will need into its own segment, and meets them;
-///  2. reduces its part of the piece, reading its own input and the peers' segments, into its output;
-///  3. all_reduce only: leaves that part in its segment too, meets them again and copies their parts.
-/// Pieces alternate between two halves of the segment: who writes to a half again has met the others after they read it.
+/// A buffer is processed in pieces. For each piece, a member
+///  1. copies the elements that its peers need into its own segment, and synchronises with them;
+///  2. reduces its part of the piece into its output, reading its own input and the segments of the peers;
+///  3. all_reduce only: stores this part in its segment too, synchronises again and copies the parts of the peers.
+///
+/// Pieces alternate between two halves of the segment. A member that writes a half again has synchronised with its
+/// peers after they read this half.
 class node_window {
  public:
-  /// Collective over `group`, whose members share a node; this one is number `self`. They meet for its subject. Where the system lets
-  /// them share no memory, failure() says why, on all alike, and nothing else may be called.
+  /// Collective over `group`, whose members share a node; this process is member `self`. The members synchronise for
+  /// the subject of `group`. If the system refuses to share memory, failure() has the errno, the same on all members,
+  /// and no other function may be called.
   node_window(const mpi_channel& group, std::int64_t self, mpi_watch& watch, bool is_oversubscribed)
       : group_(group),
         watch_(watch),
@@ -53,10 +57,10 @@ class node_window {
   [[nodiscard]] int failure() const { return memory_.failure(); }
   [[nodiscard]] static constexpr std::size_t bytes() { return segment_bytes; }
 
-  /// Small enough for an all_reduce by a single meeting, where each member reduces all of it.
+  /// Returns true if an all_reduce uses a single meeting, after which each member reduces the whole buffer.
   [[nodiscard]] bool is_small(std::int64_t bytes) const { return bytes * n_ <= 4096; }
 
-  /// Meets the members; each may then read the others' notes.
+  /// Synchronises the members, after which each member may read the notes of its peers.
   template <class Note>
   unsigned meet_with(const Note& note) {
     static_assert(sizeof(Note) <= 32);
@@ -69,7 +73,7 @@ class node_window {
     std::memcpy(&note, slot(j).lanes[parity].mail, sizeof note);
     return note;
   }
-  /// Half of meet_with: wait() is the other one.
+  /// The first half of meet_with; wait() is the second half.
   template <class Note>
   void arrive_with(const Note& note) {
     std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);
@@ -86,12 +90,13 @@ class node_window {
         [&](std::int64_t j, auto is_here) { idle(wait, j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
   }
 
-  /// Shows `in`, at most half_bytes, to the members; returns where to find theirs until the next but one collective.
+  /// Publishes `in`, at most half_bytes, to the members. Returns the function from a member to its memory, which is
+  /// valid until the second collective after this one.
   template <class T>
   auto share(const T* in, std::int64_t elems) {
     return show<T>([&](T* memory) { std::copy_n(in, elems, memory); });
   }
-  /// The same with what `fill(memory)` writes, at most half_bytes.
+  /// Does the same with the data that `fill(memory)` writes, at most half_bytes.
   template <class T, class Fill>
   auto show(Fill fill) {
     const int half = next_half();
@@ -100,7 +105,7 @@ class node_window {
     return [this, half](std::int64_t j) { return static_cast<const T*>(input_of<T>(j, half)); };
   }
 
-  /// `to` may be `from`.
+  /// Carries out an all_reduce. `to` may be `from`.
   void all_reduce(const row_combiner& op, std::int64_t elems, const void* from, void* to) {
     const auto* const in = static_cast<const std::byte*>(from);
     auto* const out = static_cast<std::byte*>(to);
@@ -143,7 +148,7 @@ class node_window {
     }
   }
 
-  /// The result of member j is the reduction of the elements [offsets[j], offsets[j + 1]) of all `from`.
+  /// Reduces the elements [offsets[j], offsets[j + 1]) of all `from` into the result of member j.
   void reduce_scatter(const row_combiner& op, const std::int64_t* offsets, const void* from, void* to) {
     const auto* const in = static_cast<const std::byte*>(from);
     auto* const out = static_cast<std::byte*>(to);
@@ -172,10 +177,10 @@ class node_window {
     }
   }
 
-  static constexpr std::int64_t half_bytes = std::int64_t{256} << 10;  // two halves and the sources fit a second-level cache
+  static constexpr std::int64_t half_bytes = std::int64_t{256} << 10;  // two halves and the sources fit into a second-level cache
 
  private:
-  static constexpr int pauses_of_turn = 100;  // some 5 us, after which it looks whether others wait for it in MPI
+  static constexpr int pauses_of_turn = 100;  // about 5 us, after which a member checks whether other ranks wait for it in MPI
   static constexpr std::uint32_t turns_of_yield = pauses_with_core / pauses_of_turn;
   static constexpr std::int64_t page_bytes = 4096;
   static constexpr auto segment_bytes = static_cast<std::size_t>(page_bytes + 4 * half_bytes);
@@ -183,7 +188,7 @@ class node_window {
   /// The head of a segment.
   struct meeting_place {
     meeting_slot slot;
-    std::atomic<std::uint64_t> announced{0};  // the number of the meeting at which `subject` is what its owner came for
+    std::atomic<std::uint64_t> announced{0};  // number of the meeting to which `subject` belongs
     char subject[1024] = {};
   };
   static_assert(sizeof(meeting_place) <= page_bytes);
@@ -197,14 +202,15 @@ class node_window {
     } else {
       for (int i = 0; i < pauses_of_turn && !is_here(); ++i) pause_briefly();
     }
-    if (is_here()) return;  // MPI yields too, when there are more processes than cores
+    if (is_here()) return;  // without MPI_Iprobe, which also yields if there are more processes than cores
     watch_.turn(wait, rank(j));
-    // a peer may be waiting in MPI for something that this process has to move on
+    // a peer may wait in MPI for a message that progresses only if this process calls MPI
     int flag = 0;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_.comm, &flag, MPI_STATUS_IGNORE);
   }
 
-  /// Member j came to the same meeting for something else, and finds out too: each tells what it came for.
+  /// Throws the error with both subjects. Member j arrived at the same meeting for another collective and throws too,
+  /// so each of the two members announces its subject to the other.
   [[noreturn, gnu::noinline, gnu::cold]] void throw_differs(std::int64_t j) {
     auto& mine = place(self_);
     const auto meeting = mine.slot.meetings;

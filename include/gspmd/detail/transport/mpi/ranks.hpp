@@ -12,19 +12,19 @@
 
 #include "gspmd/error.hpp"
 
-/// The first exchange of a communicator's processes: each sends a card with its facts to all. They check the cards only when all have them,
-/// so all find the same.
+/// The first exchange of a communicator's processes: each process sends a card with its facts to all processes. A
+/// process checks the cards after all processes have all cards, so all processes reach the same result.
 namespace gspmd::detail {
 
 struct rank_card {
   std::int64_t shared_memory, largest_count, small_shard_bytes;  // mpi_options
   std::int64_t ranks_per_node = 0;                               // asked_ranks_per_node()
-  std::int64_t node = 0;                                         // the lowest rank that shares memory with this one
+  std::int64_t node = 0;                                         // the lowest rank that shares memory with this rank
   std::int64_t cores = 0;
 };
 
-/// For tests: GSPMD_RANKS_PER_NODE=2 treats every two ranks of a machine that follow each other as a node of their own.
-/// 0: not asked; -1: not a number of ranks.
+/// Returns GSPMD_RANKS_PER_NODE, 0 if it is not set, or -1 if it is not a number of ranks. It is for tests:
+/// GSPMD_RANKS_PER_NODE=2 treats each two consecutive ranks of a machine as a node.
 inline std::int64_t asked_ranks_per_node() {
   const char* const text = std::getenv("GSPMD_RANKS_PER_NODE");
   if (text == nullptr || *text == '\0') return 0;
@@ -33,7 +33,7 @@ inline std::int64_t asked_ranks_per_node() {
   return *end == '\0' && n > 0 ? n : -1;
 }
 
-/// Collective over `comm`: the cards of all ranks. `mine` holds the options of this one.
+/// Returns the cards of all ranks. Collective over `comm`. `mine` has the options of this rank.
 inline std::vector<rank_card> exchange_cards(MPI_Comm comm, int rank, rank_card mine) {
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type", rank);
@@ -52,7 +52,7 @@ inline std::vector<rank_card> exchange_cards(MPI_Comm comm, int rank, rank_card 
   return cards;
 }
 
-/// Throws what is wrong with the options of some rank, alike on all.
+/// Throws an error, the same on all ranks, if the options of some rank are wrong.
 inline void check_cards(const std::vector<rank_card>& cards) {
   const auto rank_text = [](std::size_t r) { return " on rank " + std::to_string(r); };
   const auto check_alike = [&](const char* name, std::int64_t rank_card::*option, std::size_t r) {
@@ -75,7 +75,7 @@ inline void check_cards(const std::vector<rank_card>& cards) {
   }
 }
 
-/// The node of each rank: the lowest rank on it.
+/// Returns the node of each rank, identified by the lowest rank on the node.
 inline std::vector<int> nodes_of(const std::vector<rank_card>& cards) {
   const auto per_node = cards[0].ranks_per_node;
   const auto piece = [&](std::size_t r) { return per_node == 0 ? 0 : static_cast<std::int64_t>(r) / per_node; };
@@ -88,7 +88,7 @@ inline std::vector<int> nodes_of(const std::vector<rank_card>& cards) {
   return nodes;
 }
 
-/// Whether the machine of `rank` has more ranks than cores. Alike on all of a machine.
+/// Returns true if the machine of `rank` has more ranks than cores. All ranks of a machine get the same result.
 inline bool is_oversubscribed(const std::vector<rank_card>& cards, int rank) {
   std::int64_t here = 0, cores = 0;
   for (const auto& card : cards)

@@ -18,14 +18,14 @@
 
 namespace gspmd::detail {
 
-/// The ways in which a reduction goes between the members of a group by messages, MPI's calls or their window.
+/// The methods of a reduction between the members of a group: messages, MPI calls, or the node window.
 class mpi_reductions {
  public:
   mpi_reductions(mpi_members& members, mpi_movements& movements) : m_(members), movements_(movements) {}
 
   template <class T>
   void all_reduce(std::int64_t elems, monoid kind, const T* in, T* out) {
-    if (elems == 0) return;  // on all members alike
+    if (elems == 0) return;  // the same on all members
     if (m_.window() != nullptr && !m_.work.oversubscribed &&
         elems * static_cast<std::int64_t>(sizeof(T)) >= all_reduce_by_messages_bytes)
       return all_reduce_by_messages(m_.messages(), m_.work.receive_scratch, kind, m_.size(), m_.self, elems, in, out);
@@ -44,7 +44,8 @@ class mpi_reductions {
   template <class T>
   void reduce_scatter(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (route.is_stacked) return reduce_blocks(route, kind, in, out);
-    // Each member's box is packed, then the blocks, of any sizes, are reduced and the own one is put in its place.
+    // Packs the box of each member, reduces the blocks, which may have different sizes, and copies the own block into
+    // the result.
     T* const packed_in = m_.work.send_scratch.template at_least<T>(route.result_elems * m_.size());
     T* const packed_out = m_.work.receive_scratch.template at_least<T>(route.result_elems);
     for (const int box : route.packs) copy_box(packed_in, in, route.boxes[box], sizeof(T));
@@ -52,7 +53,7 @@ class mpi_reductions {
     if (route.own != no_box) copy_box(out, packed_out, route.boxes[route.own], sizeof(T));
   }
 
-  /// `in` holds the members' blocks one after the other.
+  /// Reduces blocks. `in` has the blocks of the members one after the other.
   template <class T>
   void reduce_blocks(const reduction_route& route, monoid kind, const T* in, T* out) {
     if (m_.window() != nullptr) return m_.window()->reduce_scatter(combiner_of<T>(kind), route.offsets.data(), in, out);
@@ -77,16 +78,18 @@ class mpi_reductions {
   }
 
  private:
-  /// MPI has no bf16, the sums of Open MPI 4.1 saturate where integers of 8 and 16 bits must wrap around (its op/avx), and MPICH 4.0 takes
-  /// the maximum of unsigned integers as if they were signed. Of a number and a NaN, MPI's maximum is either.
+  /// Returns true if gspmd reduces these elements instead of MPI. MPI has no bf16. Integers of 8 and 16 bits must
+  /// wrap around, but the sums of Open MPI 4.1 saturate (its op/avx). MPICH 4.0 computes the maximum of unsigned
+  /// integers as if they were signed. MPI's maximum of a number and a NaN is either of the two.
   template <class T>
   static constexpr bool is_reduced_here(monoid kind) {
     constexpr bool is_number = std::is_floating_point_v<T> || (std::is_unsigned_v<T> && !std::is_same_v<T, bool>);
     return own_element<T> || is_narrow(dtype_of<T>()) || (is_number && (kind == monoid::maximum || kind == monoid::minimum));
   }
 
-  /// A few values, on which programs decide: every member reduces all of them in the order of the members, as in shared memory.
-  /// MPI may take another order, and for it the maximum of a number and a NaN is either, on one member this and on another that.
+  /// Reduces a few values; programs may branch on the result. Each member reduces all values in the order of the
+  /// members, as in shared memory. MPI may use another order. Its maximum of a number and a NaN is either of the two,
+  /// and may differ between members.
   template <class T>
   void all_reduce_gathered(std::int64_t elems, monoid kind, const T* in, T* out) {
     reduce_row(combiner_of<T>(kind), out, m_.size(), movements_.gather_few(elems, in), 0, elems, false);

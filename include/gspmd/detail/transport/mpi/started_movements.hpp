@@ -19,20 +19,22 @@
 
 namespace gspmd::detail {
 
-/// Movements of a group that were begun and not ended: any number of lists by messages, whatever else is started meanwhile; where the members
-/// share a node one list, and whatever else the group is to do comes after.
+/// The started and not yet finished movements of a group. If they use messages, any number of lists may be started,
+/// together with other started collectives. If the members share a node, at most one list is started, and it finishes
+/// before any other collective of the group begins.
 class mpi_started_movements {
  public:
   explicit mpi_started_movements(mpi_members& members) : m_(members) {}
 
-  /// Begins movements and does not wait for the others, where their parts go from buffer to buffer or by messages. False where they are
-  /// not to be started, and nothing is done.
+  /// Starts movements, and does not wait for other members if the parts are copied between buffers or sent as
+  /// messages. Returns false, and does nothing, if the movements cannot be started.
   ///
-  ///   where arenas are shared     the addresses are shown; finish waits for the others', copies and meets them. Where one lies in no memory
-  ///                               that is shared, all go by messages: who knows it of its own posts them at once, the others in finish
-  ///   by messages                 one to each member is posted, from and into memory of the group's own; finish waits and copies
-  ///                               everything to its place
-  ///   small, on one node          all shards go through the window, in one meeting, before start returns
+  ///   if arenas are shared       publishes the addresses. finish waits for the members' addresses, copies and
+  ///                              synchronises. If some buffer is not in shared memory, all movements use messages:
+  ///                              a member with such a buffer posts them in start, the other members in finish
+  ///   by messages                posts one message to each member, from and into memory of this object. finish waits
+  ///                              and copies all elements into the results
+  ///   small, on one node         copies all shards through the window, in one meeting, before start returns
   bool start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const void* const* in,
              void* const* out, dtype type, std::int64_t elem_bytes) {
     if (m_.size() == 1) return false;
@@ -72,7 +74,8 @@ class mpi_started_movements {
       }
     return true;
   }
-  /// Ends those that were started, up to the list that fills `out`, if one does; all of them where it is null.
+  /// Finishes the started lists in order, up to the list that fills `out`. Does nothing if no list fills `out`. If
+  /// `out` is null, finishes all.
   void finish(const void* out = nullptr) {
     if (out != nullptr && !fills(out)) return;
     for (bool is_last = false; !is_last && !under_way_.empty();) {
@@ -87,7 +90,7 @@ class mpi_started_movements {
       free_.splice(free_.end(), under_way_, under_way_.begin());
     }
   }
-  /// Lets MPI move them on, without waiting.
+  /// Lets MPI progress the started movements, without waiting.
   void go_on() {
     for (auto& u : under_way_)
       if (!u.meets && !messages_of(u).are_over()) return;
@@ -102,7 +105,7 @@ class mpi_started_movements {
     const void* in[most_moved_together];
     void* out[most_moved_together];
     std::int64_t elem_bytes = 0;
-    bool meets = false;  // in the window; else they go by messages
+    bool meets = false;  // synchronise in the window; false: use messages
     bool is_posted = false;
     growing_buffer send, receive;
     std::vector<mpi_request> requests;
@@ -122,8 +125,9 @@ class mpi_started_movements {
     m_.window()->meet();
   }
 
-  /// Calls visit(k, message, at) for the parts of the messages to or from each member, of all movements, where they lie one after the
-  /// other, and end(member, at, elems) for each message.
+  /// Calls visit(k, message, at) for the parts of the messages to or from each member, of all movements, and
+  /// end(member, at, elems) for each message. `at` is the offset in the packed messages, which are one after the
+  /// other.
   template <class Visit, class End>
   void for_each_message(const movement_list& u, std::vector<routed_message> movement_route::*list, Visit visit, End end) const {
     std::int64_t at = 0;
@@ -144,7 +148,7 @@ class mpi_started_movements {
       for (const auto& part : u.routes[k]->*list) sum += part.elems;
     return sum;
   }
-  /// All shards of a member lie in the window one after the other, at the same places in each.
+  /// The shards of a member are one after the other in the window, at the same offsets for each member.
   void move_small_together(const movement_list& u) {
     const auto width = u.elem_bytes;
     const auto shards_of = m_.window()->show<std::byte>([&](std::byte* memory) {
@@ -200,7 +204,7 @@ class mpi_started_movements {
   }
 
   mpi_members& m_;
-  std::list<movement_list> under_way_, free_;  // in the order in which they were started; memory for others
+  std::list<movement_list> under_way_, free_;  // started ones, in the order of start; memory for new ones
 };
 
 }  // namespace gspmd::detail

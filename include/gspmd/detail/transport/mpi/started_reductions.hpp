@@ -20,30 +20,34 @@
 
 namespace gspmd::detail {
 
-/// Reductions of a group by messages that were begun and not ended, any number of them. Each goes in two halves:
+/// The reductions of a group that are started, not yet finished and use messages. Any number may be started. Each
+/// reduction has two halves:
 ///
-///   terms      who starts sends every member what it has of that one's part, from where it lies, and asks for what they have of its own
-///   results    who has all terms of its part adds them up in the order of the members. Of a reduce_scatter that is all; of an
-///              all_reduce it sends the sum to every member and asks for theirs
+///   terms      In start(), a member sends each peer its partial values of the peer's part, directly from the input. It
+///              posts receives for the peers' partial values of its own part.
+///   results    A member that has received all partial values of its part reduces them in the order of the members.
+///              For a reduce_scatter this is the result. For an all_reduce the member sends the result to each peer, and
+///              posts receives for the results of the peers.
 ///
-/// No member waits between start() and finish(): MPI carries the messages, and go_on() begins the second half where the first is over.
-/// MPI_Iallreduce would have to know at the start that all members have come for the same, which is a wait for the last of them, and adds
-/// in an order of its own.
+/// No member waits between start() and finish(). MPI carries the messages, and go_on() begins the second half when
+/// the first half is complete. MPI_Iallreduce is not used: before it is called, all members must have arrived for the
+/// same collective, so each member would wait for the last one. Also, MPI may reduce in another order.
 ///
-/// Messages of the same half have one tag where they are for the same line of the program, so halves are begun in the order in which the
-/// reductions were: MPI matches messages of one tag in the order in which they are sent and asked for.
+/// Messages of the same half have the same tag if they belong to the same line of the program. So the halves are
+/// begun in the order of the starts: MPI matches messages with the same tag in the order of the sends and receives.
 ///
-///   memory                          its owner writes                MPI, and so the others, read and write     until when
-///   input                           before start                    from start                                 the end of the terms
-///   own part of the output          at the end of the terms         from then                                  finish ends
-///   the others' parts of it         never                           from the end of the terms                  finish ends
-///   terms, and input that is        in start                        from start                                 the end of the terms
-///     packed
+///   memory                       its owner writes              MPI, and so the peers, access     until
+///   input                        before start                  from start                        the first half ends
+///   own part of the output       when the first half ends      from the end of the first half    finish ends
+///   peers' parts of the output   never                         from the end of the first half    finish ends
+///   partial values, and input    in start                      from start                        the first half ends
+///     that is packed
 class mpi_started_reductions {
  public:
   explicit mpi_started_reductions(mpi_members& members) : m_(members) {}
 
-  /// The members have begun() for the subject. `out` may be `in` where it is an all_reduce.
+  /// Starts a reduction by messages. Must be called after begin() of the members for its subject. For an all_reduce
+  /// `out` may be `in`.
   void start(const reduction_route& route, const row_combiner& op, const void* in, void* out) {
     if (free_.empty()) free_.emplace_back();
     under_way_.splice(under_way_.end(), free_, free_.begin());
@@ -56,8 +60,9 @@ class mpi_started_reductions {
     u.has_results = false;
     post_terms(u);
   }
-  /// The same where the members share a node and memory: the addresses are shown, nothing waits, and in finish() all read in place
-  /// (meeting.hpp). Where a buffer lies in no memory that is shared, they go by messages then. Nothing else is under way.
+  /// Starts a reduction of members that share a node and memory: publishes the addresses and does not wait. In
+  /// finish() all members access the buffers in place (meeting.hpp). If a buffer is not in shared memory, finish()
+  /// uses messages instead. No other collective of the group may be started.
   void show(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const row_combiner& op, const void* in,
             void* out) {
     shown_ = {&mesh, &r, &route, op, in, out};
@@ -65,7 +70,7 @@ class mpi_started_reductions {
     m_.window()->arrive_with(
         mpi_members::addresses<2>{{address_of(memories, in), route.scatters ? 0 : address_of(memories, out)}});
   }
-  /// Begins second halves, as far as first ones are over.
+  /// Begins the second half of each reduction, in order, until a reduction whose first half is not complete.
   void go_on() {
     for (auto& u : under_way_) {
       if (u.has_results) continue;
@@ -73,7 +78,7 @@ class mpi_started_reductions {
       begin_results(u);
     }
   }
-  /// Ends those that were started, up to the one that fills `out`; all of them where it is null.
+  /// Finishes the started reductions in order, up to the reduction that fills `out`. If `out` is null, finishes all.
   void finish(const void* out = nullptr) {
     if (shown_.route != nullptr && (out == nullptr || shown_.out == out)) finish_shown();
     if (out != nullptr && !fills(out)) return;
@@ -85,7 +90,7 @@ class mpi_started_reductions {
         if (!u.has_results) begin_results(u);
         go_on();
         messages_of(u).finish();
-      } catch (...) {  // the others' would fail alike
+      } catch (...) {  // the other reductions would fail too
         for (auto& other : under_way_) messages_of(other).abandon();
         free_.splice(free_.end(), under_way_);
         throw;
@@ -105,12 +110,12 @@ class mpi_started_reductions {
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     bool has_results = false;
-    growing_buffer terms, packed;  // what the members have of the own part, by member; the own input by member
+    growing_buffer terms, packed;  // terms: the partial values of the own part, by member; packed: the own input, by member
     std::vector<mpi_request> requests;
   };
 
   [[nodiscard]] mpi_messages messages_of(one_under_way& u) { return {u.channel, m_.work, u.requests}; }
-  /// In bytes, of the input or of what is packed.
+  /// Returns the part of member j, in bytes, of the input or of the packed input.
   [[nodiscard]] chunk part_of(const one_under_way& u, std::int64_t j) const {
     const auto width = u.op.elem_bytes;
     const auto& at = u.route->offsets;
@@ -140,7 +145,7 @@ class mpi_started_reductions {
     if (bytes > 0) std::copy_n(from + mine.begin, bytes, terms + m_.self * bytes);
   }
 
-  /// The terms are there.
+  /// Begins the second half. All partial values must have arrived.
   void begin_results(one_under_way& u) {
     const auto mine = part_of(u, m_.self);
     const auto bytes = mine.end - mine.begin;
@@ -178,14 +183,14 @@ class mpi_started_reductions {
   struct shown_reduction {
     const mesh_shape* mesh = nullptr;
     const reduction* r = nullptr;
-    const reduction_route* route = nullptr;  // none: nothing is shown
+    const reduction_route* route = nullptr;  // null: no reduction is shown
     row_combiner op{};
     const void* in = nullptr;
     void* out = nullptr;
   };
   mpi_members& m_;
   shown_reduction shown_;
-  std::list<one_under_way> under_way_, free_;  // in the order in which they were started; memory for others
+  std::list<one_under_way> under_way_, free_;  // started ones, in the order of start; memory for new ones
 };
 
 }  // namespace gspmd::detail

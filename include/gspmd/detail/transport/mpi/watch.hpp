@@ -16,30 +16,33 @@
 
 namespace gspmd::detail {
 
-/// A wait of this rank, for others in turn.
+/// A wait of this rank, for several ranks one after the other.
 struct mpi_wait {
-  const meeting_subject& subject;  // in which it waits
-  int rank = -1;                   // that it waits for
+  const meeting_subject& subject;  // the collective in which it waits
+  int rank = -1;                   // for which it waits
   std::uint32_t turns = 0;
-  std::uint64_t number = 0;  // 0: it has hardly begun
+  std::uint64_t number = 0;  // 0: the wait has just begun
   double since = 0;
   std::string (*never)(int rank) = never_comes;  // the error text if `rank` has left
 };
 
-/// Finds out that a wait will never end, which MPI does not tell: ranks wait for each other in different collectives, or for one that
-/// comes to none any more. A rank that computes is waited for, however long.
+/// Detects waits that will never end, which MPI does not report: ranks that wait for each other in different
+/// collectives, or for a rank that calls no further collective. A rank that computes is waited for without a limit.
 ///
-///  1. Who has waited for some time votes: it gives all ranks a card that says in what it waits, and for whom. So does, at once, who
-///     leaves. A vote is one MPI_Iallgather, which ends when the last rank has voted; meanwhile those that can go on do.
-///  2. Where a second vote brings the same cards, all ranks were waiting when the first one ended, and what had been sent by then has
-///     had time to arrive.
-///  3. Then a rank waits in vain if the one that it waits for, or the one that this one waits for, and so on, has left, or if this leads
-///     to a circle of ranks that are not all in the same collective. Where they are, a long message is on its way.
+///  1. A rank that has waited for some time votes: it sends all ranks a card with its subject and the rank for which
+///     it waits. A rank that leaves votes immediately. A vote is one MPI_Iallgather, which ends when the last rank
+///     has voted. Meanwhile, ranks that need not wait continue.
+///  2. If a second vote has the same cards, all ranks were waiting when the first vote ended, and messages that were
+///     sent before had time to arrive.
+///  3. Then each rank follows the chain of waits: the rank for which it waits, the rank for which that rank waits,
+///     and so on. The rank waits in vain if the chain ends at a rank that has left, or in a cycle of ranks that are
+///     not all in the same collective. If they are in the same collective, a long message is in transit.
 class mpi_watch {
  public:
-  static inline double patience_seconds = 0.75;  // a test has less
+  static inline double patience_seconds = 0.75;  // tests use less
 
-  /// `comm` is a communicator that nothing else uses: who votes is in a collective there, for as long as the others take.
+  /// `comm` must not be used for anything else, because a rank that has voted is in a collective of `comm` until all
+  /// ranks have voted.
   void begin(MPI_Comm comm) {
     comm_ = comm;
     int count = 0;
@@ -50,7 +53,7 @@ class mpi_watch {
   }
   [[nodiscard]] MPI_Comm comm() const { return comm_; }
 
-  /// Is called again and again while `rank` has not come. Throws if it never will.
+  /// Is called repeatedly while `rank` has not arrived. Throws if it never will.
   void turn(mpi_wait& wait, int rank) {
     if (rank != wait.rank) {
       wait.rank = rank;
@@ -59,8 +62,9 @@ class mpi_watch {
     if (++wait.turns % turns_between_looks == 0) look(wait);
   }
 
-  /// Announces that this rank comes to no collective any more, until all ranks have announced it. Returns false if some rank has not
-  /// after this number of seconds. Collective. Then has_failed() is alike on all.
+  /// Announces that this rank calls no further collective, and waits until all ranks have announced it. Returns false
+  /// if some rank has not announced it within this number of seconds. Collective. If it returns true, has_failed() is
+  /// the same on all ranks.
   [[gnu::noinline, gnu::cold]] bool leave(double seconds) {
     const double until = MPI_Wtime() + seconds;
     for (int turns = 0; MPI_Wtime() <= until; ++turns) {
@@ -69,7 +73,7 @@ class mpi_watch {
     }
     return false;
   }
-  /// One step of leave, which does not wait: returns true when all ranks have left.
+  /// Does one step of leave, without waiting. Returns true when all ranks have left.
   bool has_left() {
     if (leaving_ == 0) leaving_ = ++waits_;
     if (!has_voted(card_of(leaving_, nobody))) return false;
@@ -78,7 +82,7 @@ class mpi_watch {
     leaving_ = 0;
     return true;
   }
-  /// Some rank has given up a collective. There may be messages that nobody has received.
+  /// Returns true if some rank has abandoned a collective. Then some messages may never be received.
   [[nodiscard]] bool has_failed() const { return has_failed_; }
   void fail() { has_failed_ = true; }
 
@@ -88,7 +92,7 @@ class mpi_watch {
 
   struct card {
     std::uint64_t wait;
-    std::int32_t rank;  // that it waits for; nobody: it has left
+    std::int32_t rank;  // for which it waits; nobody: it has left
     std::uint32_t subject;
     std::int32_t has_failed;
     char text[484];  // of the subject
@@ -118,7 +122,8 @@ class mpi_watch {
     if (is_as_before() && cards_[static_cast<std::size_t>(rank_)].wait == wait.number) judge(wait);
   }
 
-  /// Votes, unless this rank has, and asks for the end of the vote: what the cards are then.
+  /// Votes, unless this rank has voted, and tests whether the vote has ended. Returns true if it has; then cards_ has
+  /// the cards of all ranks.
   bool has_voted(const card& mine) {
     if (request_ == MPI_REQUEST_NULL) {
       mine_ = mine;
@@ -139,9 +144,9 @@ class mpi_watch {
   void judge(const mpi_wait& wait) {
     const auto card_of_rank = [this](int rank) -> const card& { return cards_[static_cast<std::size_t>(rank)]; };
     const auto n = cards_.size();
-    int at = rank_, first = -1;  // the first of two that are not in the same collective
+    int at = rank_, first = -1;  // the first rank whose next rank is in another collective
     bool is_in_vain = false;
-    for (std::size_t k = 0; k < 2 * n && !is_in_vain; ++k) {  // after n steps we go round the circle, if there is one
+    for (std::size_t k = 0; k < 2 * n && !is_in_vain; ++k) {  // after n steps `at` is in the cycle, if the chain has a cycle
       const auto& here = card_of_rank(at);
       const auto& next = card_of_rank(here.rank);
       const bool differs = here.subject != next.subject;
@@ -160,7 +165,7 @@ class mpi_watch {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = -1;
   std::uint64_t waits_ = 0, leaving_ = 0;  // leaving_: the wait of has_left, or 0
-  card mine_{};                            // in the vote that goes on
+  card mine_{};                            // in the current vote
   std::vector<card> cards_, cards_before_;
   MPI_Request request_ = MPI_REQUEST_NULL;
   bool has_failed_ = false;

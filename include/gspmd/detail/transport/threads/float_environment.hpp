@@ -13,13 +13,13 @@
 
 namespace gspmd::detail {
 
-/// The floating-point control state of a thread: the rounding mode, flush-to-zero, and the exceptions that trap. The flags of raised
-/// exceptions are not included.
+/// The floating-point control state of a thread: the rounding mode, flush-to-zero, and the exceptions that trap. The
+/// flags of raised exceptions are not included.
 ///
 /// Reading the state takes an eighth of the time of fegetenv, which also saves and reloads the whole x87 unit.
 class float_environment {
  public:
-  /// Reads the state of the calling thread.
+  /// Returns the state of the calling thread.
   static float_environment of_this_thread() {
     float_environment e;
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
@@ -32,7 +32,7 @@ class float_environment {
 #endif
     return e;
   }
-  /// Sets the state of the calling thread, unless it is this one already.
+  /// Sets the state of the calling thread, if it differs.
   void set() const {
     const float_environment own = of_this_thread();
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))

@@ -15,21 +15,23 @@
 
 namespace gspmd::detail {
 
-/// The copies of a device for the small movements in one of its groups: to work out what to copy takes longer than to copy it.
+/// The copies of a device for the small movements in one of its groups. They are cached, because computing them takes
+/// longer than copying the elements.
 class kept_copies {
   struct entry;
 
  public:
-  /// Makes the room to keep what a movement copies. Allocates, so it is called while no peer reads what this device has; the rest does not.
+  /// Allocates the memory to cache the copies of a movement. It is called while no peer reads the device's data; the
+  /// other functions allocate nothing.
   template <class = once>
   void make_room(const mesh_shape& mesh, const movement& m, std::int64_t bytes_per_elem);
 
-  /// The copies of a movement for which there is room; null if they are many. A device asks for them when it has arrived, while the others
-  /// come. Those of another movement may be given up for them.
+  /// Returns the copies of a movement for which make_room was called, or null if they are too many. A device calls it
+  /// after it has arrived, while other members still arrive. The copies of another movement may be evicted.
   template <class = once>
   const entry* find(const mesh_shape& mesh, const movement& m, const coordinates& me, std::int64_t bytes_per_elem);
 
-  /// As move_from_peers, of a movement that was found.
+  /// Does the same as move_from_peers. `found` is the result of find for this movement.
   static void move(const entry* found, const mesh_shape& mesh, const movement& m, const coordinates& me, peer_inputs peer_in,
                    void* out, std::int64_t bytes_per_elem) {
     if (found == nullptr) return move_from_peers(mesh, m, me, peer_in, out, bytes_per_elem);
@@ -42,11 +44,11 @@ class kept_copies {
 
   struct entry {
     movement of{};
-    std::int64_t bytes_per_elem = 0;  // 0: of none yet
-    std::optional<index_map> map{};   // that of `of` may be gone
+    std::int64_t bytes_per_elem = 0;  // 0: the entry has no movement yet
+    std::optional<index_map> map{};   // a copy, because the map of `of` may be destroyed
     std::vector<movement_part> parts{};
 
-    /// The mesh and the axes are those of the group.
+    /// Returns true if the entry has the copies of `m`. The mesh and the axes of `m` must be those of the group.
     [[nodiscard]] bool is_of(const movement& m, std::int64_t bytes) const {
       return of.number == m.number && bytes_per_elem == bytes && of.to_global == m.to_global && of.from.splits == m.from.splits &&
              of.to.splits == m.to.splits && of.from_order == m.from_order && map.has_value() == (m.map != nullptr) &&
@@ -58,7 +60,7 @@ class kept_copies {
     return m.number != 0 && local_elements(mesh, m.to_global, m.to) * bytes_per_elem <= most_bytes;
   }
 
-  std::array<std::unique_ptr<entry>, 16> all_;  // by the numbers of movements
+  std::array<std::unique_ptr<entry>, 16> all_;  // by movement number
 };
 
 template <class Once>
@@ -67,7 +69,7 @@ void kept_copies::make_room(const mesh_shape& mesh, const movement& m, std::int6
   if (place || !is_small(mesh, m, bytes_per_elem)) return;
   auto made = std::make_unique<entry>();
   made->parts.reserve(most_parts + 1);
-  place = std::move(made);  // where there is an entry, there is all its room
+  place = std::move(made);  // an entry always has its whole memory
 }
 GSPMD_COMPILED_ONCE(void kept_copies::make_room<once>(const mesh_shape&, const movement&, std::int64_t));
 
@@ -95,14 +97,15 @@ const kept_copies::entry* kept_copies::find(const mesh_shape& mesh, const moveme
 GSPMD_COMPILED_ONCE(const kept_copies::entry* kept_copies::find<once>(const mesh_shape&, const movement&, const coordinates&,
                                                                       std::int64_t));
 
-/// The boxes of a device for the reduce_scatters in one of its groups, for the same reason.
+/// The boxes of a device for the reduce_scatters in one of its groups, cached for the same reason.
 class kept_boxes {
  public:
-  /// Makes the room to keep one, while no peer reads what this device has.
+  /// Allocates the memory to cache a box. It is called while no peer reads the device's data.
   void make_room(const reduction& r) {
     if (auto& place = place_of(r); !place) place = std::make_unique<entry>();
   }
-  /// The box of a reduction for which there is room, when this device has arrived. The mesh and the axes are those of the group.
+  /// Returns the box of a reduction for which make_room was called. A device calls it after it has arrived. The mesh
+  /// and the axes must be those of the group.
   const scattered_box& find(const mesh_shape& mesh, const reduction& r, const coordinates& me) {
     auto& known = *place_of(r);
     if (r.number == 0 || known.number != r.number || !(known.global == r.global) || !(known.from == r.from.splits) ||
@@ -125,7 +128,7 @@ class kept_boxes {
   };
   [[nodiscard]] std::unique_ptr<entry>& place_of(const reduction& r) { return all_[r.number / 2 % all_.size()]; }  // all are odd
 
-  std::array<std::unique_ptr<entry>, 8> all_;  // by the numbers of reductions
+  std::array<std::unique_ptr<entry>, 8> all_;  // by reduction number
 };
 
 }  // namespace gspmd::detail

@@ -15,24 +15,25 @@
 
 namespace gspmd::detail {
 
-/// Threads that meet (meeting.hpp).
+/// Threads that synchronise in meetings (meeting.hpp).
 struct thread_group {
   explicit thread_group(const std::vector<int>& members) : devices(members), slots(members.size()) {}
   std::vector<int> devices;
   std::vector<meeting_slot> slots;
 };
 
-/// Thrown on the devices that had to stop because another one failed. launch() reports the other one's error.
+/// The error on devices that had to stop because another device failed. launch() reports the error of the device that
+/// failed.
 class stopped_by_peer : public error {
  public:
   explicit stopped_by_peer(int rank) : error("stopped because another rank failed", rank) {}
 };
 
-/// The state that the threads of one launch share.
+/// The state that the threads of a launch share.
 ///
-/// When one of them fails the others stop at their next meeting, or at the one they are waiting in. Their buffers vanish
-/// when they unwind, and a third thread may be reading them: so who stops waits until all threads have stopped, ended or
-/// failed, and leaves only then.
+/// If one thread fails, the other threads stop at their next meeting, or at the current meeting if they wait. When a
+/// thread unwinds, its buffers are destroyed, and a third thread may still read these buffers. So a thread that stops
+/// waits until all threads have stopped, ended or failed, and only then unwinds.
 class thread_session {
  public:
   explicit thread_session(int count)
@@ -41,11 +42,11 @@ class thread_session {
         pauses_(static_cast<unsigned>(count) <= std::thread::hardware_concurrency() ? pauses_with_core : pauses_without_core) {}
 
   [[nodiscard]] int count() const { return count_; }
-  [[nodiscard]] int pauses() const { return pauses_; }  // of a wait, before a device gives way
+  [[nodiscard]] int pauses() const { return pauses_; }  // of a waiting device, before it yields
   [[nodiscard]] bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] bool has_ended(int rank) const { return ended_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
 
-  /// The group of these members, the same for all that ask.
+  /// Returns the group with these members. All callers with equal members get the same object.
   thread_group& group_of(const std::vector<int>& members) {
     const std::lock_guard lock(mutex_);
     for (auto& known : groups_)
@@ -53,7 +54,7 @@ class thread_session {
     return groups_.emplace_back(members);
   }
 
-  /// Keeps the first failure.
+  /// Stores the failure, unless a failure is stored already.
   void fail(std::exception_ptr failure) {
     {
       const std::lock_guard lock(mutex_);
@@ -65,10 +66,10 @@ class thread_session {
     if (failure_) std::rethrow_exception(failure_);
   }
 
-  /// The thread of `rank` takes part in nothing any more.
+  /// Marks the thread of `rank` as ended: it calls no further collective.
   void end(int rank) { ended_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release); }
 
-  /// One more thread reads no peer's buffer any more; `threads` for those that never ran.
+  /// Counts one more thread that no longer reads the buffers of peers, or `threads` threads that were never started.
   void stop(int threads = 1) { stopped_.fetch_add(threads, std::memory_order_acq_rel); }
   void wait_until_all_stopped() const {
     while (stopped_.load(std::memory_order_acquire) < count_) std::this_thread::yield();
@@ -76,7 +77,7 @@ class thread_session {
 
  private:
   std::vector<std::atomic<bool>> ended_;
-  std::list<thread_group> groups_;  // devices keep their places
+  std::list<thread_group> groups_;  // a list, because devices keep references to its elements
   std::mutex mutex_;
   std::exception_ptr failure_;
   std::atomic<bool> failed_{false};

@@ -24,33 +24,35 @@
 
 namespace gspmd::detail {
 
-/// Tells the processor that a thread waits for another one.
+/// Hints to the processor that the thread spins.
 inline void pause_spinning() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
 #endif
 }
 
-/// The threads of a device: the thread that calls run(), which is number 0, and `count` - 1 helpers, which live as long as the object.
-/// A helper that waits for the next job first spins, then yields the processor, then sleeps until thread 0 wakes it. Thread 0 waits for the
-/// helpers in the same way. If there are more threads than processors, waiting threads sleep at once: after a yield a thread waits for the
-/// whole time slice of the next thread.
+/// The threads of a device: the thread that calls run(), which is number 0, and `count` - 1 helpers, which live as
+/// long as the object. A helper that waits for the next job first spins, then yields the processor, then sleeps until
+/// thread 0 wakes it. Thread 0 waits for the helpers in the same way. If there are more threads than processors,
+/// waiting threads sleep immediately: a thread that yields waits for the whole time slice of the next thread.
 ///
 /// Helpers compute each job in the floating-point environment that thread 0 has when it calls run().
 ///
 ///   member              writer      when                          readers        when
-///   call_, context_,    thread 0    before it adds 1 to begun_    the helpers    from when they see that until they take 1 from left_
-///   environment_
-///   left_               thread 0    sets it before that           thread 0       until it is 0
-///                       others      take 1 when their part ends
-///   failures_[k]        thread k    before it takes 1             thread 0       when left_ is 0
-///   ends_               destructor  before it adds 1 to begun_    the others     when they see that
+///   call_, context_,    thread 0    before it adds 1 to begun_    the helpers    after they see the new begun_, until they
+///   environment_                                                                 subtract 1 from left_
+///   left_               thread 0    sets it before it adds 1      thread 0       until it is 0
+///                                   to begun_
+///                       helpers     subtract 1 when their part
+///                                   ends
+///   failures_[k]        thread k    before it subtracts 1         thread 0       when left_ is 0
+///   ends_               end()       before it adds 1 to begun_    the helpers    after they see the new begun_
 ///
-/// begun_ is written with release and read with acquire, left_ taken from with release and read with acquire.
+/// begun_ is written with release and read with acquire. left_ is decremented with release and read with acquire.
 class thread_team {
  public:
-  /// Throws gspmd::error: fewer than one thread; one cannot be started. `spins`: whether waiting threads look again and again before they
-  /// give the processor away, which helps as long as there is one for each.
+  /// Throws gspmd::error if `count` is less than 1, or if a thread cannot be started. If `spins`, waiting threads
+  /// spin and yield before they sleep. This is faster if each thread has a processor.
   explicit thread_team(int count, bool spins) : failures_(static_cast<std::size_t>(count > 0 ? count : 0)), spins_(spins) {
     if (count < 1) throw error("threads_per_device: a device has " + std::to_string(count) + " threads; give it one or more");
     threads_.reserve(failures_.size());
@@ -67,7 +69,8 @@ class thread_team {
 
   [[nodiscard]] int count() const { return static_cast<int>(failures_.size()); }
 
-  /// Calls f(k) for each k < count(), in thread k, and returns when all have returned. Throws what the first of them threw, by number.
+  /// Calls f(k) for each k < count() in thread k, and returns when all calls have returned. If calls throw, rethrows
+  /// the exception of the thread with the smallest number.
   template <class F>
   void run(F&& f) {
     using function = std::remove_reference_t<F>;
@@ -103,7 +106,7 @@ class thread_team {
       failures_[static_cast<std::size_t>(k)] = std::current_exception();
     }
   }
-  /// Waits for another value than `seen`, longer from one try to the next.
+  /// Spins, yields or sleeps, depending on `tries`, until `value` may differ from `seen`.
   template <class T>
   void wait(const std::atomic<T>& value, T seen, int tries, std::condition_variable& wakes) {
     if (spins_ && tries < spins_of_waiting_thread) return pause_spinning();
@@ -111,7 +114,8 @@ class thread_team {
     std::unique_lock lock(mutex_);
     wakes.wait(lock, [&] { return value.load(std::memory_order_acquire) != seen; });
   }
-  /// Wakes who waits for what the caller has written. The lock is for one that has looked already and does not sleep yet.
+  /// Wakes the threads that wait for a value that the caller has written. The lock is for a thread that has checked
+  /// the value and does not sleep yet.
   void wake(std::condition_variable& those) {
     { const std::lock_guard lock(mutex_); }
     those.notify_all();
