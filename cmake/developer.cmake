@@ -47,8 +47,8 @@ function(gspmd_marker variable file key)
   set(${variable} "${words}" PARENT_SCOPE)
 endfunction()
 
-# gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...] [ENVIRONMENT name=value...]):
-# one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks.
+# gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...] [ENVIRONMENT name=value...] [PRINTS file]):
+# one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks. PRINTS: the output must have the lines of the file (tests/prints).
 function(gspmd_add_test name target)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT;PRINTS" "LABELS;MPI;ARGS;ENVIRONMENT")
   if(DEFINED arg_UNPARSED_ARGUMENTS)
