@@ -231,6 +231,14 @@ TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads 
   // The largest element, and then its position. If the dim is split, an all_reduce is between the two.
   check([&](auto x, auto y) { return argmax(pairs(x, y), 1); }, n * n, "x");
   check([&](auto x, auto y) { return argmin(abs(pairs(x, y)), 0); }, n * n, "x");
+  check([&](auto x, auto y) { return argmax(exponential(pairs(x, y) * 0.01F) + 1.0F, 1); }, n * n, "x");
+  check(
+      [&](auto x, auto y) {
+        value d = pairs(x, y);
+        for (int k = 0; k < 10; ++k) d = d * 0.5F + 1.0F;
+        return argmin(d, 0);
+      },
+      n * n, "x");
   check(
       [&](auto x, auto y) {
         const value d = pairs(x, y), largest = reduce(d, monoid::maximum, {1});

@@ -24,7 +24,30 @@ class computed_twice {
   }
 
  private:
-  static constexpr std::size_t most_operators = 8;
+  /// The most work for each element. A value that only reductions use is never stored then: 32 additions take as long
+  /// as writing and reading an element (processor time of 4096 x 4096 floats on one core). For other users, a later loop
+  /// stores an array of this size anyway.
+  static constexpr int most_work = 8, most_work_of_reduced = 32;
+  /// Returns the time of one element in a vectorised loop that waits for memory. The unit is one addition.
+  [[nodiscard]] static constexpr int work_of(opcode op) {
+    if (is_arithmetic(op)) return 1;
+    if (is_compare(op)) return 4;
+    switch (op) {
+      case opcode::divide:
+      case opcode::sqrt:
+      case opcode::rsqrt:
+      case opcode::floor:
+      case opcode::ceil:
+      case opcode::select: return 4;
+      case opcode::exponential:
+      case opcode::expm1:
+      case opcode::log:
+      case opcode::log1p:
+      case opcode::tanh:
+      case opcode::logistic: return 24;
+      default: return most_work_of_reduced + 1;
+    }
+  }
 
   /// Returns true if a run of row blocks can hold the operand (row_blocks.hpp): no reduction is over the outermost
   /// dim, and `compute` instructions read the results.
@@ -62,17 +85,37 @@ class computed_twice {
     }
     return others > 0 && readers == s_.uses_[v];
   }
-  /// Returns true if a few arithmetic operators compute `v` from values in memory. At most one of these values has
-  /// more than 1/8 of the elements of `v`, and that value is an input.
+  /// Returns true if each value that loops compute from `v` is used only by loops and reductions to fewer elements.
+  [[nodiscard]] constexpr bool is_only_reduced(int v) const {
+    constexpr std::size_t most_looked_at = 32;
+    vec<int> open(1, v);
+    for (std::size_t k = 0; k < open.size(); ++k)
+      for (int r = s_.readers_from_[open[k]]; r < s_.readers_from_[open[k] + 1]; ++r) {
+        const int w = s_.readers_[r];
+        if (w < 0 || s_.maker(w).what != instruction_kind::compute) return false;
+        if (s_.is_lazy(s_.maker(w))) {
+          if (is_one_of(open, w)) continue;
+          if (open.size() == most_looked_at) return false;
+          open.push_back(w);
+        } else if (s_.maker(w).operands.count != 1 ||
+                   elements(s_.program_.value(w).local) >= elements(s_.program_.value(v).local)) {
+          return false;
+        }
+      }
+    return true;
+  }
+  /// Returns true if little work computes `v` from values in memory. At most one of these values has more than 1/8 of
+  /// the elements of `v`, and that value is an input.
   [[nodiscard]] constexpr bool is_cheap(int v, const vec<int>& made) const {
-    if (made.size() > most_operators) return false;
-    int large = -1;
+    const int most = is_only_reduced(v) ? most_work_of_reduced : most_work;
+    int large = -1, work = 0;
     for (const int m : made) {
       const instruction& op = s_.maker(m);
+      if ((work += work_of(s_.node_of(op).op.code)) > most) return false;
       int uses = 0;
       for (const int reader : made)
         for (const int o : s_.maker(reader).operands) uses += o == m ? 1 : 0;
-      if (!is_arithmetic(s_.node_of(op).op) || (m != v && s_.uses_[m] != uses)) return false;
+      if (m != v && s_.uses_[m] != uses) return false;
       for (int o : op.operands) {
         if (is_one_of(made, o)) continue;
         while (s_.waits_virtual(o) && s_.maker(o).operands.count > 0) o = s_.maker(o).operands[0];
