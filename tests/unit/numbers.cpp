@@ -3,6 +3,7 @@
 // Numbers next to tensors whose type does not hold them: refused, not cut.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -61,12 +62,18 @@ TEST_CASE("integers take the numbers that they hold, and no others") {
   CHECK(computed<float, float>([](value x) { return x * 0.5 + constant(x, {2}, 1.5F); }, {4, 5}) == std::vector<float>{3.5, 4});
 }
 
-TEST_CASE("the mean of integers is refused") {
-  const auto text = said<std::int32_t>([](value x) { return mean(x); });
-  CHECK(contains(text, "mean at numbers.cpp:"));
-  CHECK(contains(text, "write mean(convert<float>(x))"));
-  CHECK(computed<std::int32_t, float>([](value x) { return convert<float>(x) - mean(convert<float>(x)); }, {4, 5}) ==
-        std::vector<float>{-0.5F, 0.5F});
+TEST_CASE("the mean and the norm of integers and bool are double") {
+  constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();  // the sum of the elements is no int
+  const auto means = [](value x) { return constant(x, {4}, 0.0) + mean(x); };
+  const auto norms = [](value x) { return constant(x, {4}, 0.0) + norm(x); };
+  CHECK(computed<std::int32_t, double>(means, {most, 0, most, most - 2})[0] == 1610612734.75);
+  CHECK(computed<std::int32_t, double>(norms, {most, 0, most, -most})[0] == doctest::Approx(std::sqrt(3.0) * most));
+  CHECK(computed<std::uint8_t, double>(means, {255, 0, 255, 1})[3] == 127.75);
+  CHECK(computed<std::uint8_t, double>(norms, {255, 0, 255, 0})[3] == std::sqrt(2.0 * 255 * 255));
+  CHECK(computed<std::int32_t, double>([&](value x) { return means(x > 1); }, {4, 5, 0, 7})[0] == 0.75);
+  CHECK(computed<std::int32_t, double>([](value x) { return constant(x, {4}, 0.0) + norm(x, {}, HUGE_VAL); }, {4, -5, 0, 3})[0] ==
+        5);
+  CHECK(contains(said<std::int32_t>([](value x) { return norm(x, {}, 0.5); }), "p is less than 1"));
 }
 
 TEST_CASE("a map neither takes nor gives numbers that it would cut") {

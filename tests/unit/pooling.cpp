@@ -511,14 +511,14 @@ TEST_CASE("pooling: refusals name the operator, the dim and the numbers") {
   CHECK(mentions(pool_refusal([](value x) {
                    return downsample(convert<int>(x), {2, 1});
                  }),
-                 "write downsample(convert<float>(x)"));
+                 "write downsample(convert<double>(x)"));
   CHECK(mentions(pool_refusal([](value x) { return reduce_window(x, and_, {2, 1}); }), "kind and is not defined for f32"));
   CHECK(mentions(pool_refusal([](value x) { return reduce_window(x, add, {1, 1}, {}, {INT64_MAX, 0}); }), "than can be counted"));
   CHECK(mentions(pool_refusal([](value x) {
                    return reduce_window(x, add, {1, 1}, {}, {}, {}, {INT64_MAX, 1});
                  }),
                  "at most 2^31"));
-  CHECK(mentions(pool_refusal([](value x) { return avg_pool(convert<int>(x), {2, 1}); }), "write avg_pool(convert<float>(x)"));
+  CHECK(mentions(pool_refusal([](value x) { return avg_pool(convert<int>(x), {2, 1}); }), "write avg_pool(convert<double>(x)"));
   CHECK(mentions(pool_refusal([](value x) {
                    const value g = grad(sum(max_pool(x, {2, 1})), std::array{x})[0];
                    return grad(sum(g * g), std::array{x})[0];

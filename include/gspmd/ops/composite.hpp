@@ -14,6 +14,11 @@ namespace gspmd::detail {
 /// Returns the type that a composite computes in: f32 for bf16 and f16, otherwise the type itself.
 constexpr dtype composite_type(dtype type) { return is_floating(type) ? computed_as(type) : type; }
 
+/// Returns integers and bool as double, and other types unchanged.
+constexpr value double_of_integers(value x, location at) {
+  return !x.is_valid() || is_floating(x.type()) || is_own(x.type()) ? x : converted(x, dtype::f64, at);
+}
+
 /// Returns a term that a loop adds to a sum: `x` in the type that composites compute in.
 ///
 /// **Communication.** None. If x is partial, the sum stays partial until the loop ends, as without the conversion.

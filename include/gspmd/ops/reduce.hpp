@@ -87,8 +87,8 @@ constexpr value sum(value x, detail::dim_list dims = {}, location at = location:
 }
 
 /// Returns the mean over `dims` (default: all): the sum divided by the number of elements. The mean over no elements
-/// is NaN. Elements are floats or complex numbers. The mean of bf16 and f16 is computed as float and rounded once
-/// (ops/composite.hpp).
+/// is NaN. The mean of integers and bool is double, as in NumPy. The mean of bf16 and f16 is computed as float and
+/// rounded once (ops/composite.hpp).
 ///
 /// In a manual region this is the mean of the elements of the device. If the type states that the device has only a
 /// part of a dim in `dims`, the call is refused. Write mean(local::to_varying<Axes, state::varying>(x)) for the mean
@@ -96,14 +96,10 @@ constexpr value sum(value x, detail::dim_list dims = {}, location at = location:
 ///
 /// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter, of floats also for bf16 and f16.
 /// In the explicit mode the result is a partial value of the type of x, which you reduce.
-/// **Errors.** Integers: convert to float first.
 /// **Example.** mean(losses)        mean(x, {0, 1})
 constexpr value mean(value x, detail::dim_list dims = {}, location at = location::current()) {
   const detail::one_call call(x.graph(), "mean", {x.id()});
-  if (x.is_valid() && !detail::is_floating(x.type()))
-    x.graph()->fail(at, "mean", detail::mistake::number,
-                    detail::text("the mean of ") << detail::name_of(x.type()) << " is in general none of "
-                                                 << detail::name_of(x.type()) << "; write mean(convert<float>(x))");
+  x = detail::double_of_integers(x, at);
   double count = 1;
   const auto mask = dims.mask(x.rank());
   for (int d = 0; d < x.rank(); ++d)
@@ -113,21 +109,20 @@ constexpr value mean(value x, detail::dim_list dims = {}, location at = location
 }
 
 /// Returns the p-norm over `dims` (default: all): the p-th root of the sum of |x|^p, or the largest |x| if p is
-/// infinity. Elements are floats. Norms of bf16 and f16 are computed as float and rounded once (ops/composite.hpp).
-/// Powers are not scaled: the square of a float above 1.8e19 is infinite.
+/// infinity. The norm of integers and bool is double, as in NumPy. Norms of bf16 and f16 are computed as float and
+/// rounded once (ops/composite.hpp). Powers are not scaled: the square of a float above 1.8e19 is infinite.
 ///
 /// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter before the root, of floats also
 /// for bf16 and f16.
-/// **Errors.** p < 1; elements that are not floats.
+/// **Errors.** p < 1.
 /// **Example.** norm(gradient)        norm(x, {-1}, 1)
 constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location at = location::current()) {
   if (!x.is_valid()) return {};
   const detail::one_call call(x.graph(), "norm", {x.id()});
-  if (!detail::is_floating(x.type()) || !(p >= 1)) {
-    x.graph()->fail(at, "norm", p >= 1 ? detail::mistake::type : detail::mistake::number,
-                    p >= 1
-                        ? detail::text("the norm of ") << detail::name_of(x.type()) << " is in general none; convert it to float"
-                        : detail::text("p is less than 1; norms are those of p from 1 to infinity"));
+  x = detail::double_of_integers(x, at);
+  if (!(p >= 1)) {
+    x.graph()->fail(at, "norm", detail::mistake::number,
+                    detail::text("p is less than 1; norms are those of p from 1 to infinity"));
     return sum(x, dims, at);
   }
   if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);  // a maximum is exact

@@ -46,7 +46,7 @@ constexpr bool has_means(value x, const char* op, location at) {
   if (is_floating(x.type())) return true;
   return x.graph()->fail(at, op, mistake::number,
                          text("the mean of ") << name_of(x.type()) << " is in general none of " << name_of(x.type()) << "; write "
-                                              << op << "(convert<float>(x), ...)") >= 0;
+                                              << op << "(convert<double>(x), ...)") >= 0;
 }
 
 }  // namespace detail
