@@ -125,7 +125,8 @@ void load_npy(Comm& comm, const std::string& path, const one_array& array) {
           const auto given = detail::npy_type(a.type);
           if (!detail::is_npy_type(found.type, a.type) || found.shape != a.global)
             throw error("has " + found.type + ' ' + detail::stored_shape_text(found.shape) + " and the array given is " + given +
-                        ' ' + detail::stored_shape_text(a.global));
+                        ' ' + detail::stored_shape_text(a.global) +
+                        std::string(detail::differing_dim_text(found.shape, a.global).view()));
           detail::check_npy_size(found, detail::bytes_of(a.type), size);
           return std::vector{detail::array_place{found.begin, found.is_fortran_order}};
         } catch (const error& e) {

@@ -71,10 +71,7 @@ class whole_inputs {
   void add(const Leaf& leaf) {
     const auto k = pointers.size();
     if constexpr (std::rank_v<Leaf> > 1) {
-      if (k < plan_.inputs.size())
-        if (const extents& shape = plan_.value(plan_.inputs[k]).global; !(shape == extents_of_array<Leaf>()))
-          throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) +
-                      " and the array given is " + std::string(shape_text(extents_of_array<Leaf>()).view()));
+      check_shape(k, extents_of_array<Leaf>());
       add(flat_array<Leaf>{leaf});
     } else if constexpr (requires {
                            *std::data(leaf);
@@ -84,10 +81,7 @@ class whole_inputs {
       check_type<leaf_element_t<Leaf>>(k);
       if (k < plan_.inputs.size()) {
         const auto& shape = plan_.value(plan_.inputs[k]).global;
-        if constexpr (requires { leaf.shape().count; })
-          if (!(leaf.shape() == shape))
-            throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) +
-                        " and the array given is " + std::string(shape_text(leaf.shape()).view()));
+        if constexpr (requires { leaf.shape().count; }) check_shape(k, leaf.shape());
         if (static_cast<std::int64_t>(std::size(leaf)) != elements(shape))
           throw error("run: input " + std::to_string(k) + " is " + std::string(shape_text(shape).view()) + " with " +
                       std::to_string(elements(shape)) + " elements and the array given has " + std::to_string(std::size(leaf)));
@@ -100,6 +94,14 @@ class whole_inputs {
       static_assert(is_strided_view<Leaf> || !has_addresses<Leaf>,  // both are reported by accept_container
                     "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
     }
+  }
+  void check_shape(std::size_t k, const extents& given) const {
+    if (k >= plan_.inputs.size()) return;
+    if (const extents& shape = plan_.value(plan_.inputs[k]).global; !(shape == given))
+      throw error(
+          std::string((text("run: input ") << static_cast<std::int64_t>(k) << " is " << shape_text(shape)
+                                           << " and the array given is " << shape_text(given) << differing_dim_text(shape, given))
+                          .view()));
   }
   template <class Array>
   static extents extents_of_array() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: extents that must be equal differ
-// expect: add at elementwise_shape.cpp:17:
-// expect: operand 1 is [512,256]
-// expect: [64,512]
-// expect: broadcast one of
+// expect: elementwise_shape.cpp:17: operand 1
+// expect: [512,256] and operand 0 is
+// expect: [64,512]; dim 0 differs; correct
+// expect: a matrix product
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
@@ -12,9 +12,9 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
 constexpr auto product = [](auto x, auto w) {
 #ifdef FIXED
-  return x + einsum<"df->d">(w);
+  return x * einsum<"df->d">(w);
 #else
-  return x + w;
+  return x * w;
 #endif
 };
 using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;

@@ -466,8 +466,8 @@ TEST_CASE("each mistake is a sentence, on every device, and changes nothing") {
   auto doubles = wide.array(two);
   CHECK(contains(restoring("x", doubles), "`x` is f32 in `" + directory.path + "/step-000000000004` and the array given is f64"));
   auto more = longer.array(two);
-  CHECK(
-      contains(restoring("x", more), "`x` is [3,4] in `" + directory.path + "/step-000000000004` and the array given is [4,4]"));
+  CHECK(contains(restoring("x", more),
+                 "`x` is [3,4] in `" + directory.path + "/step-000000000004` and the array given is [4,4]; dim 0 differs"));
   CHECK(contains(restoring("x", x, 9), "has no step 9; the newest one is 4"));
   CHECK(contains(error_of([&] { state.restore(two, directory.path + "/none", 9); }), "has no step 9, nor any other"));
   const dynamic::placed_tensor where(dynamic::mesh({{"x", 2}}).shared_info(), dtype::f32, layouts::shape_of({3, 4}),

@@ -248,8 +248,8 @@ TEST_CASE("one dim is as good as the shape, and another shape is refused") {
   CHECK_EQ(sent_back(one_dim), one_dim[23]);
 
   const std::string in_scatter = "scatter: input 0 is f64[6,4] and the array given is ";
-  CHECK_EQ(refusal([&] { scatter(comm, p, 0, turned); }), in_scatter + "f64[4,6]");
-  CHECK_EQ(refusal([&] { scatter(comm, p, 0, across); }), in_scatter + "f64[4,6]");
+  CHECK_EQ(refusal([&] { scatter(comm, p, 0, turned); }), in_scatter + "f64[4,6]; dim 0 differs");
+  CHECK_EQ(refusal([&] { scatter(comm, p, 0, across); }), in_scatter + "f64[4,6]; dim 0 differs");
   const double few[23] = {};
   CHECK_EQ(refusal([&] { scatter(comm, p, 0, few); }), in_scatter + "f64[23]");
 
@@ -325,7 +325,7 @@ TEST_CASE("what is refused, by name, type and shape") {
   CHECK_EQ(refusal([&] {
              scatter(comm, p, 0, array<float>({4, 5}));
            }),
-           "scatter: input 0 is f32[5,4] and the array given is f32[4,5]");
+           "scatter: input 0 is f32[5,4] and the array given is f32[4,5]; dim 0 differs");
   CHECK_EQ(refusal([&] { scatter(comm, p, 1, std::vector<float>(4)); }),
            "scatter: input 1 (w1) is f64[4] and the array given is f32 with 4 elements");
   CHECK_EQ(refusal([&] { scatter(comm, p, 0, std::pair(a, array<double>({1}))); }),
@@ -361,7 +361,7 @@ TEST_CASE("what is refused, by name, type and shape") {
   CHECK_EQ(refusal([&] {
              s(comm, scatter(comm, longer, 0, array<float>({6, 4})), k, y, t);
            }),
-           "step: input 0 is f32[5,4] and the sharded_array given is f32[6,4]");
+           "step: input 0 is f32[5,4] and the sharded_array given is f32[6,4]; dim 0 differs");
   CHECK_EQ(
       refusal([&] { s(comm, scatter(comm, turned, 0, a), k, y, t); }),
       "step: input 0 is f32[5,4] that lies as [x, _] and the sharded_array given as [_, x]; annotate both alike, or bring it "

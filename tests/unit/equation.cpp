@@ -126,6 +126,9 @@ TEST_CASE("mistakes are found where they are") {
   check_refused("ab->aa", 6, "twice in one tensor");
   check_refused("ab->c", 5, "in no operand");
   check_refused("ab,bc->ad", 9, "in no operand");
+  CHECK(einsum_mistake(parse_einsum("ab,bc->ad")).view() ==
+        "no operand has the letter `d`, only a, b, c; use broadcast_in_dim to add a dim that is in no operand");
+  CHECK(einsum_mistake(parse_einsum("a(2x+w),w->ay")).view().starts_with("no operand has the letter `y`, only a, x, w;"));
   check_refused("a,b,c->a", 4, "at most two operands");
   check_refused("a->a,", 5, "one result");
   check_refused("a->->", 4, "second ->");

@@ -49,7 +49,8 @@ using summed = compile<total, line4, in<float, dims<8>, split<"x">>>;
 
 TEST_CASE("run: a wrong number of elements") {
   array<float> x({8, 3}), w({3, 3});
-  CHECK(error_of([&] { run<step>(simulated{}, x, w); }) == "gspmd: run: input 1 is [3,2] and the array given is [3,3]");
+  CHECK(error_of([&] { run<step>(simulated{}, x, w); }) ==
+        "gspmd: run: input 1 is [3,2] and the array given is [3,3]; dim 1 differs");
   CHECK(error_of([&] { run<step>(simulated{}, std::vector<float>(5), w); }) ==
         "gspmd: run: input 0 is [8,3] with 24 elements and the array given has 5");
 }

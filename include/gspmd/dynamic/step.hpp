@@ -73,7 +73,7 @@ struct given_tensor {
   const auto& v = leaf_of(plan, leaf);
   if (given.fits(v.type, v.global)) return;
   throw error("scatter: " + words_of_leaf(plan, leaf) + " is " + words_of_tensor(v.type, v.global) + " and the array given is " +
-              given.words());
+              given.words() + (given.shape ? std::string(differing_dim_text(v.global, *given.shape).view()) : ""));
 }
 /// Throws gspmd::error unless a buffer has the type and the local shape of a leaf.
 [[gnu::noinline]] inline void check_buffer(const plan_view& plan, std::size_t leaf, const given_tensor& given) {
@@ -94,7 +94,8 @@ struct given_tensor {
                 std::to_string(given_count));
   if (&has == &v) return;
   if (!(has.global == v.global) || has.type != v.type)
-    throw error(is() + " and the sharded_array given is " + words_of_tensor(has.type, has.global));
+    throw error(is() + " and the sharded_array given is " + words_of_tensor(has.type, has.global) +
+                std::string(differing_dim_text(v.global, has.global).view()));
   if (same_tiles(given_mesh, has.layout, *plan.mesh, v.layout, v.global.count)) return;
   throw error(is() + " that lies as " + std::string(sharding_text(mesh, v.layout, v.global.count).view()) +
               " and the sharded_array given " +

@@ -19,7 +19,8 @@ sharded_array<T> brought_to_program(Comm& comm, const dynamic::program& p, std::
   const auto& wanted = leaf_of(kept->view(), k);
   if (dtype_of<T>() != wanted.type || !(from.global == wanted.global))
     throw error("to_step: " + words_of_leaf(kept->view(), k) + " is " + words_of_tensor(wanted.type, wanted.global) +
-                " and the array given is " + words_of_tensor(dtype_of<T>(), from.global));
+                " and the array given is " + words_of_tensor(dtype_of<T>(), from.global) +
+                std::string(differing_dim_text(wanted.global, from.global).view()));
   const auto to = tables_of(*kept->view().mesh, wanted);
   require_same_tensor(from, to);
   sharded_array<T> result(devices.local_count(), *kept->view().mesh, wanted, kept);

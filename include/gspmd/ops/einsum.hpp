@@ -22,7 +22,7 @@ namespace gspmd {
 namespace detail {
 
 constexpr text einsum_problem(std::string_view equation, const einsum_equation& e) {
-  return equation_problem("equation", equation, e.column, e.error);
+  return equation_problem("equation", equation, e.column, "") << einsum_mistake(e).view();
 }
 
 template <fixed_string Equation>
@@ -224,7 +224,7 @@ inline std::string equation_problem(std::string_view equation) {
   if (detail::is_einsum_of_many(equation)) return {};  // its mistakes are found when the program is built
   const auto parsed = detail::parse_einsum(equation);
   if (parsed.error == nullptr) return {};
-  return "column " + std::to_string(parsed.column) + ": " + parsed.error;
+  return "column " + std::to_string(parsed.column) + ": " + std::string(detail::einsum_mistake(parsed).view());
 }
 
 /// Limits the gathers of the einsum that made `x`. An operand may be split along mesh axes that the einsum cannot use.

@@ -13,6 +13,7 @@
 #include "gspmd/detail/files/device_group.hpp"
 #include "gspmd/detail/files/json_text.hpp"
 #include "gspmd/detail/files/stored_array.hpp"
+#include "gspmd/detail/support/text.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/error.hpp"
 
@@ -91,7 +92,9 @@ inline void check_given(const stored_array& a, const std::string& given_type, co
     return error('`' + a.name + "` is " + stored + " in `" + place + "` and the array given is " + given);
   };
   if (type != given_type) throw differs(type, given_type);
-  if (shape != a.global) throw differs(stored_shape_text(shape), stored_shape_text(a.global));
+  if (shape != a.global)
+    throw differs(stored_shape_text(shape),
+                  stored_shape_text(a.global) + std::string(differing_dim_text(shape, a.global).view()));
 }
 
 /// Copies the shards that were read to the user's shards.

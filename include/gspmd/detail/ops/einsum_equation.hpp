@@ -7,6 +7,7 @@
 #include "gspmd/detail/notation/equation.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/text.hpp"
+#include "gspmd/detail/support/vec.hpp"
 
 /// The letters and indices of an einsum's equation, parsed from its text.
 namespace gspmd::detail {
@@ -28,7 +29,8 @@ struct einsum_equation {
   inline_vec<char, max_rank> result;
   inline_vec<equation_window, max_windows> windows;
   const char* error = nullptr;
-  int column = 0;  // of the error, counted from 1
+  int column = 0;   // of the error, counted from 1
+  char letter = 0;  // of the result, if the error is that no operand has it
 };
 
 constexpr bool holds(const inline_vec<char, max_rank>& letters, char c) {
@@ -87,12 +89,39 @@ constexpr einsum_equation parse_einsum(std::string_view s) {
   if (e.error == nullptr) {
     p.result = letters_of(e.results[0], -1);
     for (const auto& d : e.results[0].dims)
-      if (d.kind == dim_kind::letter && !has_letter(p, 0, d.letter) && !(p.operands.count == 2 && has_letter(p, 1, d.letter)))
-        e.fail(d.column, "a letter of the result is in no operand; use broadcast_in_dim to add a dim");
+      if (p.letter == 0 && d.kind == dim_kind::letter && !has_letter(p, 0, d.letter) &&
+          !(p.operands.count == 2 && has_letter(p, 1, d.letter))) {
+        p.letter = d.letter;
+        e.fail(d.column, "use broadcast_in_dim to add a dim that is in no operand");
+      }
   }
   p.error = e.error;
   p.column = e.column;
   return p;
+}
+
+/// Returns the text of the error in an equation, without its column.
+constexpr text einsum_mistake(const einsum_equation& e) {
+  text t;
+  if (e.letter != 0) {
+    t << "no operand has the letter `" << e.letter << '`';
+    vec<char> named;
+    const auto name = [&](char c) {
+      for (const char other : named)
+        if (other == c) return;
+      t << (named.empty() ? ", only " : ", ") << c;
+      named.push_back(c);
+    };
+    for (const auto& letters : e.operands)
+      for (const char c : letters)
+        if (!is_window(c)) {
+          name(c);
+        } else {
+          for (const char l : e.windows[window_of(c)].letter) name(l);
+        }
+    t << "; ";
+  }
+  return t << e.error;
 }
 
 /// Returns the text of an index, as `2x+w-1`.

@@ -64,7 +64,9 @@ constexpr int add_elementwise(graph& g, opcode op, span<const int> operands, loc
     if (!(o.shape == n.shape))
       return g.fail(at, name_of(op), mistake::extent,
                     text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value << " is "
-                                     << shape_text(n.shape) << "; elementwise operands have one shape, broadcast one of them");
+                                     << shape_text(n.shape) << differing_dim_text(o.shape, n.shape)
+                                     << "; correct the extents or use broadcast_in_dim"
+                                     << (op == opcode::multiply ? "; a matrix product is an einsum" : ""));
     const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : in;
     if (o.type != wanted)
       return g.fail(

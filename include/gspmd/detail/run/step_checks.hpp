@@ -27,7 +27,9 @@ namespace gspmd::detail {
   if (&has == &wanted) return;
   if (!(has.global == wanted.global) || has.type != wanted.type || given_mesh.device_count() != plan.mesh->device_count())
     throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(wanted.global).view()) +
-                " and the sharded_array given is " + std::string(shape_text(has.global).view()) + ", or of another type or mesh");
+                " and the sharded_array given is " + std::string(shape_text(has.global).view()) +
+                (has.global == wanted.global ? ", or of another type or mesh"
+                                             : std::string(differing_dim_text(wanted.global, has.global).view())));
   if (!same_tiles(given_mesh, has.layout, *plan.mesh, wanted.layout, wanted.global.count))
     throw error(
         leaf_text(plan, leaf) + " is sharded " + std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +

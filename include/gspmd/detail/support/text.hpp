@@ -59,4 +59,13 @@ constexpr text shape_text(const Extents& shape) {
   return t;
 }
 
+/// Returns the first dim whose extents differ, to append to two shapes: `; dim 1 differs`. Returns an empty text if the
+/// shapes have one dim or different numbers of dims.
+template <class Extents>
+constexpr text differing_dim_text(const Extents& a, const Extents& b) {
+  for (int d = 0; a.size() > 1 && a.size() == b.size() && d < static_cast<int>(a.size()); ++d)
+    if (a[d] != b[d]) return text("; dim ") << static_cast<std::int64_t>(d) << " differs";
+  return {};
+}
+
 }  // namespace gspmd::detail
