@@ -79,7 +79,7 @@ int rank_of_process() {
   return rank;
 }
 
-/// Says when this rank fails, in milliseconds: the test allows all ranks 5 s from then.
+/// Prints the time at which this rank fails, in milliseconds. The test measures how long all ranks need to end.
 void say_when() {
   using namespace std::chrono;
   std::fprintf(stderr, "fails at %lld;\n",
@@ -116,7 +116,7 @@ void fail_in_launch(const mpi& world, int devices, bool is_killed) {
   });
 }
 
-/// One rank leaves while another computes, and so hears of nothing. A program may block the signal that ends who aborts.
+/// Rank 1 leaves while rank 0 computes for longer than the test waits. The program blocks the signal of abort_mpi.
 void leave_one_that_computes() {
   sigset_t alarms;
   sigemptyset(&alarms);
@@ -124,7 +124,7 @@ void leave_one_that_computes() {
   pthread_sigmask(SIG_BLOCK, &alarms, nullptr);
   mpi_communicator comm(MPI_COMM_WORLD);
   if (comm.device(0) == 1) have_enough();
-  std::this_thread::sleep_for(std::chrono::seconds(12));
+  std::this_thread::sleep_for(std::chrono::seconds(100));
 }
 
 /// All ranks leave, at about the same time; whoever catches it can go on with another communicator.
@@ -219,6 +219,7 @@ void leave_before_run(const mpi& world, bool again) {
 void come_late(const mpi& world) {
   detail::arrival_note_seconds = 0.5;
   for (int k = 0; k < 2; ++k) {
+    MPI_Barrier(MPI_COMM_WORLD);
     if (rank_of_process() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     run<step_of_two>(world, array<double>({8}));
   }
