@@ -413,6 +413,23 @@ inline mpi_watch* watch_of(MPI_Comm comm) {
   return kept != nullptr ? kept->watch() : nullptr;
 }
 
+/// Returns the communicator of a launch with this number of devices. After an error rank 0 ends all ranks, so that the
+/// text is printed once. Other ranks wait 3 s for that. If rank 0 has no error, they end all ranks.
+inline mpi_communicator& communicator_for(const mpi& backend, int devices) {
+  try {
+    auto& comm = mpi_kept<kept_communicators>::with(backend.comm).of(backend);
+    require_devices(comm, devices);
+    return comm;
+  } catch (const error& failure) {
+    int rank = 0, count = 1;
+    MPI_Comm_rank(backend.comm, &rank);
+    MPI_Comm_size(backend.comm, &count);
+    if (rank > 0) ::sleep(3);
+    if (count > 1) abort_mpi(failure, backend.comm);
+    throw;
+  }
+}
+
 }  // namespace detail
 
 /// Calls `f(comm)` once on every process of `backend.comm`.
@@ -423,14 +440,13 @@ inline mpi_watch* watch_of(MPI_Comm comm) {
 /// ranks. The BLAS keeps its threads: if ranks share cores, bind them to cores or set OPENBLAS_NUM_THREADS.
 ///
 /// **Communication.** Collective over `backend.comm`.
-/// **Errors.** If the number of processes is not `devices`, or their options differ, gspmd::error, the same on all
-/// processes. If `f` throws on one of several processes, prints the text to stderr and ends all processes by
-/// MPI_Abort: the others may wait for the failed process. With one process, passes the exception on.
+/// **Errors.** If the number of processes is not `devices`, or their options differ, rank 0 prints the text to stderr
+/// and ends all processes by MPI_Abort with status 1. If `f` throws on one of several processes, that process does so:
+/// the others may wait for it. With one process, passes the exception on.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
   detail::require_communicator(backend.comm);
-  auto& comm = detail::mpi_kept<detail::kept_communicators>::with(backend.comm).of(backend);
-  require_devices(comm, devices);
+  auto& comm = detail::communicator_for(backend, devices);
   if (devices == 1) {
     f(comm);
     return detail::kept_communicators::rest(comm);
