@@ -226,6 +226,13 @@ void come_late(const mpi& world) {
   std::puts("ran twice, and ended well");
 }
 
+/// Rank 1 calls MPI_Finalize before the first run of rank 0.
+void never_come(const mpi& world) {
+  if (rank_of_process() == 1) return say_when();
+  run<step_of_two>(world, array<double>({8}));
+  std::puts("a rank went on");
+}
+
 /// Rank 1 can neither share memory nor get any: it has the address space that it has, and little more.
 void be_short_of_memory() {
   if (rank_of_process() != 1) return;
@@ -348,6 +355,8 @@ void run_case(std::string_view what) {
     run<step_of_two>(world, array<double>({8}));
   } else if (what == "late") {
     come_late(world);
+  } else if (what == "never_comes") {
+    never_come(world);
   } else if (what == "own_users") {
     share_between_namespaces();
   } else if (what == "count") {

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -21,10 +23,21 @@
 ///  2. If a rank has called MPI_Finalize after an earlier launch on this communicator, it votes in the watch of that
 ///     launch. The ranks that wait here vote too. They see that the rank has left, and end all ranks.
 ///  3. If no earlier launch exists, gspmd has no code that runs in MPI_Finalize of that rank. The ranks that wait
-///     print a note.
+///     print a note. The environment variable GSPMD_START_SECONDS limits this wait.
 namespace gspmd::detail {
 
 inline double arrival_note_seconds = 4;  // tests use less
+
+/// Returns the number of seconds in GSPMD_START_SECONDS, or infinity if the variable is not set.
+inline double most_start_seconds() {
+  const char* const text = std::getenv("GSPMD_START_SECONDS");
+  if (text == nullptr) return std::numeric_limits<double>::infinity();
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(seconds > 0))
+    throw error("GSPMD_START_SECONDS is `" + std::string(text) + "`; give a number of seconds above 0");
+  return seconds;
+}
 
 [[gnu::cold]] inline std::string describe_start(const mesh_shape*, dtype, const void*) { return "run or launch"; }
 
@@ -37,7 +50,8 @@ inline void wait_for_all_ranks(MPI_Request request, MPI_Comm comm, mpi_watch* wa
   const meeting_subject start{7, nullptr, nullptr, nullptr, describe_start};
   mpi_wait wait{.subject = start, .never = never_starts};
   bool is_noted = watch != nullptr || rank > 1;  // two ranks print, because one of two ranks may be the missing rank
-  double since = 0;
+  const char* const missing = count > 2 ? "another rank of its communicator" : rank == 0 ? "rank 1" : "rank 0";
+  double since = 0, most_seconds = std::numeric_limits<double>::infinity();
   for (int turns = 0;; ++turns) {
     check_mpi(MPI_Test(&request, &is_over, MPI_STATUS_IGNORE), "MPI_Test", rank);
     if (is_over != 0) return;
@@ -47,20 +61,19 @@ inline void wait_for_all_ranks(MPI_Request request, MPI_Comm comm, mpi_watch* wa
     if (now < since + 1) std::this_thread::yield();
     else ::usleep(100);
     try {
+      if (turns == 100 && watch == nullptr) most_seconds = most_start_seconds();
       if (watch != nullptr) watch->turn(wait, (rank + 1) % count);  // the next rank waits for its next rank, and so on
+      if (now > since + most_seconds)
+        throw error(std::string("has waited in run or launch for ") + missing + " for longer than GSPMD_START_SECONDS", rank);
     } catch (const error& failure) {
       abort_mpi(failure, comm);
     }
     if (is_noted || now < since + arrival_note_seconds) continue;
     is_noted = true;
-    std::fprintf(
-        stderr,
-        "gspmd: note: rank %d has waited %g s in run or launch for %s; the wait ends when that rank comes, and never if it "
-        "has called MPI_Finalize\n",
-        rank, arrival_note_seconds,
-        count > 2   ? "another rank of its communicator"
-        : rank == 0 ? "rank 1"
-                    : "rank 0");
+    std::fprintf(stderr,
+                 "gspmd: note: rank %d has waited %g s in run or launch for %s; the wait ends when that rank comes, and never if "
+                 "it has called MPI_Finalize. GSPMD_START_SECONDS=60 ends all ranks after 60 s\n",
+                 rank, arrival_note_seconds, missing);
   }
 }
 
