@@ -18,7 +18,7 @@ TEST_CASE("random programs over MPI equal the naive reference") {
   MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::programs_on(options.devices, 200);
-  reference::mpi_lots lots({{}, {.small_shard_bytes = 0}});  // the second option reads shards in place if they are in shared memory
+  reference::mpi_lots lots({{}, {.small_shard_bytes = 0}});  // the second option reads shards in place, in shared memory
   for (auto seed = first; seed < first + count; ++seed) {
     options.lookups = seed % 2 == 1;  // gathers, scatters, scans, sorts and top_k, for all element types
     const auto wrong = lots.add(reference::random_program(seed, options));
