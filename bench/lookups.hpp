@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows by index, and operators along a split dim, on two devices. Compared with the same algorithm, hand-written. Rows: an embedding of
 // [50,000, 512] at 8,192 indices with its rows split, and its gradient; sums of 10^7 numbers in 10^6 bins; a running sum of 10^8
-// numbers; the
-// 100 largest of 10^8; a sort of 10^7 floats (hand-written: std::sort); 10^8 random floats. Runs alternate; medians, and the
-// median and middle half of the ratios of neighbouring runs.
+// numbers; the 100 largest of 10^8; a sort of 10^7 floats (hand-written: std::sort); 10^8 random floats. Runs alternate; medians,
+// and the median and middle half of the ratios of neighbouring runs.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
