@@ -199,7 +199,8 @@ inline value build_einsum(const operation& o) {
   return gspmd::einsum(*equation, std::span<const value>(o.operands.data(), o.operands.size()), o.at);
 }
 
-/// Reads a list of numbers. The library checks that there is one for each (spatial) dim. An empty list means the library's default.
+/// Reads a list of numbers. The library checks that there is one for each (spatial) dim. If the list is absent, returns an empty list,
+/// which means the default of the library.
 inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key) {
   const auto* j = o.attrs.find(key);
   if (j == nullptr) return std::vector<std::int64_t>{};
