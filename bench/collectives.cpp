@@ -70,9 +70,9 @@ extents shape_of(std::int64_t rows, std::int64_t columns) {
 
 using variant = std::function<void(int me)>;
 
-/// Times the variants one after another, round by round, in reverse in every other round: a variant that follows a variant with
-/// the same access pattern finds its data in the right caches, which makes it up to 20 times as fast. The barrier around each variant
-/// makes both threads start together.
+/// Times the variants one after another, round by round, and in reverse in every other round. Order matters: if the previous
+/// variant has the same access pattern, the data is in the right caches, which makes a variant up to 20 times as fast. The
+/// barrier around each variant makes both threads start together.
 std::vector<std::vector<double>> interleaved(int me, const std::function<void()>& meet, const std::vector<variant>& variants,
                                              std::int64_t bytes) {
   const int repeats = bytes <= 4096 ? 2000 : bytes <= (1 << 18) ? 300 : bytes <= (1 << 21) ? 40 : 1;

@@ -15,8 +15,8 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// CG, conjugate gradients: the smallest eigenvalue of a sparse matrix by the inverse power method, with 25 iterations of conjugate
-/// gradients in each step of it (NPB report RNR-94-007, section 2.2.3).
+/// CG, conjugate gradients: the smallest eigenvalue of a sparse matrix by the inverse power method. Each step has 25 iterations
+/// of conjugate gradients (NPB report RNR-94-007, section 2.2.3).
 namespace npb::cg {
 
 using gspmd::value;

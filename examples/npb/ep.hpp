@@ -12,8 +12,8 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// EP, embarrassingly parallel: Gaussian deviates by Marsaglia's polar method from 2^m pairs of numbers, their sums, and the number of
-/// deviates in each of ten square rings (NPB report RNR-94-007, section 2.2.1).
+/// EP, embarrassingly parallel: Gaussian deviates by Marsaglia's polar method from 2^m pairs of numbers. Computes their sums, and
+/// the number of deviates in each of ten square rings (NPB report RNR-94-007, section 2.2.1).
 namespace npb::ep {
 
 using gspmd::value;

@@ -10,7 +10,7 @@
 
 namespace plan_tool {
 
-/// `"scope": "layer[3]/attention"` of an op: nodes that are built during the lifetime of this object belong to that part of the
+/// `"scope": "layer[3]/attention"` of an op. Nodes that are built during the lifetime of this object belong to that part of the
 /// program, within the scope of the enclosing op.
 class op_scope {
  public:

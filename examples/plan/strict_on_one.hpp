@@ -11,7 +11,7 @@
 namespace plan_tool {
 
 /// Builds a document as a program for one device, without states and layouts. A value of the local view becomes one value for
-/// each device, operators are applied to each, and a collective computes each device's result from the values of its devices. The
+/// each device, and operators are applied to each. A collective computes each device's result from the values of its devices. The
 /// results on the mesh are compared with those of this program.
 class on_one_device {
  public:

@@ -130,9 +130,9 @@ inline dynamic::program spatial(const dynamic::mesh& m, const image_sizes& n) {
   const value difference = y - target;
   return descend(b, mean(difference * difference), w);
 }
-/// Dryden et al. 2019, "Improving strong-scaling of CNN training", III-A: a row to either side for each convolution, of its input
-/// forward and of its output's gradient backward (except for the first, which has no previous layer). An all_reduce of the
-/// gradients.
+/// Dryden et al. 2019, "Improving strong-scaling of CNN training", III-A: a row to either side for each convolution. Forward, a
+/// row of its input. Backward, a row of its output's gradient (except for the first convolution, which has no previous layer). An
+/// all_reduce of the gradients.
 inline double spatial_bytes(const image_sizes& n, int data, int space) {
   const auto halo = [&](std::int64_t channels) { return 2 * 4.0 * static_cast<double>(n.images / data * n.side * channels); };
   const double weights = 2 * 9 * 4.0 * static_cast<double>(n.channels * n.features);

@@ -71,9 +71,9 @@ inline dynamic::program six_axes(const dynamic::mesh& m, const six_axes_sizes& n
   return descend_by(b, loss, w, grad(loss, w));
 }
 /// Returns the sum of the bytes of all axes. In each tick, for a microbatch forward, again for the recomputed backward pass, and
-/// once more for the gradients: an all_gather (a reduce_scatter) of keys and values, an all_reduce of the tokens and one of the
-/// experts' results, an all_to_all to the experts and one back. Once per step: an all_gather and a reduce_scatter of the weights
-/// over their shards, and an all_reduce over their replicas.
+/// once more for the gradients: an all_gather (or a reduce_scatter) of keys and values, two all_reduces, and two all_to_alls. The
+/// all_reduces are of the tokens and of the experts' results; the all_to_alls to the experts and back. Once per step: an
+/// all_gather and a reduce_scatter of the weights over their shards, and an all_reduce over their replicas.
 inline double six_axes_bytes(const six_axes_sizes& n, int replica, int of_experts, int in_experts, int context, int model) {
   const layer_sizes& one = n.layers.layer;
   const double tokens = token_bytes(one), M = static_cast<double>(n.layers.microbatches),
