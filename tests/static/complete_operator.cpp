@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// An operator is refused if it omits any of its facts.
+// An operator that leaves a fact out is refused, whichever fact it is.
 #include "new_operator/sum_last.hpp"
 
 namespace gspmd::detail {
