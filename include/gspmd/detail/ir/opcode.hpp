@@ -144,6 +144,26 @@ constexpr bool is_arithmetic(opcode op) {
   return (op >= opcode::add && op <= opcode::minimum && op != opcode::divide) || op == opcode::abs || op == opcode::negate ||
          op == opcode::relu || op == opcode::convert;
 }
+/// Returns the time of one element in a vectorised loop. The unit is one addition; 100 stands for any larger number.
+constexpr int additions_of(opcode op) {
+  if (is_arithmetic(op)) return 1;
+  if (is_compare(op)) return 4;
+  switch (op) {
+    case opcode::divide:
+    case opcode::sqrt:
+    case opcode::rsqrt:
+    case opcode::floor:
+    case opcode::ceil:
+    case opcode::select: return 4;
+    case opcode::exponential:
+    case opcode::expm1:
+    case opcode::log:
+    case opcode::log1p:
+    case opcode::tanh:
+    case opcode::logistic: return 24;
+    default: return 100;
+  }
+}
 constexpr bool is_region(opcode op) { return op >= opcode::loop && op <= opcode::cond_result; }
 constexpr bool is_region_result(opcode op) { return op == opcode::loop_result || op == opcode::cond_result; }
 

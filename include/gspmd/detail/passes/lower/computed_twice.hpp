@@ -24,30 +24,9 @@ class computed_twice {
   }
 
  private:
-  /// The most work for each element. A value that only reductions use is never stored then: 32 additions take as long
-  /// as writing and reading an element (processor time of 4096 x 4096 floats on one core). For other users, a later loop
-  /// stores an array of this size anyway.
+  /// The most work for an element, in additions. If only reductions use `v`, no loop stores an array of its size, and
+  /// 32 additions take as long as writing and reading an element (4096 x 4096 floats on one core).
   static constexpr int most_work = 8, most_work_of_reduced = 32;
-  /// Returns the time of one element in a vectorised loop that waits for memory. The unit is one addition.
-  [[nodiscard]] static constexpr int work_of(opcode op) {
-    if (is_arithmetic(op)) return 1;
-    if (is_compare(op)) return 4;
-    switch (op) {
-      case opcode::divide:
-      case opcode::sqrt:
-      case opcode::rsqrt:
-      case opcode::floor:
-      case opcode::ceil:
-      case opcode::select: return 4;
-      case opcode::exponential:
-      case opcode::expm1:
-      case opcode::log:
-      case opcode::log1p:
-      case opcode::tanh:
-      case opcode::logistic: return 24;
-      default: return most_work_of_reduced + 1;
-    }
-  }
 
   /// Returns true if a run of row blocks can hold the operand (row_blocks.hpp): no reduction is over the outermost
   /// dim, and `compute` instructions read the results.
@@ -111,7 +90,7 @@ class computed_twice {
     int large = -1, work = 0;
     for (const int m : made) {
       const instruction& op = s_.maker(m);
-      if ((work += work_of(s_.node_of(op).op.code)) > most) return false;
+      if ((work += additions_of(s_.node_of(op).op.code)) > most) return false;
       int uses = 0;
       for (const int reader : made)
         for (const int o : s_.maker(reader).operands) uses += o == m ? 1 : 0;
