@@ -246,7 +246,7 @@ class random_program {
       t += "%" + std::to_string(i) + " = " + ir::name_of(n.op);
       if (n.op == opcode::loop) t += " " + std::to_string(n.integer);
       if (n.op == gspmd::detail::code_of<gspmd::detail::reduce_op>) t += std::string(" ") + ir::name_of(n.reduced_by);
-      if (n.op == opcode::map)
+      if (n.op == code_of<map_op>)
         t += n.function == &maps::fused      ? " fused"
              : n.function == &maps::clamped  ? " clamped"
              : n.function == &maps::averaged ? " averaged"
@@ -571,8 +571,8 @@ class random_program {
       case 2: {
         const dtype to = random_type();
         if (ir::is_complex(type) && !ir::is_complex(to))
-          commit(ir::add_elementwise(g, random_.chance(50) ? opcode::real : opcode::abs, {x}, here));
-        else commit(ir::add_elementwise(g, opcode::convert, {x}, here, to));
+          commit(ir::add_elementwise(g, random_.chance(50) ? code_of<real_op> : code_of<abs_op>, {x}, here));
+        else commit(ir::add_elementwise(g, code_of<convert_op>, {x}, here, to));
         break;
       }
       case 3:
@@ -580,11 +580,11 @@ class random_program {
       case 5:
       case 22:
       case 23: {
-        auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::add), static_cast<int>(opcode::or_)));
+        auto op = static_cast<opcode>(random_.between(static_cast<int>(code_of<add_op>), static_cast<int>(code_of<or_op>)));
         if (random_.chance(50))
-          op = random_.one_of(std::vector<opcode>{opcode::add, opcode::add, opcode::subtract, opcode::multiply});
+          op = random_.one_of(std::vector<opcode>{code_of<add_op>, code_of<add_op>, code_of<subtract_op>, code_of<multiply_op>});
         if (type == dtype::pred)
-          op = random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_, opcode::maximum, opcode::minimum});
+          op = random_.one_of(std::vector<opcode>{code_of<and_op>, code_of<or_op>, code_of<maximum_op>, code_of<minimum_op>});
         if (!ir::is_defined(op, type)) break;
         const int y = random_.chance(10) ? x : pick_like(type, shape);
         if (y < 0) break;
@@ -594,7 +594,7 @@ class random_program {
       }
       case 6: {
         const auto op =
-            static_cast<opcode>(random_.between(static_cast<int>(opcode::compare_eq), static_cast<int>(opcode::compare_ge)));
+            static_cast<opcode>(random_.between(static_cast<int>(code_of<compare_eq_op>), static_cast<int>(code_of<compare_ge_op>)));
         if (!ir::is_defined(op, type)) break;
         const int y = pick_like(type, shape);
         if (y >= 0) commit(ir::add_elementwise(g, op, {x, y}, here));
@@ -603,7 +603,7 @@ class random_program {
       case 7: {
         const int chooser = pick_like(dtype::pred, shape);
         const int y = pick_like(type, shape);
-        if (chooser >= 0 && y >= 0) commit(ir::add_elementwise(g, opcode::select, {chooser, x, y}, here));
+        if (chooser >= 0 && y >= 0) commit(ir::add_elementwise(g, code_of<select_op>, {chooser, x, y}, here));
         break;
       }
       case 8: {
@@ -616,9 +616,9 @@ class random_program {
         for (int k = 1; k < f->arity; ++k) y.push_back(pick_like(type, shape));
         for (const int o : y)
           if (o < 0) return;
-        if (f->arity == 2) commit(ir::add_elementwise(g, opcode::map, {x, y[0]}, here, type, f));
-        else if (f->arity == 3) commit(ir::add_elementwise(g, opcode::map, {x, y[0], y[1]}, here, type, f));
-        else commit(ir::add_elementwise(g, opcode::map, {x, y[0], y[1], y[2], y[3]}, here, type, f));
+        if (f->arity == 2) commit(ir::add_elementwise(g, code_of<map_op>, {x, y[0]}, here, type, f));
+        else if (f->arity == 3) commit(ir::add_elementwise(g, code_of<map_op>, {x, y[0], y[1]}, here, type, f));
+        else commit(ir::add_elementwise(g, code_of<map_op>, {x, y[0], y[1], y[2], y[3]}, here, type, f));
         break;
       }
       case 9:
@@ -698,10 +698,10 @@ class random_program {
       int y = rolls ? commit(ir::add_roll(g, x, offset, dim, here)) : shift_somehow(x, dim, offset);
       for (int corner = 0; corner < 2 && y >= 0 && random_.chance(35); ++corner)
         y = shift_somehow(y, random_.between(0, rank - 1), random_.between(-1, 1));
-      const auto op = is_pred ? random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_})
+      const auto op = is_pred ? random_.one_of(std::vector<opcode>{code_of<and_op>, code_of<or_op>})
                       : random_.chance(60) && !ir::is_complex(at(x).type)
-                          ? random_.one_of(std::vector<opcode>{opcode::maximum, opcode::minimum})
-                          : random_.one_of(std::vector<opcode>{opcode::add, opcode::subtract});
+                          ? random_.one_of(std::vector<opcode>{code_of<maximum_op>, code_of<minimum_op>})
+                          : random_.one_of(std::vector<opcode>{code_of<add_op>, code_of<subtract_op>});
       if (y < 0) return -1;
       sum = sum < 0 ? y : commit(ir::add_elementwise(g, op, {sum, y}, here));
       if (sum < 0) return -1;
@@ -1010,7 +1010,7 @@ class random_program {
       if (next >= 0 && (at(next).type != type || !(at(next).shape == wanted))) next = c;
       if (!options_.stencils && type != dtype::pred && random_.chance(40)) {
         const int added = pick_like(type, shape_of(c));
-        if (added >= 0) next = commit(ir::add_elementwise(g, opcode::add, {c, added}, here));
+        if (added >= 0) next = commit(ir::add_elementwise(g, code_of<add_op>, {c, added}, here));
       }
       if (next < 0) return false;
       nexts.push_back(next);
@@ -1027,7 +1027,7 @@ class random_program {
     int pred = pick_if([](const node& n) { return n.type == dtype::pred && n.shape.count == 0; });
     if (pred < 0 || random_.chance(20)) {
       const int x = pick_if([&](const node& n) { return n.shape.count == 0 && (n.op == opcode::loop || n.type == dtype::s64); });
-      if (x >= 0) pred = commit(ir::add_elementwise(g, opcode::compare_lt, {x, make_constant(dtype::s64, {})}, here));
+      if (x >= 0) pred = commit(ir::add_elementwise(g, code_of<compare_lt_op>, {x, make_constant(dtype::s64, {})}, here));
       else pred = make_constant(dtype::pred, {});
     }
     if (pred < 0) return false;
@@ -1105,12 +1105,12 @@ class random_program {
   }
 
   void make_unary(int x) {
-    auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::abs), static_cast<int>(opcode::not_)));
-    if (random_.chance(40)) op = random_.chance(50) ? opcode::tanh : opcode::logistic;
+    auto op = static_cast<opcode>(random_.between(static_cast<int>(code_of<abs_op>), static_cast<int>(code_of<not_op>)));
+    if (random_.chance(40)) op = random_.chance(50) ? code_of<tanh_op> : code_of<logistic_op>;
     if (!ir::is_defined(op, at(x).type)) return;
-    const bool of_positive = op == opcode::log || op == opcode::sqrt || op == opcode::rsqrt;
+    const bool of_positive = op == code_of<log_op> || op == code_of<sqrt_op> || op == code_of<rsqrt_op>;
     if (of_positive && !all(x, [](double v) { return v > 0.05; }))
-      x = commit(ir::add_elementwise(g, opcode::logistic, {x}, ir::location::current()));
+      x = commit(ir::add_elementwise(g, code_of<logistic_op>, {x}, ir::location::current()));
     if (x >= 0) commit(ir::add_elementwise(g, op, {x}, ir::location::current()));
   }
 
@@ -1259,18 +1259,18 @@ class random_program {
     const auto& y = values_[static_cast<std::size_t>(b)];
     const auto exact = [&](int i) { return facts_[static_cast<std::size_t>(i)].error == 0; };
     switch (n.op) {
-      case opcode::sign:
-      case opcode::floor:
-      case opcode::ceil: return exact(a);
-      case opcode::exponential: return !x.complex() && all(a, [](double v) { return v < 6; });
-      case opcode::log:
-      case opcode::sqrt:
-      case opcode::rsqrt: return all(a, [](double v) { return v > 0.05; });
-      case opcode::divide: return !y.complex() && (!y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; }));
-      case opcode::power:
+      case operator_id<sign_op>:
+      case operator_id<floor_op>:
+      case operator_id<ceil_op>: return exact(a);
+      case operator_id<exponential_op>: return !x.complex() && all(a, [](double v) { return v < 6; });
+      case operator_id<log_op>:
+      case operator_id<sqrt_op>:
+      case operator_id<rsqrt_op>: return all(a, [](double v) { return v > 0.05; });
+      case operator_id<divide_op>: return !y.complex() && (!y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; }));
+      case operator_id<power_op>:
         return !x.floating() ||
                (all(a, [](double v) { return v > 0.1 && v < 8; }) && all(b, [](double v) { return std::fabs(v) <= 3; }));
-      case opcode::convert:
+      case operator_id<convert_op>:
         if (x.floating()) return ir::is_floating(n.type) || exact(a);
         if (ir::is_floating(n.type))
           for (const auto i : x.ints)
@@ -1346,36 +1346,36 @@ class random_program {
     switch (n.op) {
       case opcode::constant: return {0, own, 2, true};
       case opcode::iota: return {0, own, 0, true};
-      case opcode::sign:
-      case opcode::floor:
-      case opcode::ceil: return {0, own, 0, true};
-      case opcode::exponential: return function(own * 1.1);
-      case opcode::log: return function(1 / smallest(0));
-      case opcode::sqrt: return function(0.5 / std::sqrt(smallest(0)));
-      case opcode::rsqrt: return function(0.5 / std::pow(smallest(0), 1.5));
-      case opcode::abs: {
+      case operator_id<sign_op>:
+      case operator_id<floor_op>:
+      case operator_id<ceil_op>: return {0, own, 0, true};
+      case operator_id<exponential_op>: return function(own * 1.1);
+      case operator_id<log_op>: return function(1 / smallest(0));
+      case operator_id<sqrt_op>: return function(0.5 / std::sqrt(smallest(0)));
+      case operator_id<rsqrt_op>: return function(0.5 / std::pow(smallest(0), 1.5));
+      case operator_id<abs_op>: {
         if (!values_[static_cast<std::size_t>(n.operands[0])].complex()) return {worst, largest, finest, true};
         const facts f = function(1);
         return {f.error + worst, std::max(f.magnitude, 2 * largest), no_grid, true};
       }
-      case opcode::tanh:
-      case opcode::logistic:
-      case opcode::sine:
-      case opcode::cosine: return function(1);
-      case opcode::power: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
-      case opcode::convert:
+      case operator_id<tanh_op>:
+      case operator_id<logistic_op>:
+      case operator_id<sine_op>:
+      case operator_id<cosine_op>: return function(1);
+      case operator_id<power_op>: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
+      case operator_id<convert_op>:
         if (n.operands.count == 1 && !values_[static_cast<std::size_t>(n.operands[0])].floating()) return {0, own, 0, true};
         if (n.type == dtype::f64 || n.type == dtype::c128) return x[0];
         return rounded(n.type, x[0].error, x[0].magnitude, x[0].grid);
-      case opcode::add:
-      case opcode::subtract: return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
-      case opcode::multiply: return product(1);
-      case opcode::divide: {
+      case operator_id<add_op>:
+      case operator_id<subtract_op>: return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
+      case operator_id<multiply_op>: return product(1);
+      case operator_id<divide_op>: {
         const double low = smallest(1);
         return rounded(n.type, x[0].error / low + x[1].error * x[0].magnitude / (low * low), std::max(own, x[0].magnitude / low),
                        no_grid);
       }
-      case opcode::map: {
+      case operator_id<map_op>: {
         if (n.function == &maps::clamped) return {worst, largest, finest, true};
         if (n.function == &maps::averaged) return rounded(n.type, 2 * worst, 5 * largest, finest + 2);
         const facts p = product(1);

@@ -23,7 +23,7 @@ using namespace slow_operators;
 
 namespace {
 // Applies `code` to all combinations of the samples through the run-time path and compares.
-void check_opcode(opcode code, dtype out_type, dtype in_type) {
+void check_opcode(const scalar_code& code, dtype out_type, dtype in_type) {
   std::mt19937 random(7);
   const auto base = samples(in_type, random);
   std::vector<value> a, b;
@@ -46,7 +46,7 @@ void check_opcode(opcode code, dtype out_type, dtype in_type) {
     ops.push_back(op(code, out_type, in_type, {0}));
   } else {
     ops.push_back(load(in_type, 1, dims({1})));
-    if (code == opcode::select) {
+    if (code == scalar_code_of<select_op>) {
       ops.push_back(load(dtype::pred, 2, dims({1})));
       ops.push_back(op(code, out_type, in_type, {2, 0, 1}));
     } else {
@@ -61,7 +61,7 @@ void check_opcode(opcode code, dtype out_type, dtype in_type) {
     const auto k = static_cast<std::size_t>(i);
     const value got = read(out_type, result.data(), i);
     value wanted;
-    if (code == opcode::select) wanted = which[k].integer != 0 ? a[k] : b[k];
+    if (code == scalar_code_of<select_op>) wanted = which[k].integer != 0 ? a[k] : b[k];
     else if (is_unary(code)) wanted = naive_unary(code, out_type, a[k]);
     else wanted = naive_binary(code, a[k], b[k]);
     // the reference is computed in double: of f64 it has an error itself
@@ -79,9 +79,9 @@ TEST_CASE("every opcode means what it says, for every type it has") {
   for (int c = 0; c < enumerated_count; ++c) {
     const auto code = static_cast<opcode>(c);
     for (const dtype in : all_types) {
-      if (!is_elementwise(code) || code == opcode::map || code == opcode::complex || !is_defined(code, in)) continue;
+      if (!is_elementwise(code) || code == scalar_code_of<map_op> || code == scalar_code_of<complex_op> || !is_defined(code, in)) continue;
       for (const dtype out : all_types) {
-        if (code == opcode::convert || (is_compare(code) ? out == dtype::pred : out == in)) {
+        if (code == scalar_code_of<convert_op> || (is_compare(code) ? out == dtype::pred : out == in)) {
           check_opcode(code, out, in);
           ++pairs;
         }
@@ -89,9 +89,9 @@ TEST_CASE("every opcode means what it says, for every type it has") {
     }
   }
   CHECK(pairs == 6 * 10 + 2 * 16 + 5 * 4 + 4 * 2 + 49 + 7 * 10 + 1);
-  CHECK_FALSE(is_defined(opcode::add, dtype::pred));
-  CHECK_FALSE(is_defined(opcode::and_, dtype::f32));
-  CHECK_FALSE(is_defined(opcode::exponential, dtype::s32));
+  CHECK_FALSE(is_defined(scalar_code_of<add_op>, dtype::pred));
+  CHECK_FALSE(is_defined(scalar_code_of<and_op>, dtype::f32));
+  CHECK_FALSE(is_defined(scalar_code_of<exponential_op>, dtype::s32));
   CHECK_FALSE(is_defined(code_of<einsum_op>, dtype::f32));
 }
 
@@ -108,10 +108,10 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     CHECK(worst < wanted_ulps);
   };
   const auto all = [&]<class T>(T one) {
-    const auto e = [](T x) { return apply<opcode::exponential, T, T>(x); };
-    const auto l = [](T x) { return apply<opcode::log, T, T>(x); };
-    const auto t = [](T x) { return apply<opcode::tanh, T, T>(x); };
-    const auto s = [](T x) { return apply<opcode::logistic, T, T>(x); };
+    const auto e = [](T x) { return apply<scalar_code_of<exponential_op>, T, T>(x); };
+    const auto l = [](T x) { return apply<scalar_code_of<log_op>, T, T>(x); };
+    const auto t = [](T x) { return apply<scalar_code_of<tanh_op>, T, T>(x); };
+    const auto s = [](T x) { return apply<scalar_code_of<logistic_op>, T, T>(x); };
     const auto exact_s = [](long double x) { return 1 / (1 + std::exp(-x)); };
     check(
         one, -80, 80, e, [](long double x) { return std::exp(x); }, 2);
@@ -124,13 +124,13 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     check(
         one, -1e-3, 1e-3, t, [](long double x) { return std::tanh(x); }, 2.5);
     check(one, -80, 20, s, exact_s, 3.5);
-    const auto f = [](T x) { return apply<opcode::erf, T, T>(x); };
+    const auto f = [](T x) { return apply<scalar_code_of<erf_op>, T, T>(x); };
     const auto exact_f = [](long double x) { return std::erf(x); };
     check(one, -1e-3, 1e-3, f, exact_f, 3);
     check(one, -1.2, 1.2, f, exact_f, 3);
     check(one, -7, 7, f, exact_f, 3);
-    const auto sine = [](T x) { return apply<opcode::sine, T, T>(x); };
-    const auto cosine = [](T x) { return apply<opcode::cosine, T, T>(x); };
+    const auto sine = [](T x) { return apply<scalar_code_of<sine_op>, T, T>(x); };
+    const auto cosine = [](T x) { return apply<scalar_code_of<cosine_op>, T, T>(x); };
     const auto exact_sine = [](long double x) { return std::sin(x); };
     const auto exact_cosine = [](long double x) { return std::cos(x); };
     for (const double most : {1e-30, 0.78, 0.8, 4., 1e3, 1e9, sizeof(T) == 4 ? 3e38 : 8e307}) {
@@ -148,7 +148,7 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     CHECK(std::signbit(sine(T(-0.0))));
     CHECK(std::isnan(sine(std::numeric_limits<T>::infinity())));
     CHECK(std::isnan(cosine(std::numeric_limits<T>::quiet_NaN())));
-    const auto i = [](T x) { return apply<opcode::erf_inv, T, T>(x); };
+    const auto i = [](T x) { return apply<scalar_code_of<erf_inv_op>, T, T>(x); };
     const auto exact_i = [&](long double y) {  // Newton's way from there
       long double x = i(static_cast<T>(y));
       for (int step = 0; step < 4; ++step) {
@@ -170,7 +170,7 @@ TEST_CASE("exponentials of what is far below 0, as masked scores are, are 0 with
     volatile T x = 0, y = 0;
     const auto of = [&](T z) {
       x = z;
-      y = apply<opcode::exponential, T, T>(x);
+      y = apply<scalar_code_of<exponential_op>, T, T>(x);
       return static_cast<T>(y);
     };
     CHECK(of(least) == std::numeric_limits<T>::denorm_min());
@@ -186,7 +186,7 @@ TEST_CASE("exponentials of what is far below 0, as masked scores are, are 0 with
 }
 
 TEST_CASE("a pred that is no bool is true") {
-  const std::array ops = {load(pred, 0, dims({1})), op(opcode::not_, pred, {0})};
+  const std::array ops = {load(pred, 0, dims({1})), op(scalar_code_of<not_op>, pred, {0})};
   const fused_store stores[] = {to(1, 0)};
   std::vector<unsigned char> bytes = {0, 1, 2, 128, 255}, result(5, 7);
   const void* in[] = {bytes.data()};
@@ -213,7 +213,7 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
         if (middle != pred && first_type != type) continue;
         std::vector<scalar_op> ops = {load(first_type, 0, dims({1})), load(first_type, 1, dims({1})), load(type, 2, dims({1})),
                                       load(type, 3, dims({1})), op(p.first, middle, first_type, {0, 1})};
-        if (p.second == opcode::select) ops.push_back(op(p.second, type, {4, 2, 3}));
+        if (p.second == scalar_code_of<select_op>) ops.push_back(op(p.second, type, {4, 2, 3}));
         else if (p.place == both_places) ops.push_back(op(p.second, type, {4, 4}));
         else if (is_unary(p.second)) ops.push_back(op(p.second, type, middle, {4}));
         else if (p.other != opcode::parameter) {
@@ -267,7 +267,7 @@ TEST_CASE("two pairs in one instruction give the bits of one after the other, wi
           ops.push_back(load(type, k, dims({(way >> (1 + k % 3) & 1) != 0 ? 0 : 1})));
         }
         for (const auto& bytes : inputs) in.push_back(bytes.data());
-        const auto add_op = [&](opcode code, int a, int b) {
+        const auto add_op = [&](const scalar_code& code, int a, int b) {
           ops.push_back(op(code, type, {a, b}));
           return static_cast<int>(ops.size()) - 1;
         };

@@ -54,7 +54,7 @@ class lowering {
   };
   /// Returns what the next operator makes, if it is `combine`, it alone reads what `op` gives, and it computes element by element on what
   /// lies alike: the step of `op` makes that then.
-  virtual constexpr combination combined_next(const instruction& op, opcode combine) = 0;
+  virtual constexpr combination combined_next(const instruction& op, const operator_code& combine) = 0;
 
   /// A value that kernels compute with: `v` itself, or of a narrow type its elements as the type that they are computed as.
   virtual constexpr int widened(const instruction& op, int v) = 0;

@@ -37,7 +37,7 @@ constexpr int open_while(graph& g, location at) {
 }
 
 /// The identity in a region: a carried value as its iteration finds it, or what a branch gives.
-constexpr node copy_of(const graph& g, opcode op, int x, location at) {
+constexpr node copy_of(const graph& g, const operator_code& op, int x, location at) {
   node n = source(op, g.nodes[static_cast<std::size_t>(x)].type, g.nodes[static_cast<std::size_t>(x)].shape, at);
   n.operands.push_back(x);
   return n;
@@ -83,7 +83,7 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
 /// The operators that begin a body or carry a value through it: a carried value and what follows it are sharded alike, so that completion
 /// goes round the loop to a fixed point. The passes that know regions do the rest; so does the gradient (passes/grad/grad.hpp).
 struct region_op : named_by_opcode, plain_operator, same_dims, without_steps, names_no_dims {
-  static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
+  static constexpr bool owns(const operator_code& op) { return is_region(op) && op != opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
 
@@ -91,7 +91,7 @@ struct region_op : named_by_opcode, plain_operator, same_dims, without_steps, na
 };
 
 struct cond_result_op : named_by_opcode, plain_operator, without_steps, names_no_dims {
-  static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
+  static constexpr bool owns(const operator_code& op) { return op == opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
   static constexpr bool uniform = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/indexing.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
@@ -55,14 +56,14 @@ constexpr int add_scatter_set_like(graph& g, const node& like, int table, int in
 /// The operator that combines two elements.
 constexpr opcode opcode_of(monoid kind) {
   switch (kind) {
-    case monoid::add: return opcode::add;
-    case monoid::multiply: return opcode::multiply;
-    case monoid::maximum: return opcode::maximum;
-    case monoid::minimum: return opcode::minimum;
-    case monoid::and_: return opcode::and_;
+    case monoid::add: return code_of<add_op>;
+    case monoid::multiply: return code_of<multiply_op>;
+    case monoid::maximum: return code_of<maximum_op>;
+    case monoid::minimum: return code_of<minimum_op>;
+    case monoid::and_: return code_of<and_op>;
     case monoid::or_: break;
   }
-  return opcode::or_;
+  return code_of<or_op>;
 }
 
 /// `bs,bsd->[v]d`: a device that holds a part of the table writes what falls there; a split of the updates leaves the result partial.
@@ -95,10 +96,10 @@ struct scatter_op : indexing_operator {
     } else if (n.reduced_by == monoid::multiply) {
       b.send(1, taken(dy * y) / u);
     } else {
-      const auto is_equal = y.of(opcode::compare_eq, u, taken(y));
-      const auto hit = b.as_term(add_elementwise(b.program(), opcode::convert, {is_equal.id()}, n.at, updates.type));
+      const auto is_equal = y.of(code_of<compare_eq_op>, u, taken(y));
+      const auto hit = b.as_term(add_elementwise(b.program(), code_of<convert_op>, {is_equal.id()}, n.at, updates.type));
       const auto hits = b.as_term(add_scatter_like(b.program(), n, n.operands[0], hit.id(), n.shape, monoid::add, n.at));
-      b.send(1, hit * taken(dy / y.of(opcode::maximum, hits, hits.number(1))));
+      b.send(1, hit * taken(dy / y.of(code_of<maximum_op>, hits, hits.number(1))));
     }
   }
   template <class Lowering>
@@ -189,15 +190,15 @@ struct scatter_set_op : indexing_operator {
       if (ix.lookup[d] < 0) continue;
       several = true;
       const int scale = add_constant(g, dtype::s64, updates.shape, 0, updates.shape[d], n.at);
-      number = add_elementwise(g, opcode::multiply, {number, scale}, n.at);
-      number = add_elementwise(g, opcode::add, {number, add_iota(g, dtype::s64, updates.shape, d, n.at)}, n.at);
+      number = add_elementwise(g, code_of<multiply_op>, {number, scale}, n.at);
+      number = add_elementwise(g, code_of<add_op>, {number, add_iota(g, dtype::s64, updates.shape, d, n.at)}, n.at);
     }
     const int taken = add_gather_like(g, n, dy, n.operands[1], updates.shape, n.at);
     if (!several) return b.send(2, taken);
     const int last = add_scatter_like(g, n, n.operands[1], number, n.shape, monoid::maximum, n.at);
     const int stays =
-        add_elementwise(g, opcode::compare_eq, {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
-    b.send(2, add_elementwise(g, opcode::select, {stays, taken, nothing}, n.at));
+        add_elementwise(g, code_of<compare_eq_op>, {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
+    b.send(2, add_elementwise(g, code_of<select_op>, {stays, taken, nothing}, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {

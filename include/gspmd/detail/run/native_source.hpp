@@ -63,12 +63,9 @@ struct native_source {
     const auto require = [&text](const std::string& value, auto is) {
       text += "static_assert(" + value + " == " + std::to_string(is) + ");\n";
     };
-    const auto enumerator = [](const std::string& name) {
-      const bool is_keyword = name == "not" || name == "and" || name == "or" || name == "xor";
-      return is_keyword ? name + '_' : name;
-    };
+    const auto enumerator = [](const std::string& name) { return name == "and" || name == "or" ? name + '_' : name; };
     require("GSPMD_VERSION", GSPMD_VERSION);
-    for (int k = 0; k < enumerated_count; ++k) require("int(opcode::" + enumerator(name_of(static_cast<opcode>(k))) + ")", k);
+    for (int k = 0; k < enumerated_count; ++k) require(std::string("int(opcode::") + name_of(static_cast<opcode>(k)) + ")", k);
     for (int k = 0; k < static_cast<int>(element_type_count); ++k)
       require(std::string("int(gspmd::dtype::") + name_of(static_cast<dtype>(k)) + ")", k);
     for (int k = 0; k <= static_cast<int>(monoid::or_); ++k)
@@ -106,7 +103,7 @@ struct native_source {
     auto iota = scalar_op::constant(dtype::s32, 0, 0);
     iota.op = opcode::iota;
     auto compared = scalar_op::constant(dtype::pred, 0, 0);
-    compared.op = opcode::compare_lt;
+    compared.op = code_of<compare_lt_op>;
     compared.operand_type = dtype::f64;
     compared.args = {0, 1};
     const scalar_op ops[] = {load, scalar_op::constant(dtype::f64, 1.5, 0), scalar_op::constant(dtype::s64, 0, -7), iota,
@@ -121,7 +118,7 @@ struct native_source {
            "static_assert(known[1].op == opcode::constant && known[1].real == 1.5);\n"
            "static_assert(known[2].type == gspmd::dtype::s64 && known[2].integer == -7);\n"
            "static_assert(known[3].op == opcode::iota && known[3].dim == 0);\n"
-           "static_assert(known[4].op == opcode::compare_lt && known[4].type == gspmd::dtype::pred);\n"
+           "static_assert(known[4].op == code_of<compare_lt_op> && known[4].type == gspmd::dtype::pred);\n"
            "static_assert(known[4].operand_type == gspmd::dtype::f64 && known[4].args.count == 2);\n"
            "static_assert(known[4].args[0] == 0 && known[4].args[1] == 1);\n"
            "static_assert(std::size(known_row::stores) == 1 && known_row::stores[0].op == 4);\n}\n";
@@ -141,7 +138,7 @@ struct native_source {
   static bool can_write(const fused_group& group) {
     if (group.ops.size() > most_ops) return false;
     for (const auto& o : group.ops)
-      if (o.op == opcode::map || is_own(o.type) || is_own(o.operand_type)) return false;
+      if (o.op == scalar_code_of<map_op> || is_own(o.type) || is_own(o.operand_type)) return false;
     return true;
   }
   static std::int64_t inner_elems_of(const fused_group& group) {

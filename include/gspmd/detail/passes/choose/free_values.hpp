@@ -8,7 +8,7 @@
 namespace gspmd::detail {
 
 /// Whether a value is handed on by a body and so lies as is asked for, whoever makes it: what a loop carries, what a conditional gives.
-constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
+constexpr bool is_handed_on(const operator_code& op) { return op == opcode::carry || op == opcode::cond_result; }
 
 /// Whether nobody annotated node `i`, nor what it is only read to be resharded to.
 constexpr bool is_free(const graph& g, const value_uses& uses, int i) {
