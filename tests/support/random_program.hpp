@@ -580,11 +580,11 @@ class random_program {
       case 5:
       case 22:
       case 23: {
-        auto op = static_cast<opcode>(random_.between(static_cast<int>(code_of<add_op>), static_cast<int>(code_of<or_op>)));
+        auto op = random_.one_of(binary_operators());
         if (random_.chance(50))
-          op = random_.one_of(std::vector<opcode>{code_of<add_op>, code_of<add_op>, code_of<subtract_op>, code_of<multiply_op>});
+          op = random_.one_of(std::vector<operator_code>{code_of<add_op>, code_of<add_op>, code_of<subtract_op>, code_of<multiply_op>});
         if (type == dtype::pred)
-          op = random_.one_of(std::vector<opcode>{code_of<and_op>, code_of<or_op>, code_of<maximum_op>, code_of<minimum_op>});
+          op = random_.one_of(std::vector<operator_code>{code_of<and_op>, code_of<or_op>, code_of<maximum_op>, code_of<minimum_op>});
         if (!ir::is_defined(op, type)) break;
         const int y = random_.chance(10) ? x : pick_like(type, shape);
         if (y < 0) break;
@@ -593,8 +593,7 @@ class random_program {
         break;
       }
       case 6: {
-        const auto op =
-            static_cast<opcode>(random_.between(static_cast<int>(code_of<compare_eq_op>), static_cast<int>(code_of<compare_ge_op>)));
+        const operator_code op = random_.one_of(comparisons());
         if (!ir::is_defined(op, type)) break;
         const int y = pick_like(type, shape);
         if (y >= 0) commit(ir::add_elementwise(g, op, {x, y}, here));
@@ -698,10 +697,10 @@ class random_program {
       int y = rolls ? commit(ir::add_roll(g, x, offset, dim, here)) : shift_somehow(x, dim, offset);
       for (int corner = 0; corner < 2 && y >= 0 && random_.chance(35); ++corner)
         y = shift_somehow(y, random_.between(0, rank - 1), random_.between(-1, 1));
-      const auto op = is_pred ? random_.one_of(std::vector<opcode>{code_of<and_op>, code_of<or_op>})
+      const auto op = is_pred ? random_.one_of(std::vector<operator_code>{code_of<and_op>, code_of<or_op>})
                       : random_.chance(60) && !ir::is_complex(at(x).type)
-                          ? random_.one_of(std::vector<opcode>{code_of<maximum_op>, code_of<minimum_op>})
-                          : random_.one_of(std::vector<opcode>{code_of<add_op>, code_of<subtract_op>});
+                          ? random_.one_of(std::vector<operator_code>{code_of<maximum_op>, code_of<minimum_op>})
+                          : random_.one_of(std::vector<operator_code>{code_of<add_op>, code_of<subtract_op>});
       if (y < 0) return -1;
       sum = sum < 0 ? y : commit(ir::add_elementwise(g, op, {sum, y}, here));
       if (sum < 0) return -1;
@@ -1104,8 +1103,27 @@ class random_program {
     return true;
   }
 
+  static const std::vector<operator_code>& unary_operators() {
+    static const std::vector<operator_code> all = {
+        code_of<abs_op>,   code_of<negate_op>, code_of<sign_op>,     code_of<exponential_op>, code_of<log_op>,
+        code_of<sqrt_op>,  code_of<rsqrt_op>,  code_of<tanh_op>,     code_of<logistic_op>,    code_of<relu_op>,
+        code_of<sine_op>,  code_of<cosine_op>, code_of<floor_op>,    code_of<ceil_op>,        code_of<not_op>};
+    return all;
+  }
+  static const std::vector<operator_code>& binary_operators() {
+    static const std::vector<operator_code> all = {code_of<add_op>,     code_of<subtract_op>, code_of<multiply_op>,
+                                                   code_of<divide_op>,  code_of<maximum_op>,  code_of<minimum_op>,
+                                                   code_of<power_op>,   code_of<and_op>,      code_of<or_op>};
+    return all;
+  }
+  static const std::vector<operator_code>& comparisons() {
+    static const std::vector<operator_code> all = {code_of<compare_eq_op>, code_of<compare_ne_op>, code_of<compare_lt_op>,
+                                                   code_of<compare_le_op>, code_of<compare_gt_op>, code_of<compare_ge_op>};
+    return all;
+  }
+
   void make_unary(int x) {
-    auto op = static_cast<opcode>(random_.between(static_cast<int>(code_of<abs_op>), static_cast<int>(code_of<not_op>)));
+    auto op = random_.one_of(unary_operators());
     if (random_.chance(40)) op = random_.chance(50) ? code_of<tanh_op> : code_of<logistic_op>;
     if (!ir::is_defined(op, at(x).type)) return;
     const bool of_positive = op == code_of<log_op> || op == code_of<sqrt_op> || op == code_of<rsqrt_op>;
@@ -1258,7 +1276,8 @@ class random_program {
     const auto& x = values_[static_cast<std::size_t>(a)];
     const auto& y = values_[static_cast<std::size_t>(b)];
     const auto exact = [&](int i) { return facts_[static_cast<std::size_t>(i)].error == 0; };
-    switch (n.op) {
+    if (!ir::is_elementwise(n.op)) return true;
+    switch (n.op.id) {
       case operator_id<sign_op>:
       case operator_id<floor_op>:
       case operator_id<ceil_op>: return exact(a);
@@ -1276,7 +1295,32 @@ class random_program {
           for (const auto i : x.ints)
             if (i > 10000 || i < -10000) return false;
         return true;
-      default: return !ir::is_compare(n.op) || (exact(a) && exact(b));
+      case operator_id<abs_op>:
+      case operator_id<negate_op>:
+      case operator_id<tanh_op>:
+      case operator_id<logistic_op>:
+      case operator_id<relu_op>:
+      case operator_id<sine_op>:
+      case operator_id<cosine_op>:
+      case operator_id<not_op>:
+      case operator_id<real_op>:
+      case operator_id<imag_op>:
+      case operator_id<conj_op>:
+      case operator_id<complex_op>:
+      case operator_id<stop_gradient_op>:
+      case operator_id<add_op>:
+      case operator_id<subtract_op>:
+      case operator_id<multiply_op>:
+      case operator_id<maximum_op>:
+      case operator_id<minimum_op>:
+      case operator_id<and_op>:
+      case operator_id<or_op>:
+      case operator_id<xor_op>:
+      case operator_id<select_op>:
+      case operator_id<map_op>: return true;
+      default:
+        if (!ir::is_compare(n.op)) reference::refuse(n.op);
+        return exact(a) && exact(b);
     }
   }
 
@@ -1343,9 +1387,11 @@ class random_program {
       if (n.operands.count == 2) return product(terms);
       return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
     }
-    switch (n.op) {
-      case opcode::constant: return {0, own, 2, true};
-      case opcode::iota: return {0, own, 0, true};
+    if (n.op == opcode::constant) return {0, own, 2, true};
+    if (n.op == opcode::iota) return {0, own, 0, true};
+    const facts moved{worst, largest, finest, true};  // moves, chooses or changes signs
+    if (!ir::is_elementwise(n.op)) return moved;
+    switch (n.op.id) {
       case operator_id<sign_op>:
       case operator_id<floor_op>:
       case operator_id<ceil_op>: return {0, own, 0, true};
@@ -1381,7 +1427,17 @@ class random_program {
         const facts p = product(1);
         return rounded(n.type, p.error + x[0].error, p.magnitude + x[0].magnitude, std::max(p.grid, x[0].grid));
       }
-      default: return {worst, largest, finest, true};  // moves, chooses or changes signs
+      case operator_id<negate_op>:
+      case operator_id<relu_op>:
+      case operator_id<real_op>:
+      case operator_id<imag_op>:
+      case operator_id<conj_op>:
+      case operator_id<complex_op>:
+      case operator_id<stop_gradient_op>:
+      case operator_id<maximum_op>:
+      case operator_id<minimum_op>:
+      case operator_id<select_op>: return moved;
+      default: reference::refuse(n.op);
     }
   }
   /// How many elements make one element of a reduction or einsum.

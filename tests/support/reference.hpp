@@ -13,6 +13,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "support/all_operators.hpp"
+#include "support/elementwise_names.hpp"
 #include "support/local_functions.hpp"
 
 /// A graph evaluated on one giant device, straight from the StableHLO definitions of its operators. Nothing of the
@@ -24,6 +25,12 @@ using gspmd::monoid;
 using gspmd::detail::graph;
 using gspmd::detail::node;
 using gspmd::detail::opcode;
+using namespace elementwise_names;
+
+/// The oracles state the value of every operator that the random programs draw: an operator that they do not have fails the test.
+[[noreturn]] inline void refuse(const operator_code& op) {
+  throw std::logic_error(std::string("the oracle has no value for ") + name_of(op));
+}
 
 /// A global array, row-major. Elements of floats stand in `reals`, rounded to their type, and the imaginary parts of complex ones in
 /// `imags`; integers and pred (0 or 1) in `ints`, those of u64 by their bits. The other vectors are empty.
@@ -110,7 +117,7 @@ inline double maximum(double a, double b) { return std::isnan(a) || std::isnan(b
 inline double minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b); }
 
 inline double unary(const operator_code& op, double x) {
-  switch (op) {
+  switch (op.id) {
     case operator_id<abs_op>: return std::fabs(x);
     case operator_id<negate_op>: return -x;
     case operator_id<sign_op>: return x > 0 ? 1 : x < 0 ? -1 : x;
@@ -130,25 +137,27 @@ inline double unary(const operator_code& op, double x) {
     case operator_id<erf_op>: return std::erf(x);
     case operator_id<erf_inv_op>: return gspmd::detail::inverse_error_function(x);
     case operator_id<cbrt_op>: return std::cbrt(x);
-    default: return x;
+    case operator_id<stop_gradient_op>: return x;
+    default: refuse(op);
   }
 }
 
 inline std::int64_t unary(const operator_code& op, dtype type, std::int64_t x) {
   if (type == dtype::u64 && (op == code_of<abs_op> || op == code_of<relu_op>)) return x;
   if (type == dtype::u64 && op == code_of<sign_op>) return x != 0 ? 1 : 0;
-  switch (op) {
+  switch (op.id) {
     case operator_id<abs_op>: return wrap_to(type, x < 0 ? 0 - bits_of(x) : bits_of(x));
     case operator_id<negate_op>: return wrap_to(type, 0 - bits_of(x));
     case operator_id<sign_op>: return x > 0 ? 1 : x < 0 ? -1 : 0;
     case operator_id<relu_op>: return x > 0 ? x : 0;
     case operator_id<not_op>: return type == dtype::pred ? 1 - x : wrap_to(type, bits_of(~x));
-    default: return x;
+    case operator_id<stop_gradient_op>: return x;
+    default: refuse(op);
   }
 }
 
 inline double binary(const operator_code& op, double a, double b) {
-  switch (op) {
+  switch (op.id) {
     case operator_id<add_op>: return a + b;
     case operator_id<subtract_op>: return a - b;
     case operator_id<multiply_op>: return a * b;
@@ -158,7 +167,7 @@ inline double binary(const operator_code& op, double a, double b) {
     case operator_id<power_op>: return std::pow(a, b);
     case operator_id<remainder_op>: return std::fmod(a, b);
     case operator_id<atan2_op>: return std::atan2(a, b);
-    default: return 0;
+    default: refuse(op);
   }
 }
 
@@ -166,7 +175,8 @@ inline std::int64_t binary(const operator_code& op, dtype type, std::int64_t a, 
   if (type == dtype::pred) {  // StableHLO: add is or, multiply is and
     if (op == code_of<xor_op>) return a ^ b;
     if (op == code_of<add_op> || op == code_of<maximum_op> || op == code_of<or_op>) return a | b;
-    return a & b;
+    if (op == code_of<multiply_op> || op == code_of<minimum_op> || op == code_of<and_op>) return a & b;
+    refuse(op);
   }
   if (op == code_of<threefry2x32_op>) return static_cast<std::int64_t>(gspmd::detail::threefry2x32(bits_of(a), bits_of(b)));
   if (type == dtype::u32 || type == dtype::u64) {
@@ -183,7 +193,7 @@ inline std::int64_t binary(const operator_code& op, dtype type, std::int64_t a, 
       return wrap_to(type, result);
     }
   }
-  switch (op) {
+  switch (op.id) {
     case operator_id<add_op>: return wrap_to(type, bits_of(a) + bits_of(b));
     case operator_id<subtract_op>: return wrap_to(type, bits_of(a) - bits_of(b));
     case operator_id<multiply_op>: return wrap_to(type, bits_of(a) * bits_of(b));
@@ -203,19 +213,20 @@ inline std::int64_t binary(const operator_code& op, dtype type, std::int64_t a, 
       const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
       return b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b;
     }
-    default: return 0;
+    default: refuse(op);
   }
 }
 
 template <class T>
 bool compare(const operator_code& op, T a, T b) {
-  switch (op) {
+  switch (op.id) {
     case operator_id<compare_eq_op>: return a == b;
     case operator_id<compare_ne_op>: return a != b;
     case operator_id<compare_lt_op>: return a < b;
     case operator_id<compare_le_op>: return a <= b;
     case operator_id<compare_gt_op>: return a > b;
-    default: return a >= b;
+    case operator_id<compare_ge_op>: return a >= b;
+    default: refuse(op);
   }
 }
 

@@ -194,11 +194,17 @@ class rounding {
   /// Whether nothing is lost, so that even a fused multiply-add gives these bits.
   static bool has_exact_result(const operator_code& op, dtype type, double a, double b) {
     const long double wide_a = a, wide_b = b;
-    switch (op) {
+    switch (op.id) {
       case operator_id<add_op>: return wide_a + wide_b == static_cast<long double>(round_to(type, a + b));
       case operator_id<subtract_op>: return wide_a - wide_b == static_cast<long double>(round_to(type, a - b));
       case operator_id<multiply_op>: return wide_a * wide_b == static_cast<long double>(round_to(type, a * b));
-      default: return op == code_of<maximum_op> || op == code_of<minimum_op>;
+      case operator_id<maximum_op>:
+      case operator_id<minimum_op>: return true;
+      case operator_id<divide_op>:
+      case operator_id<power_op>:
+      case operator_id<remainder_op>:
+      case operator_id<atan2_op>: return false;
+      default: refuse(op);
     }
   }
   /// Either side, where it is not known which.
@@ -213,16 +219,38 @@ class rounding {
     return std::isnan(apart) ? unknown : apart + std::max(r(1), r(2));
   }
   static double unary_error(const operator_code& op, double x, double r) {
-    if (op == code_of<abs_op> || op == code_of<negate_op> || op == code_of<sine_op> || op == code_of<cosine_op> || op == code_of<relu_op> ||
-        op == code_of<convert_op>)
-      return r;
-    // The others rise or fall throughout: what lies between lies between the ends. 1 / sqrt(x) is not there below 0.
-    if (op == code_of<rsqrt_op> && x <= r) return unknown;
+    switch (op.id) {
+      case operator_id<abs_op>:
+      case operator_id<negate_op>:
+      case operator_id<sine_op>:
+      case operator_id<cosine_op>:
+      case operator_id<relu_op>:
+      case operator_id<stop_gradient_op>:
+      case operator_id<convert_op>: return r;
+      // These rise or fall throughout: a number between two has its result between theirs.
+      case operator_id<rsqrt_op>:
+        if (x <= r) return unknown;
+        break;
+      case operator_id<sign_op>:
+      case operator_id<exponential_op>:
+      case operator_id<log_op>:
+      case operator_id<sqrt_op>:
+      case operator_id<tanh_op>:
+      case operator_id<logistic_op>:
+      case operator_id<floor_op>:
+      case operator_id<ceil_op>:
+      case operator_id<expm1_op>:
+      case operator_id<log1p_op>:
+      case operator_id<erf_op>:
+      case operator_id<erf_inv_op>:
+      case operator_id<cbrt_op>: break;
+      default: refuse(op);
+    }
     const double middle = unary(op, x);
     return std::max(std::fabs(unary(op, x + r) - middle), std::fabs(unary(op, x - r) - middle));
   }
   static double binary_error(const operator_code& op, double a, double ra, double b, double rb) {
-    switch (op) {
+    switch (op.id) {
       case operator_id<add_op>:
       case operator_id<subtract_op>: return ra + rb;
       case operator_id<multiply_op>: return std::fabs(a) * rb + std::fabs(b) * ra + ra * rb;
@@ -237,7 +265,9 @@ class rounding {
             most = std::max(most, std::fabs(std::pow(base, exponent) - std::pow(a, b)));
         return most;
       }
-      default: return unknown;
+      case operator_id<remainder_op>:
+      case operator_id<atan2_op>: return unknown;
+      default: refuse(op);
     }
   }
 

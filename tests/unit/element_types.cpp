@@ -93,7 +93,7 @@ slow::value as_value(T x) {
 /// (a + b) * a - c, a maximum, a comparison, a selection and divisions, each rounded to the type.
 template <class T>
 std::vector<slow::value> naive_elementwise(slow::value a, slow::value b) {
-  using detail::opcode;
+  using namespace detail;
   const auto of = [](const scalar_code& op, const slow::value& x, const slow::value& y) { return slow::naive_binary(op, x, y); };
   const auto sum = of(scalar_code_of<add_op>, a, b), product = of(scalar_code_of<multiply_op>, sum, a), least = of(scalar_code_of<minimum_op>, product, b);
   const auto is_less = of(scalar_code_of<compare_lt_op>, a, b);

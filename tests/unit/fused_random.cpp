@@ -89,9 +89,9 @@ bool same_values(const fused_group& g, std::size_t s, const std::byte* got, cons
 TEST_CASE("random groups, as they are and collapsed") {
   std::mt19937 random(2024);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  constexpr opcode exact_unary[] = {scalar_code_of<abs_op>,   scalar_code_of<negate_op>, scalar_code_of<sign_op>, scalar_code_of<relu_op>,   scalar_code_of<sqrt_op>,
+  constexpr scalar_code exact_unary[] = {scalar_code_of<abs_op>,   scalar_code_of<negate_op>, scalar_code_of<sign_op>, scalar_code_of<relu_op>,   scalar_code_of<sqrt_op>,
                                     scalar_code_of<floor_op>, scalar_code_of<ceil_op>,   scalar_code_of<not_op>, scalar_code_of<convert_op>};
-  constexpr opcode exact_binary[] = {scalar_code_of<add_op>,        scalar_code_of<subtract_op>,   scalar_code_of<multiply_op>,  scalar_code_of<divide_op>,
+  constexpr scalar_code exact_binary[] = {scalar_code_of<add_op>,        scalar_code_of<subtract_op>,   scalar_code_of<multiply_op>,  scalar_code_of<divide_op>,
                                      scalar_code_of<maximum_op>,    scalar_code_of<minimum_op>,    scalar_code_of<and_op>,      scalar_code_of<or_op>,
                                      scalar_code_of<compare_eq_op>, scalar_code_of<compare_lt_op>, scalar_code_of<compare_ge_op>};
   constexpr std::int64_t sizes[] = {0, 1, 2, 3, 5, 17, 33, 64, 129};
@@ -128,13 +128,13 @@ TEST_CASE("random groups, as they are and collapsed") {
       } else if (kind == 4 && x >= 0 && y >= 0 && accepts(axpy, type)) {
         ops.push_back(op(scalar_code_of<map_op>, type, {x, y, x}, &axpy));
       } else if (kind < 8 && x >= 0 && kind > 4) {
-        const opcode code = exact_unary[pick(9)];
+        const scalar_code code = exact_unary[pick(9)];
         if (is_defined(code, type))
           ops.push_back(
               op(code, code == scalar_code_of<convert_op> ? all_types[pick(static_cast<int>(std::size(all_types)))] : type, type, {x}));
         else ops.push_back(op(scalar_code_of<convert_op>, type, {x}));
       } else if (kind >= 8 && x >= 0) {
-        const opcode code = exact_binary[pick(11)];
+        const scalar_code code = exact_binary[pick(11)];
         if (is_defined(code, type)) ops.push_back(op(code, is_compare(code) ? pred : type, type, {x, y}));
         else ops.push_back(op(scalar_code_of<maximum_op>, type, {x, y}));
       } else {

@@ -75,14 +75,14 @@ struct fused_pair {
   [[nodiscard]] constexpr bool has_other() const { return other != 0; }
 };
 template <class O>
-inline constexpr std::uint32_t short_id_of = short_id(scalar_code_of<O>);
+inline constexpr std::uint32_t short_id_for = short_id(scalar_code_of<O>);
 template <class First, class Second>
 constexpr fused_pair pair_at(int place) {
-  return {short_id_of<First>, short_id_of<Second>, place};
+  return {short_id_for<First>, short_id_for<Second>, place};
 }
 template <class First, class Second, class Other>
 constexpr fused_pair pair_with() {
-  return {short_id_of<First>, short_id_of<Second>, 0, short_id_of<Other>};
+  return {short_id_for<First>, short_id_for<Second>, 0, short_id_for<Other>};
 }
 inline constexpr fused_pair square_of_difference = pair_at<subtract_op, multiply_op>(both_places),
                             exponential_of_difference = pair_at<subtract_op, exponential_op>(0);
@@ -107,7 +107,7 @@ inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 template <class... O>
 constexpr loop_facts listed_facts(std::uint32_t id, boost::mp11::mp_list<O...>) {
   loop_facts found;
-  ((short_id_of<O> == id ? void(found = scalar_name<O>.loop) : void()), ...);
+  ((short_id_for<O> == id ? void(found = scalar_name<O>.loop) : void()), ...);
   return found;
 }
 constexpr int operands_of(const fused_pair& p) {
@@ -434,7 +434,7 @@ fused_kernel fused_kernel_for(fused_kernel first, fused_kernel second, int place
   using kernels = fused_kernels<Once>;
   for (std::size_t c = 0; c < fused_chain_count; ++c) {
     const auto& known = fused_chains[c];
-    const bool changes_places = known.second.first == short_id_of<add_op> || known.second.first == short_id_of<multiply_op>;
+    const bool changes_places = known.second.first == short_id_for<add_op> || known.second.first == short_id_for<multiply_op>;
     if (known.place != (changes_places && place == 1 ? 0 : place)) continue;
     for (std::size_t type = 0; type < 2; ++type)
       if (kernels::is_pair(first, known.first, type) && kernels::is_pair(second, known.second, type))

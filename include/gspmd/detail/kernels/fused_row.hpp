@@ -31,8 +31,8 @@ template <std::size_t Ops, std::uint64_t... Words>
 struct row_description {
   static constexpr std::array<std::uint64_t, sizeof...(Words)> words{Words...};
   static constexpr std::size_t store_count = sizeof...(Words) - 2 * Ops;
-  static constexpr auto codes = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<scalar_code, Ops>{code_with_short_id<short_id_in(words[2 * I])>()...};
+  static constexpr auto codes = []<std::size_t... K>(std::index_sequence<K...>) {
+    return std::array<scalar_code, Ops>{code_with_short_id<short_id_in(words[2 * K])>()...};
   }(std::make_index_sequence<Ops>{});
   static constexpr auto ops = [] {
     std::array<scalar_op, Ops> list{};

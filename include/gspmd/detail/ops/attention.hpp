@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ops/attention_rule.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
 namespace gspmd::detail {

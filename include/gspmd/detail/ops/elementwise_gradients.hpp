@@ -200,9 +200,9 @@ constexpr void map_op::gradient(gradient_builder& b, const node& n) {
     return;
   }
   const term dy = b.dy();
-  const span<const int> operands(n.operands.begin(), static_cast<std::size_t>(n.operands.count));
+  const span<const int> arguments(n.operands.begin(), static_cast<std::size_t>(n.operands.count));
   for (int k = 0; k < n.operands.count; ++k) {
-    const int slope = add_elementwise(b.program(), code_of<map_op>, operands, n.at, dtype::f32, n.function->derivatives[k]);
+    const int slope = add_elementwise(b.program(), code_of<map_op>, arguments, n.at, dtype::f32, n.function->derivatives[k]);
     b.send(k, dy * b.as_term(slope));
   }
 }

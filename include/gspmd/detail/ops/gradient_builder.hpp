@@ -18,14 +18,14 @@ class term {
 
   [[nodiscard]] constexpr int id() const { return id_; }
 
-  friend constexpr term operator+(term a, term b) { return of<add_op>(a, b); }
-  friend constexpr term operator-(term a, term b) { return of<subtract_op>(a, b); }
-  friend constexpr term operator-(double a, term b) { return of<subtract_op>(b.number(a), b); }
-  friend constexpr term operator-(term a, double b) { return of<subtract_op>(a, a.number(b)); }
-  friend constexpr term operator-(term a) { return of<negate_op>(a); }
-  friend constexpr term operator*(term a, term b) { return of<multiply_op>(a, b); }
-  friend constexpr term operator*(term a, double b) { return of<multiply_op>(a, a.number(b)); }
-  friend constexpr term operator/(term a, term b) { return of<divide_op>(a, b); }
+  friend constexpr term operator+(term a, term b) { return of(code_of<add_op>, a, b); }
+  friend constexpr term operator-(term a, term b) { return of(code_of<subtract_op>, a, b); }
+  friend constexpr term operator-(double a, term b) { return of(code_of<subtract_op>, b.number(a), b); }
+  friend constexpr term operator-(term a, double b) { return of(code_of<subtract_op>, a, a.number(b)); }
+  friend constexpr term operator-(term a) { return of(code_of<negate_op>, a); }
+  friend constexpr term operator*(term a, term b) { return of(code_of<multiply_op>, a, b); }
+  friend constexpr term operator*(term a, double b) { return of(code_of<multiply_op>, a, a.number(b)); }
+  friend constexpr term operator/(term a, term b) { return of(code_of<divide_op>, a, b); }
 
   /// An elementwise operator of these.
   template <class O, class... More>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/even_cuts.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
 
 /// The border between the global view and the local one, in which a program is what one device does: shapes are those of shards, and

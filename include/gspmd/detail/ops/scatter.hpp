@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/indexing.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 

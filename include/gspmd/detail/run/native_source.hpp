@@ -30,7 +30,7 @@ struct native_source {
   int left_out = 0;                       // loops that have no such function, since they call a function of the user's
 
   explicit native_source(const plan_view& plan) {
-    std::vector<std::string> rows, loops;
+    std::vector<std::string> rows, loops, used_headers = headers();
     for (const auto& s : plan.steps) {
       const auto* const group = description_by<kernels::fused>(plan, s);
       loop_of_step.push_back(-1);
@@ -39,13 +39,15 @@ struct native_source {
         ++left_out;
         continue;
       }
+      for (const auto& o : group_of(plan, s).ops)
+        if (*o.op.loop().header != 0) (void)index_of(used_headers, o.op.loop().header);
       const auto length = row_length(*group, group_of(plan, s));
       const auto row = index_of(rows, row_text(group_of(plan, s), length));
       const auto loop = index_of(loops, functions_text(plan, s, *group, "row" + std::to_string(row)));
       if (loop == computes_any_length.size()) computes_any_length.push_back(length.rest < 0);
       loop_of_step.back() = static_cast<int>(loop);
     }
-    for (const auto& header : headers()) text += "#include \"" + header + "\"\n";
+    for (const auto& header : used_headers) text += "#include \"" + header + "\"\n";
     text += "using namespace gspmd::detail;\n" + conditions_text();
     for (std::size_t r = 0; r < rows.size(); ++r) text += "using row" + std::to_string(r) + " = " + rows[r] + ";\n";
     text +=
@@ -66,6 +68,9 @@ struct native_source {
     const auto enumerator = [](const std::string& name) { return name == "and" || name == "or" ? name + '_' : name; };
     require("GSPMD_VERSION", GSPMD_VERSION);
     for (int k = 0; k < enumerated_count; ++k) require(std::string("int(opcode::") + name_of(static_cast<opcode>(k)) + ")", k);
+    [&]<class... O>(boost::mp11::mp_list<O...>) {
+      (require(std::string("short_id(scalar_code_of<") + O::name + "_op>)", short_id(scalar_code_of<O>)), ...);
+    }(listed_elementwise{});
     for (int k = 0; k < static_cast<int>(element_type_count); ++k)
       require(std::string("int(gspmd::dtype::") + name_of(static_cast<dtype>(k)) + ")", k);
     for (int k = 0; k <= static_cast<int>(monoid::or_); ++k)
@@ -135,10 +140,14 @@ struct native_source {
     if (at == static_cast<std::ptrdiff_t>(list.size())) list.push_back(std::move(text));
     return static_cast<std::size_t>(at);
   }
+  /// Whether native code can read the struct of an operator: the library has it, or the struct states its header.
+  static bool is_in_a_header(const scalar_code& op) {
+    return !is_elementwise(op) || op.loop().is_listed || *op.loop().header != 0;
+  }
   static bool can_write(const fused_group& group) {
     if (group.ops.size() > most_ops) return false;
     for (const auto& o : group.ops)
-      if (o.op == scalar_code_of<map_op> || is_own(o.type) || is_own(o.operand_type)) return false;
+      if (o.op == scalar_code_of<map_op> || is_own(o.type) || is_own(o.operand_type) || !is_in_a_header(o.op)) return false;
     return true;
   }
   static std::int64_t inner_elems_of(const fused_group& group) {
