@@ -76,8 +76,9 @@ using detail::tanh_op;
 /// Adds the operator O of these operands: tensors of one type, which are stretched to one shape, or numbers.
 template <class O>
 constexpr value elementwise(std::initializer_list<operand> operands) {
-  static_assert(O::operands == detail::loop_facts::any_number || O::operands > 0);
-  return detail::elementwise(detail::code_of<O>, operands, operands.begin()->at);
+  if constexpr (detail::checked_elementwise<O>::holds)
+    return detail::elementwise(detail::code_of<O>, operands, operands.begin()->at);
+  else return operands.begin()->tensor();
 }
 
 }  // namespace gspmd::extend

@@ -108,7 +108,7 @@ struct native_source {
     auto iota = scalar_op::constant(dtype::s32, 0, 0);
     iota.op = opcode::iota;
     auto compared = scalar_op::constant(dtype::pred, 0, 0);
-    compared.op = code_of<compare_lt_op>;
+    compared.op = scalar_code_of<compare_lt_op>;
     compared.operand_type = dtype::f64;
     compared.args = {0, 1};
     const scalar_op ops[] = {load, scalar_op::constant(dtype::f64, 1.5, 0), scalar_op::constant(dtype::s64, 0, -7), iota,
@@ -123,7 +123,7 @@ struct native_source {
            "static_assert(known[1].op == opcode::constant && known[1].real == 1.5);\n"
            "static_assert(known[2].type == gspmd::dtype::s64 && known[2].integer == -7);\n"
            "static_assert(known[3].op == opcode::iota && known[3].dim == 0);\n"
-           "static_assert(known[4].op == code_of<compare_lt_op> && known[4].type == gspmd::dtype::pred);\n"
+           "static_assert(known[4].op == scalar_code_of<compare_lt_op> && known[4].type == gspmd::dtype::pred);\n"
            "static_assert(known[4].operand_type == gspmd::dtype::f64 && known[4].args.count == 2);\n"
            "static_assert(known[4].args[0] == 0 && known[4].args[1] == 1);\n"
            "static_assert(std::size(known_row::stores) == 1 && known_row::stores[0].op == 4);\n}\n";
