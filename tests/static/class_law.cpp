@@ -86,8 +86,8 @@ constexpr double joined(monoid kind, double a, double b) {
 constexpr int operands_of(const operator_code& op) { return op.loop().operands; }
 /// A value that cannot be computed here and grows with its operand.
 constexpr bool grows(const operator_code& op) {
-  return op == code_of<exponential_op> || op == code_of<expm1_op> || op == code_of<tanh_op> || op == code_of<logistic_op> || op == code_of<erf_op> ||
-         op == code_of<cbrt_op>;
+  return op == code_of<exponential_op> || op == code_of<expm1_op> || op == code_of<tanh_op> || op == code_of<logistic_op> ||
+         op == code_of<erf_op> || op == code_of<cbrt_op>;
 }
 
 /// Whether f of the terms of some operands, joined, is f of what they stand for. `partial`: these operands, by bit.

@@ -6,15 +6,13 @@
 /// The elementwise operators by their names, for tests that use few other names of gspmd::detail.
 namespace elementwise_names {
 
-using gspmd::detail::code_of;
-using gspmd::detail::operator_code;
-using gspmd::detail::operator_id;
 using gspmd::detail::abs_op;
 using gspmd::detail::add_op;
 using gspmd::detail::and_op;
 using gspmd::detail::atan2_op;
 using gspmd::detail::cbrt_op;
 using gspmd::detail::ceil_op;
+using gspmd::detail::code_of;
 using gspmd::detail::compare_eq_op;
 using gspmd::detail::compare_ge_op;
 using gspmd::detail::compare_gt_op;
@@ -26,14 +24,14 @@ using gspmd::detail::conj_op;
 using gspmd::detail::convert_op;
 using gspmd::detail::cosine_op;
 using gspmd::detail::divide_op;
-using gspmd::detail::erf_op;
 using gspmd::detail::erf_inv_op;
+using gspmd::detail::erf_op;
 using gspmd::detail::expm1_op;
 using gspmd::detail::exponential_op;
 using gspmd::detail::floor_op;
 using gspmd::detail::imag_op;
-using gspmd::detail::log_op;
 using gspmd::detail::log1p_op;
+using gspmd::detail::log_op;
 using gspmd::detail::logistic_op;
 using gspmd::detail::map_op;
 using gspmd::detail::maximum_op;
@@ -41,6 +39,8 @@ using gspmd::detail::minimum_op;
 using gspmd::detail::multiply_op;
 using gspmd::detail::negate_op;
 using gspmd::detail::not_op;
+using gspmd::detail::operator_code;
+using gspmd::detail::operator_id;
 using gspmd::detail::or_op;
 using gspmd::detail::power_op;
 using gspmd::detail::real_op;

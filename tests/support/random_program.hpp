@@ -582,9 +582,11 @@ class random_program {
       case 23: {
         auto op = random_.one_of(binary_operators());
         if (random_.chance(50))
-          op = random_.one_of(std::vector<operator_code>{code_of<add_op>, code_of<add_op>, code_of<subtract_op>, code_of<multiply_op>});
+          op = random_.one_of(
+              std::vector<operator_code>{code_of<add_op>, code_of<add_op>, code_of<subtract_op>, code_of<multiply_op>});
         if (type == dtype::pred)
-          op = random_.one_of(std::vector<operator_code>{code_of<and_op>, code_of<or_op>, code_of<maximum_op>, code_of<minimum_op>});
+          op = random_.one_of(
+              std::vector<operator_code>{code_of<and_op>, code_of<or_op>, code_of<maximum_op>, code_of<minimum_op>});
         if (!ir::is_defined(op, type)) break;
         const int y = random_.chance(10) ? x : pick_like(type, shape);
         if (y < 0) break;
@@ -1105,15 +1107,15 @@ class random_program {
 
   static const std::vector<operator_code>& unary_operators() {
     static const std::vector<operator_code> all = {
-        code_of<abs_op>,   code_of<negate_op>, code_of<sign_op>,     code_of<exponential_op>, code_of<log_op>,
-        code_of<sqrt_op>,  code_of<rsqrt_op>,  code_of<tanh_op>,     code_of<logistic_op>,    code_of<relu_op>,
-        code_of<sine_op>,  code_of<cosine_op>, code_of<floor_op>,    code_of<ceil_op>,        code_of<not_op>};
+        code_of<abs_op>,  code_of<negate_op>, code_of<sign_op>,  code_of<exponential_op>, code_of<log_op>,
+        code_of<sqrt_op>, code_of<rsqrt_op>,  code_of<tanh_op>,  code_of<logistic_op>,    code_of<relu_op>,
+        code_of<sine_op>, code_of<cosine_op>, code_of<floor_op>, code_of<ceil_op>,        code_of<not_op>};
     return all;
   }
   static const std::vector<operator_code>& binary_operators() {
-    static const std::vector<operator_code> all = {code_of<add_op>,     code_of<subtract_op>, code_of<multiply_op>,
-                                                   code_of<divide_op>,  code_of<maximum_op>,  code_of<minimum_op>,
-                                                   code_of<power_op>,   code_of<and_op>,      code_of<or_op>};
+    static const std::vector<operator_code> all = {code_of<add_op>,    code_of<subtract_op>, code_of<multiply_op>,
+                                                   code_of<divide_op>, code_of<maximum_op>,  code_of<minimum_op>,
+                                                   code_of<power_op>,  code_of<and_op>,      code_of<or_op>};
     return all;
   }
   static const std::vector<operator_code>& comparisons() {

@@ -730,7 +730,8 @@ inline host_array evaluate_parts(const node& n, const std::vector<const host_arr
     return all;
   };
   const auto re = parts(false), im = parts(true);
-  const bool multiplies = x.size() == 2 && (n.op == code_of<multiply_op> || n.op == gspmd::detail::code_of<gspmd::detail::einsum_op>);
+  const bool multiplies =
+      x.size() == 2 && (n.op == code_of<multiply_op> || n.op == gspmd::detail::code_of<gspmd::detail::einsum_op>);
   if (n.op == code_of<compare_eq_op> || n.op == code_of<compare_ne_op>) {
     for (std::size_t i = 0; i < result.size(); ++i) {
       const bool equal = re[0].reals[i] == re[1].reals[i] && im[0].reals[i] == im[1].reals[i];

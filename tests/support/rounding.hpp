@@ -188,8 +188,8 @@ class rounding {
   }
   static bool keeps_bits(const operator_code& op, dtype from, dtype to) {
     if (op == code_of<convert_op>) return from == to || to == dtype::f64;
-    return op == code_of<abs_op> || op == code_of<negate_op> || op == code_of<sign_op> || op == code_of<relu_op> || op == code_of<floor_op> ||
-           op == code_of<ceil_op>;
+    return op == code_of<abs_op> || op == code_of<negate_op> || op == code_of<sign_op> || op == code_of<relu_op> ||
+           op == code_of<floor_op> || op == code_of<ceil_op>;
   }
   /// Whether nothing is lost, so that even a fused multiply-add gives these bits.
   static bool has_exact_result(const operator_code& op, dtype type, double a, double b) {

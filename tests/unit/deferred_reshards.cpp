@@ -72,7 +72,9 @@ struct random_reshards : graph_builder {
   }
 
  private:
-  static std::vector<opcode> joins() { return {code_of<add_op>, code_of<subtract_op>, code_of<maximum_op>, code_of<multiply_op>}; }
+  static std::vector<opcode> joins() {
+    return {code_of<add_op>, code_of<subtract_op>, code_of<maximum_op>, code_of<multiply_op>};
+  }
   int resharded(int i, std::size_t target) { return random_.chance(75) ? reshard(i, targets_[target]) : i; }
   sharding any(int rank) {
     sharding a;
@@ -130,8 +132,8 @@ TEST_CASE(
   const int a = output.reshard(output.rows(), whole);
   CHECK(bytes_of_plan(output, {output.sum(a, output.reshard(output.rows(), whole)), a}) == 2 * three_quarters);
   const int x = read.rows();
-  CHECK(bytes_of_plan(read, {read.sum(read.reshard(x, whole), read.reshard(read.rows(), whole)), read.op(code_of<negate_op>, x)}) ==
-        2 * three_quarters);
+  CHECK(bytes_of_plan(read, {read.sum(read.reshard(x, whole), read.reshard(read.rows(), whole)),
+                             read.op(code_of<negate_op>, x)}) == 2 * three_quarters);
   others.g.outputs = {others.sum(others.reshard(others.rows(), whole), others.reshard(others.rows(), by_columns))};
   defer_reshards(others.g);
   for (const auto& n : others.g.nodes) CHECK(!n.deferred);

@@ -95,7 +95,8 @@ template <class T>
 std::vector<slow::value> naive_elementwise(slow::value a, slow::value b) {
   using namespace detail;
   const auto of = [](const scalar_code& op, const slow::value& x, const slow::value& y) { return slow::naive_binary(op, x, y); };
-  const auto sum = of(scalar_code_of<add_op>, a, b), product = of(scalar_code_of<multiply_op>, sum, a), least = of(scalar_code_of<minimum_op>, product, b);
+  const auto sum = of(scalar_code_of<add_op>, a, b), product = of(scalar_code_of<multiply_op>, sum, a),
+             least = of(scalar_code_of<minimum_op>, product, b);
   const auto is_less = of(scalar_code_of<compare_lt_op>, a, b);
   return {of(scalar_code_of<subtract_op>, product, b), is_less.integer != 0 ? least : a, of(scalar_code_of<divide_op>, a, b),
           of(scalar_code_of<remainder_op>, b, a)};

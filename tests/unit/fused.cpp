@@ -52,7 +52,8 @@ struct adam {
 struct scalar_group {  // rank 0
   static constexpr extents loop = {};
   static constexpr dim_mask cut = 0;
-  static constexpr std::array ops = {load(f64, 0, {}), op(scalar_code_of<exponential_op>, f64, {0}), op(scalar_code_of<convert_op>, f32, f64, {1})};
+  static constexpr std::array ops = {load(f64, 0, {}), op(scalar_code_of<exponential_op>, f64, {0}),
+                                     op(scalar_code_of<convert_op>, f32, f64, {1})};
   static constexpr std::array stores = {to(2, 0), to(1, 1)};
 };
 struct empty_group {
@@ -89,9 +90,12 @@ struct short_rows {  // [1001, 3] * [3] - [1001, 1]
 struct transposed {  // a strided load, rank 3
   static constexpr extents loop = dims({5, 7, 67});
   static constexpr dim_mask cut = 0;
-  static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})),     load(s64, 1, dims({0, 0, 0})),
-                                     op(scalar_code_of<convert_op>, s64, s32, {0}), op(scalar_code_of<divide_op>, s64, {2, 1}),
-                                     op(scalar_code_of<power_op>, s64, {3, 2}),     op(scalar_code_of<compare_ge_op>, pred, s64, {3, 4}),
+  static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})),
+                                     load(s64, 1, dims({0, 0, 0})),
+                                     op(scalar_code_of<convert_op>, s64, s32, {0}),
+                                     op(scalar_code_of<divide_op>, s64, {2, 1}),
+                                     op(scalar_code_of<power_op>, s64, {3, 2}),
+                                     op(scalar_code_of<compare_ge_op>, pred, s64, {3, 4}),
                                      op(scalar_code_of<convert_op>, f32, pred, {5})};
   static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3)};
 };
@@ -124,11 +128,18 @@ struct mapped {
 struct transcendental {
   static constexpr extents loop = dims({515});
   static constexpr dim_mask cut = 0;
-  static constexpr std::array ops = {
-      load(f64, 0, dims({1})),           op(scalar_code_of<exponential_op>, f64, {0}), op(scalar_code_of<add_op>, f64, {1, 0}),
-      op(scalar_code_of<log_op>, f64, {2}),         op(scalar_code_of<logistic_op>, f64, {3}),    op(scalar_code_of<sine_op>, f64, {4}),
-      op(scalar_code_of<power_op>, f64, {1, 5}),    op(scalar_code_of<rsqrt_op>, f64, {6}),       op(scalar_code_of<convert_op>, f32, f64, {7}),
-      op(scalar_code_of<exponential_op>, f32, {8}), op(scalar_code_of<multiply_op>, f32, {9, 9}), op(scalar_code_of<add_op>, f32, {10, 8})};
+  static constexpr std::array ops = {load(f64, 0, dims({1})),
+                                     op(scalar_code_of<exponential_op>, f64, {0}),
+                                     op(scalar_code_of<add_op>, f64, {1, 0}),
+                                     op(scalar_code_of<log_op>, f64, {2}),
+                                     op(scalar_code_of<logistic_op>, f64, {3}),
+                                     op(scalar_code_of<sine_op>, f64, {4}),
+                                     op(scalar_code_of<power_op>, f64, {1, 5}),
+                                     op(scalar_code_of<rsqrt_op>, f64, {6}),
+                                     op(scalar_code_of<convert_op>, f32, f64, {7}),
+                                     op(scalar_code_of<exponential_op>, f32, {8}),
+                                     op(scalar_code_of<multiply_op>, f32, {9, 9}),
+                                     op(scalar_code_of<add_op>, f32, {10, 8})};
   static constexpr std::array stores = {to(7, 0), to(11, 1), to(4, 2), to(3, 3)};
 };
 struct only_copies {  // a load and a constant are stored

@@ -191,7 +191,7 @@ struct arena_keeper : gspmd::simulated_communicator {
 TEST_CASE("resharding takes no memory but the arena, and of that what is alive at once") {
   graph_builder b({4, 2});
   const int in = b.input({16, 8, 4}, split({{x}, {}, {}}));
-  const int moved = b.reshard(in, split({{}, {x}, {y}}));                     // a slice, then all_to_all
+  const int moved = b.reshard(in, split({{}, {x}, {y}}));                         // a slice, then all_to_all
   const int summed = b.reduce(b.op(code_of<exponential_op>, moved), dim_bit(1));  // partial over x
   b.g.outputs = {b.op(code_of<negate_op>, b.reshard(summed, split({{y}, {}})))};  // reduce_scatter, then what is cheapest
   const auto p = make_plan(b.g, b.mesh);

@@ -29,10 +29,11 @@ struct elementwise_operator {
 /// The operators that elementwise() takes; a comparison is `compare_lt`.
 inline std::vector<elementwise_operator> elementwise_operators() {
   std::vector<elementwise_operator> result;
-  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, detail::listed_elementwise>>([&]<class O>(std::type_identity<O>) {
-    constexpr bool is_of_arguments_alone = O::operands > 0 && O::result != detail::element_result::chosen;
-    if constexpr (is_of_arguments_alone) result.push_back({O::name, O::operands, detail::code_of<O>});
-  });
+  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, detail::listed_elementwise>>(
+      [&]<class O>(std::type_identity<O>) {
+        constexpr bool is_of_arguments_alone = O::operands > 0 && O::result != detail::element_result::chosen;
+        if constexpr (is_of_arguments_alone) result.push_back({O::name, O::operands, detail::code_of<O>});
+      });
   return result;
 }
 
@@ -64,9 +65,10 @@ inline value elementwise(std::string_view name, detail::span<const value> operan
 inline value convert(value x, dtype to, location at = location::current()) {
   if (!x.is_valid()) return {};
   const int id = x.id();
-  return detail::made(*x.graph(),
-                      detail::add_elementwise(*x.graph(), detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at, to), to,
-                      x.shape());
+  return detail::made(
+      *x.graph(),
+      detail::add_elementwise(*x.graph(), detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at, to), to,
+      x.shape());
 }
 
 }  // namespace gspmd

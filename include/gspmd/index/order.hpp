@@ -77,7 +77,8 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
   value hit = elementwise(code_of<compare_eq_op>, {operand(x, at), operand(best, at)}, at);
   if (is_floating(x.type()))
     hit = elementwise(code_of<or_op>,
-                      {operand(hit, at), operand(elementwise(code_of<compare_ne_op>, {operand(x, at), operand(x, at)}, at), at)}, at);
+                      {operand(hit, at), operand(elementwise(code_of<compare_ne_op>, {operand(x, at), operand(x, at)}, at), at)},
+                      at);
   const value none = made(g, add_constant(g, dtype::s32, extents(x.shape()), 0, x.shape()[d] - 1, at), dtype::s32, x.shape());
   const value where = elementwise(code_of<select_op>, {operand(hit, at), operand(index, at), operand(none, at)}, at);
   return reduce(where, monoid::minimum, d, at);

@@ -29,8 +29,8 @@
 namespace gspmd::random {
 namespace drawing {
 
-using detail::extents;
 using detail::code_of;
+using detail::extents;
 using detail::threefry2x32_op;
 
 /// Whether a value is a key; records the mistake if not.

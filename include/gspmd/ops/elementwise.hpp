@@ -121,9 +121,7 @@ constexpr value unary(value x, location at) {
 constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::abs_op>(x, at); }
 constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::negate_op>(x, at); }
 constexpr value sign(value x, location at = location::current()) { return detail::unary<detail::sign_op>(x, at); }
-constexpr value exponential(value x, location at = location::current()) {
-  return detail::unary<detail::exponential_op>(x, at);
-}
+constexpr value exponential(value x, location at = location::current()) { return detail::unary<detail::exponential_op>(x, at); }
 constexpr value log(value x, location at = location::current()) { return detail::unary<detail::log_op>(x, at); }
 constexpr value sqrt(value x, location at = location::current()) { return detail::unary<detail::sqrt_op>(x, at); }
 constexpr value rsqrt(value x, location at = location::current()) { return detail::unary<detail::rsqrt_op>(x, at); }
@@ -149,33 +147,53 @@ constexpr value logical_not(value x, location at = location::current()) { return
 
 constexpr value operator-(operand x) { return detail::elementwise(detail::code_of<detail::negate_op>, {x}, x.at); }
 constexpr value operator+(operand a, operand b) { return detail::elementwise(detail::code_of<detail::add_op>, {a, b}, a.at); }
-constexpr value operator-(operand a, operand b) { return detail::elementwise(detail::code_of<detail::subtract_op>, {a, b}, a.at); }
-constexpr value operator*(operand a, operand b) { return detail::elementwise(detail::code_of<detail::multiply_op>, {a, b}, a.at); }
+constexpr value operator-(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::subtract_op>, {a, b}, a.at);
+}
+constexpr value operator*(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::multiply_op>, {a, b}, a.at);
+}
 constexpr value operator/(operand a, operand b) { return detail::elementwise(detail::code_of<detail::divide_op>, {a, b}, a.at); }
 constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::maximum_op>, {a, b}, a.at); }
 constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::minimum_op>, {a, b}, a.at); }
 constexpr value power(operand a, operand b) { return detail::elementwise(detail::code_of<detail::power_op>, {a, b}, a.at); }
 /// Returns the remainder of a divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of signed ones.)
-constexpr value remainder(operand a, operand b) { return detail::elementwise(detail::code_of<detail::remainder_op>, {a, b}, a.at); }
+constexpr value remainder(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::remainder_op>, {a, b}, a.at);
+}
 constexpr value operator%(operand a, operand b) { return remainder(a, b); }
 /// The angle of the point (x, y), from -pi to pi.
 constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::code_of<detail::atan2_op>, {y, x}, y.at); }
 /// The bits of integers moved by so many places; what moves out is lost. By as many places as the type has bits, or more, or a negative
 /// number of them, all are lost. To the right a signed integer keeps its sign.
-constexpr value shift_left(operand a, operand b) { return detail::elementwise(detail::code_of<detail::shift_left_op>, {a, b}, a.at); }
-constexpr value shift_right(operand a, operand b) { return detail::elementwise(detail::code_of<detail::shift_right_op>, {a, b}, a.at); }
+constexpr value shift_left(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::shift_left_op>, {a, b}, a.at);
+}
+constexpr value shift_right(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::shift_right_op>, {a, b}, a.at);
+}
 /// The bits of integers one by one, and the logic of bools: so are logical_and, logical_or and logical_not.
 constexpr value bitwise_xor(operand a, operand b) { return detail::elementwise(detail::code_of<detail::xor_op>, {a, b}, a.at); }
 constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::code_of<detail::and_op>, {a, b}, a.at); }
 constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::code_of<detail::or_op>, {a, b}, a.at); }
 
 /// Comparisons give a tensor of bool.
-constexpr value operator<(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_lt_op>, {a, b}, a.at); }
-constexpr value operator<=(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_le_op>, {a, b}, a.at); }
-constexpr value operator>(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_gt_op>, {a, b}, a.at); }
-constexpr value operator>=(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_ge_op>, {a, b}, a.at); }
+constexpr value operator<(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_lt_op>, {a, b}, a.at);
+}
+constexpr value operator<=(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_le_op>, {a, b}, a.at);
+}
+constexpr value operator>(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_gt_op>, {a, b}, a.at);
+}
+constexpr value operator>=(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_ge_op>, {a, b}, a.at);
+}
 constexpr value equal(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_eq_op>, {a, b}, a.at); }
-constexpr value not_equal(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_ne_op>, {a, b}, a.at); }
+constexpr value not_equal(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_ne_op>, {a, b}, a.at);
+}
 
 /// `on_true` where `condition` (bool) holds, else `on_false`.
 constexpr value select(operand condition, operand on_true, operand on_false) {
@@ -238,9 +256,10 @@ constexpr value convert(value x, location at = location::current()) {
     if (!x.is_valid()) return {};
     const int id = x.id();
     auto& g = *x.graph();
-    return detail::made(
-        g, detail::add_elementwise(g, detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at, detail::dtype_of<T>()),
-        detail::dtype_of<T>(), x.shape());
+    return detail::made(g,
+                        detail::add_elementwise(g, detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at,
+                                                detail::dtype_of<T>()),
+                        detail::dtype_of<T>(), x.shape());
   }
 }
 

@@ -209,16 +209,17 @@ constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... i
     return detail::made(g, detail::add_elementwise(g, op, {a.id(), b.id()}, n.at),
                         op == detail::code_of<detail::add_op> ? dtype::s64 : dtype::pred, {});
   };
-  const carried_type last = while_loop(
-      [&](const carried_type& now) { return of(detail::code_of<detail::compare_lt_op>, std::get<0>(now), wide); },
-      [&](const carried_type& now) {
-        return std::apply(
-            [&](const value& i, const auto&... c) {
-              return std::tuple_cat(std::tuple<value>(of(detail::code_of<detail::add_op>, i, one)), std::tuple<Carry...>(body(i, c...)));
-            },
-            now);
-      },
-      carried_type(zero, init...), n.at);
+  const carried_type last =
+      while_loop([&](const carried_type& now) { return of(detail::code_of<detail::compare_lt_op>, std::get<0>(now), wide); },
+                 [&](const carried_type& now) {
+                   return std::apply(
+                       [&](const value& i, const auto&... c) {
+                         return std::tuple_cat(std::tuple<value>(of(detail::code_of<detail::add_op>, i, one)),
+                                               std::tuple<Carry...>(body(i, c...)));
+                       },
+                       now);
+                 },
+                 carried_type(zero, init...), n.at);
   if constexpr (sizeof...(Carry) == 1) return std::get<1>(last);
   else return std::apply([](const value&, const auto&... c) { return std::tuple<Carry...>(c...); }, last);
 }

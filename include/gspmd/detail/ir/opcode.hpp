@@ -62,10 +62,10 @@ struct loop_facts {
   enum class role_class : std::uint8_t { other, sum, product };
   /// The loops that compilers vectorise with the operator in them.
   enum class vector_class : std::uint8_t {
-    any_loop,          // all
-    own_loop,          // all without `random_bits`: it selects polynomials, which needs elements of one width
-    random_bits,       // computes on elements of 64 bits
-    without_vectors,   // none: it calls a function for each element
+    any_loop,         // all
+    own_loop,         // all without `random_bits`: it selects polynomials, which needs elements of one width
+    random_bits,      // computes on elements of 64 bits
+    without_vectors,  // none: it calls a function for each element
   };
   using find_kernel = void (*(*)(dtype))();  // see scalar_kernel
 

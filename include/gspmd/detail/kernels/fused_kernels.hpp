@@ -162,18 +162,17 @@ GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::
   const fused_operand a(o, registers, 0);
   if constexpr (O::operands == 1) {
     for_each_in_steps(
-        n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
-          store_element(out, begin + i, apply<O, Out>(a.template load<In>(begin, i)));
-        });
+        n, [=](std::int64_t begin, std::int64_t i)
+               __attribute__((always_inline)) { store_element(out, begin + i, apply<O, Out>(a.template load<In>(begin, i))); });
   } else {
     const fused_operand b(o, registers, 1);
     if constexpr (O::has_condition) {
       const fused_operand c(o, registers, 2);
       for_each_in_steps(
           n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
-            store_element(out, begin + i,
-                          apply<O, Out>(a.template load<bool>(begin, i), b.template load<In>(begin, i),
-                                             c.template load<In>(begin, i)));
+            store_element(
+                out, begin + i,
+                apply<O, Out>(a.template load<bool>(begin, i), b.template load<In>(begin, i), c.template load<In>(begin, i)));
           });
     } else {
       for_each_in_steps(
@@ -213,9 +212,9 @@ GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const 
           const In middle = apply<first, In>(x, y);
           store_element(out, begin + i, apply<second, Out>(middle, middle));
         } else if constexpr (second::has_condition) {
-          store_element(out, begin + i,
-                        apply<second, Out>(apply<first, bool>(x, y), c.template load<Out>(begin, i),
-                                                  d.template load<Out>(begin, i)));
+          store_element(
+              out, begin + i,
+              apply<second, Out>(apply<first, bool>(x, y), c.template load<Out>(begin, i), d.template load<Out>(begin, i)));
         } else {
           store_element(out, begin + i,
                         apply_pair<p, Out, In>(x, y, c.template load<In>(begin, i), d.template load<In>(begin, i)));
@@ -310,7 +309,8 @@ constexpr fused_kernel kernel_for() {
     else return map_kernel_of<In>;
   } else if constexpr (O::result == element_result::chosen || is_swapped<O> || !O::defined.has(in)) return nullptr;
   else if constexpr (O::result == element_result::truth) return fused_kernel_of<O, bool, kernel_element<O, In>>;
-  else if constexpr (constexpr dtype to = result_type(scalar_code_of<O>, in, in); to != in) return fused_kernel_of<O, element_t<to>, In>;
+  else if constexpr (constexpr dtype to = result_type(scalar_code_of<O>, in, in); to != in)
+    return fused_kernel_of<O, element_t<to>, In>;
   else return fused_kernel_of<O, kernel_element<O, In>, kernel_element<O, In>>;
 }
 template <class O, class... In>

@@ -10,11 +10,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ir/elementwise/list.hpp"
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/inner_part.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
-#include "gspmd/detail/ir/elementwise/list.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/kernels/fused_row.hpp"
 #include "gspmd/detail/kernels/reduce_rows.hpp"

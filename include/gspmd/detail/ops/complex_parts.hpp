@@ -3,9 +3,9 @@
 
 #include <initializer_list>
 
-#include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/elementwise/choice.hpp"
 #include "gspmd/detail/ir/elementwise/order.hpp"
+#include "gspmd/detail/ir/fused_group.hpp"
 
 namespace gspmd::detail {
 

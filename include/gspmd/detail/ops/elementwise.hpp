@@ -62,9 +62,7 @@ concept computes_value = requires(decltype(tried_element<O>()) x) {
 } || requires(decltype(tried_element<O>()) x) {
   requires O::operands == 3 && O::has_condition;
   O::value(true, x, x);
-} || requires {
-  requires O::operands == loop_facts::any_number;
-};
+} || requires { requires O::operands == loop_facts::any_number; };
 
 // clang-format off
 /// The struct of an elementwise operator, complete. Its facts are listed in ir/elementwise/facts.hpp.
@@ -101,9 +99,10 @@ struct checked_elementwise<O, true> {
   static_assert(O::kernels.is_listed == boost::mp11::mp_contains<listed_elementwise, O>::value,
                 "gspmd: the fact `kernels` of an elementwise operator is library_kernels for the operators of "
                 "ir/elementwise/list.hpp, and kernels_of_program(...) for all others");
-  static_assert(O::folds == folding::never || O::is_exact,
-                "gspmd: the planner computes results of an elementwise operator (`folds`), whose `is_exact` is false: a folded result "
-                "could differ from a computed one; write folding::never");
+  static_assert(
+      O::folds == folding::never || O::is_exact,
+      "gspmd: the planner computes results of an elementwise operator (`folds`), whose `is_exact` is false: a folded result "
+      "could differ from a computed one; write folding::never");
   static_assert((!O::neutral.left && !O::neutral.right) || (O::operands == 2 && O::result == element_result::same),
                 "gspmd: an elementwise operator with a `neutral` number has two operands, and its result has their type");
   static_assert(O::has_condition == (O::operands == 3), "gspmd: an elementwise operator of three operands has a condition");
@@ -112,9 +111,9 @@ struct checked_elementwise<O, true> {
 
 /// Results that are computed while planning (ops/folded_nodes.hpp).
 struct folded_values {
-  double (*real)(double, double) = nullptr;                         // folding::numbers and floats_unless_by_zero
-  std::uint64_t (*bits)(std::uint64_t, std::uint64_t) = nullptr;    // folding::numbers and integers
-  bool (*compared)(std::int64_t order) = nullptr;                   // comparisons: by the order of a and b, below, equal to or above 0
+  double (*real)(double, double) = nullptr;                       // folding::numbers and floats_unless_by_zero
+  std::uint64_t (*bits)(std::uint64_t, std::uint64_t) = nullptr;  // folding::numbers and integers
+  bool (*compared)(std::int64_t order) = nullptr;  // comparisons: by the order of a and b, below, equal to or above 0
 };
 template <class O>
 struct values_of {

@@ -48,9 +48,9 @@ constexpr void power_op::gradient(gradient_builder& b, const node& n) {
   const term slope = exponent * term::of<power_op>(base, exponent - 1.0);
   const node& written = operand_of(b.program(), n, 1);
   const bool is_never_0 = written.op == opcode::constant && written.real != 0;
-  b.send(0, dy * (is_never_0 ? slope  // 0 * 0^-1 is no number
-                             : term::of<select_op>(term::of<compare_eq_op>(exponent, exponent.number(0)),
-                                                        slope.number(0), slope)));
+  b.send(0,
+         dy * (is_never_0 ? slope  // 0 * 0^-1 is no number
+                          : term::of<select_op>(term::of<compare_eq_op>(exponent, exponent.number(0)), slope.number(0), slope)));
   const term is_positive = term::of<compare_gt_op>(base, base.number(0));
   const term logarithm = term::of<select_op>(is_positive, term::of<log_op>(base), base.number(0));
   b.send(1, dy * (y * logarithm));

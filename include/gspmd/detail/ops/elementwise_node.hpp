@@ -84,8 +84,8 @@ constexpr int add_elementwise(graph& g, const operator_code& op, span<const int>
   return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
 }
 
-constexpr int add_elementwise(graph& g, const operator_code& op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,
-                              const map_function* function = nullptr) {
+constexpr int add_elementwise(graph& g, const operator_code& op, std::initializer_list<int> operands, location at,
+                              dtype to = dtype::f32, const map_function* function = nullptr) {
   return add_elementwise(g, op, span<const int>(operands.begin(), operands.size()), at, to, function);
 }
 

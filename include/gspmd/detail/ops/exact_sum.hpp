@@ -251,7 +251,8 @@ class exact_sum {
       const int parts[]{last == 0 ? of({re}) : of({n.operands[0], re}), last == 0 ? of({im}) : of({n.operands[0], im})};
       return add_elementwise(g_, code_of<complex_op>, {parts[0], parts[1]}, n.at);
     }
-    const int a = part(code_of<real_op>, 0), b = part(code_of<imag_op>, 0), c = part(code_of<real_op>, 1), d = part(code_of<imag_op>, 1);
+    const int a = part(code_of<real_op>, 0), b = part(code_of<imag_op>, 0), c = part(code_of<real_op>, 1),
+              d = part(code_of<imag_op>, 1);
     const int ac = of({a, c}), bd = of({b, d}), ad = of({a, d}), bc = of({b, c});
     const int re = add_elementwise(g_, code_of<subtract_op>, {ac, bd}, n.at);
     const int im = add_elementwise(g_, code_of<add_op>, {ad, bc}, n.at);

@@ -69,8 +69,7 @@ class folded_nodes {
       return is_floating(n.type) ? x.real == real && (x.real != 0 || is_negative_zero(x.real) == is_negative_zero(real))
                                  : x.integer == integer;
     };
-    if (n.op.loop().has_condition)
-      return !numbers_[n.operands[0]].is_known ? -1 : numbers_[n.operands[0]].integer != 0 ? 1 : 2;
+    if (n.op.loop().has_condition) return !numbers_[n.operands[0]].is_known ? -1 : numbers_[n.operands[0]].integer != 0 ? 1 : 2;
     const neutral_operand& neutral = elementwise_facts_of(n.op).neutral;
     if (neutral.right && is(1, neutral.real, neutral.integer)) return 0;
     return neutral.left && is(0, neutral.real, neutral.integer) ? 1 : -1;

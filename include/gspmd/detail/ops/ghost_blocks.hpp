@@ -175,8 +175,8 @@ class block_reads {
       node c = source(opcode::constant, type, shape_, at);
       c.real = constant_of(type, fill).real;
       c.integer = constant_of(type, fill).integer;
-      const int is_inside =
-          offset > 0 ? combined(code_of<compare_lt_op>, i, b->extent - offset, at) : combined(code_of<compare_ge_op>, i, -offset, at);
+      const int is_inside = offset > 0 ? combined(code_of<compare_lt_op>, i, b->extent - offset, at)
+                                       : combined(code_of<compare_ge_op>, i, -offset, at);
       return add_elementwise(g_, code_of<select_op>, {is_inside, y, g_.add(c)}, at);
     }
     const auto outside = beyond_ends(b->extent, offset);

@@ -43,8 +43,8 @@ constexpr int add_among_zeros(graph& g, int x, int place, std::int64_t n, int d,
   for (int k = 0; k < like.shape.count; ++k) dims.push_back(static_cast<std::int8_t>(k < d ? k : k + 1));
   const int copies = add_broadcast(g, x, wide, dims, at), own = add_broadcast(g, place, wide, {}, at);
   const int is = add_elementwise(g, code_of<compare_eq_op>, {add_iota(g, dtype::s32, wide, d, at), own}, at);
-  return add_reshape(g, add_elementwise(g, code_of<select_op>, {is, copies, add_identity(g, kind, like.type, wide, at)}, at), joined,
-                     at);
+  return add_reshape(g, add_elementwise(g, code_of<select_op>, {is, copies, add_identity(g, kind, like.type, wide, at)}, at),
+                     joined, at);
 }
 
 }  // namespace gspmd::detail

@@ -21,7 +21,8 @@ constexpr masked_diagonal diagonal_of(const State& s, int v, dim_mask dims) {
     const bool is_source = s.waits_virtual(w) && facts_of(s.node_of(s.maker(w)).op).made == origin::source;
     return is_source ? facts_of(s.node_of(s.maker(w)).op).in_loop(*s.graph_, s.node_of(s.maker(w))) : scalar_op{};
   };
-  if (!is_made_by(v, code_of<select_op>) || s.uses_[v] != 1 || !is_made_by(s.maker(v).operands[0], code_of<compare_eq_op>)) return {};
+  if (!is_made_by(v, code_of<select_op>) || s.uses_[v] != 1 || !is_made_by(s.maker(v).operands[0], code_of<compare_eq_op>))
+    return {};
   const instruction &select = s.maker(v), &equal = s.maker(select.operands[0]);
   const int of = select.operands[1];
   const auto first = source_of(equal.operands[0]), second = source_of(equal.operands[1]), other = source_of(select.operands[2]);

@@ -54,8 +54,7 @@ constexpr planned_code in_words(const operator_code& op) {
 constexpr bool each_opcode_has_one_operator() {
   for (int op = 0; op < enumerated_count; ++op) {
     const auto code = static_cast<opcode>(op);
-    const int owners = (parameter_op::owns(code) ? 1 : 0) + (source_op::owns(code) ? 1 : 0) +
-                       (region_op::owns(code) ? 1 : 0) +
+    const int owners = (parameter_op::owns(code) ? 1 : 0) + (source_op::owns(code) ? 1 : 0) + (region_op::owns(code) ? 1 : 0) +
                        (cond_result_op::owns(code) ? 1 : 0) + (further_result_op::owns(code) ? 1 : 0);
     if (owners != 1) return false;
   }

@@ -197,8 +197,8 @@ struct scatter_set_op : indexing_operator {
     const int taken = add_gather_like(g, n, dy, n.operands[1], updates.shape, n.at);
     if (!several) return b.send(2, taken);
     const int last = add_scatter_like(g, n, n.operands[1], number, n.shape, monoid::maximum, n.at);
-    const int stays =
-        add_elementwise(g, code_of<compare_eq_op>, {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
+    const int stays = add_elementwise(g, code_of<compare_eq_op>,
+                                      {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
     b.send(2, add_elementwise(g, code_of<select_op>, {stays, taken, nothing}, n.at));
   }
   template <class Lowering>

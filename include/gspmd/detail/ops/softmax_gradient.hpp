@@ -30,7 +30,8 @@ constexpr bool give_softmax(gradient_builder& b) {
   const auto spread = [&](term x) { return b.as_term(add_spread(b.program(), x.id(), total)); };
   const int rounded = rounded_result(b, b.visited());
   if (b.at(b.visited()).op == code_of<divide_op>) {
-    const term p = rounded < 0 ? y : b.as_term(add_elementwise(b.program(), code_of<convert_op>, {rounded}, total.at, total.type));
+    const term p =
+        rounded < 0 ? y : b.as_term(add_elementwise(b.program(), code_of<convert_op>, {rounded}, total.at, total.type));
     b.give(m.source, (p * (dy - spread(sum_of(p * dy)))).id());
   } else if (rounded >= 0) {
     b.give(m.source, (dy - term::of<exponential_op>(y) * spread(sum_of(dy))).id());

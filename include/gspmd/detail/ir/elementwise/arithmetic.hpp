@@ -114,9 +114,7 @@ struct multiply_op : arithmetic_operator, needs_instruction {
   /// A product of two sums is not a sum of products.
   static constexpr operator_class meets(const auto& n, monoid kind) {
     if (is_order(kind) && is_floating(n.type)) return {partial_class::scaled};
-    return {kind == monoid::add        ? partial_class::one
-            : kind == monoid::multiply ? partial_class::all
-                                       : partial_class::none};
+    return {kind == monoid::add ? partial_class::one : kind == monoid::multiply ? partial_class::all : partial_class::none};
   }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };

@@ -73,17 +73,11 @@ struct bit_shift : bit_function, not_folded, reduces_operands {
 struct shift_left_op : bit_shift {
   static constexpr const char* name = "shift_left";
   static constexpr bool ignores_sign = true;
-  template <class T>
-  [[gnu::always_inline]] static constexpr T value(T a, T b) {
-    return shift_bits(true, a, b);
-  }
+  [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) { return shift_bits(true, a, b); }
 };
 struct shift_right_op : bit_shift, regards_sign {
   static constexpr const char* name = "shift_right";
-  template <class T>
-  [[gnu::always_inline]] static constexpr T value(T a, T b) {
-    return shift_bits(false, a, b);
-  }
+  [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) { return shift_bits(false, a, b); }
 };
 /// Random bits, of a counter and a key.
 struct threefry2x32_op : bit_function, not_folded, regards_sign, reduces_operands {

@@ -11,7 +11,14 @@ namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 /// Linear: the result of partial sums is a partial sum.
-struct linear_part : listed_operator, without_condition, not_folded, needs_function, any_role, vectorised_everywhere, one_flop, regards_sign {
+struct linear_part : listed_operator,
+                     without_condition,
+                     not_folded,
+                     needs_function,
+                     any_role,
+                     vectorised_everywhere,
+                     one_flop,
+                     regards_sign {
   static constexpr bool is_exact = true;
   static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::add); }
 };
@@ -36,10 +43,7 @@ struct conj_op : linear_part {
   static constexpr int operands = 1;
   static constexpr dtype_set defined = defined_for::complex_floats;
   static constexpr element_result result = element_result::same;
-  template <class T>
-  [[gnu::always_inline]] static constexpr T value(T z) {
-    return {z.re, -z.im};
-  }
+  [[gnu::always_inline]] static constexpr auto value(auto z) -> decltype(z) { return {z.re, -z.im}; }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct complex_op : linear_part {
@@ -93,10 +97,7 @@ struct stop_gradient_op : listed_operator,
   static constexpr int operands = 1;
   static constexpr dtype_set defined = defined_for::every_type | defined_for::own_types;
   static constexpr bool is_exact = true, ignores_sign = true;
-  template <class T>
-  [[gnu::always_inline]] static constexpr T value(T x) {
-    return x;
-  }
+  [[gnu::always_inline]] static constexpr auto value(auto x) -> decltype(x) { return x; }
   static constexpr operator_class meets(const auto&, monoid) { return {partial_class::all, 0, false, true}; }
 };
 

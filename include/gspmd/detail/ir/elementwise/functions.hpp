@@ -28,26 +28,21 @@ struct exponential_op : growing_function {
   static constexpr dtype_set defined = defined_for::floats;
   template <class T>
   [[gnu::always_inline]] static T value(T x) {
-    if constexpr (is_complex_element<T>) return {exponential(x.re) * sine_of<true>(x.im), exponential(x.re) * sine_of<false>(x.im)};
+    if constexpr (is_complex_element<T>)
+      return {exponential(x.re) * sine_of<true>(x.im), exponential(x.re) * sine_of<false>(x.im)};
     else return exponential(x);
   }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct log_op : other_function {
   static constexpr const char* name = "log";
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return logarithm(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return logarithm(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct sqrt_op : other_function {
   static constexpr const char* name = "sqrt";
   static constexpr bool is_exact = true;
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return square_root(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return square_root(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct rsqrt_op : other_function {
@@ -61,87 +56,57 @@ struct rsqrt_op : other_function {
 };
 struct tanh_op : growing_function {
   static constexpr const char* name = "tanh";
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return hyperbolic_tangent(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return hyperbolic_tangent(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct logistic_op : growing_function {
   static constexpr const char* name = "logistic";
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return logistic_function(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return logistic_function(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct sine_op : other_function {
   static constexpr const char* name = "sine";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return sine_of<false>(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return sine_of<false>(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct cosine_op : other_function {
   static constexpr const char* name = "cosine";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return sine_of<true>(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return sine_of<true>(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct expm1_op : growing_function {
   static constexpr const char* name = "expm1";
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return exponential_less_one(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return exponential_less_one(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct log1p_op : other_function {
   static constexpr const char* name = "log1p";
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return logarithm_of_one_more(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return logarithm_of_one_more(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct erf_op : growing_function {
   static constexpr const char* name = "erf";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return error_function(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return error_function(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct erf_inv_op : other_function {
   static constexpr const char* name = "erf_inv";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return inverse_error_function(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return inverse_error_function(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct cbrt_op : growing_function {
   static constexpr const char* name = "cbrt";
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return std::cbrt(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return std::cbrt(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct atan2_op : other_function {
   static constexpr const char* name = "atan2";
   static constexpr int operands = 2;
-  template <class T>
-  [[gnu::always_inline]] static T value(T y, T x) {
-    return std::atan2(y, x);
-  }
+  [[gnu::always_inline]] static auto value(auto y, decltype(y) x) -> decltype(y) { return std::atan2(y, x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 

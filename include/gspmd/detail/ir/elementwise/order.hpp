@@ -11,13 +11,13 @@ namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 struct extremum_operator : listed_operator,
-                  keeps_type,
-                  not_folded,
-                  needs_instruction,
-                  any_role,
-                  vectorised_everywhere,
-                  one_flop,
-                  regards_sign {
+                           keeps_type,
+                           not_folded,
+                           needs_instruction,
+                           any_role,
+                           vectorised_everywhere,
+                           one_flop,
+                           regards_sign {
   static constexpr int operands = 2;
   static constexpr dtype_set defined = defined_for::ordered_types;
   static constexpr bool is_exact = true;
@@ -25,8 +25,7 @@ struct extremum_operator : listed_operator,
 struct maximum_op : extremum_operator {
   static constexpr const char* name = "maximum";
   /// A NaN on either side wins, and so does `b` of two zeros.
-  template <class T>
-  [[gnu::always_inline]] static constexpr T value(T a, T b) {
+  [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) {
     return ((a != a) | (a > b)) ? a : b;
   }
   static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::maximum); }
@@ -34,8 +33,7 @@ struct maximum_op : extremum_operator {
 };
 struct minimum_op : extremum_operator {
   static constexpr const char* name = "minimum";
-  template <class T>
-  [[gnu::always_inline]] static constexpr T value(T a, T b) {
+  [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) {
     return ((a != a) | (a < b)) ? a : b;
   }
   static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::minimum); }
@@ -77,28 +75,22 @@ struct sign_op : step_function {
 struct floor_op : step_function {
   static constexpr const char* name = "floor";
   static constexpr dtype_set defined = defined_for::real_floats;
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return round_down(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return round_down(x); }
 };
 struct ceil_op : step_function {
   static constexpr const char* name = "ceil";
   static constexpr dtype_set defined = defined_for::real_floats;
-  template <class T>
-  [[gnu::always_inline]] static T value(T x) {
-    return round_up(x);
-  }
+  [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return round_up(x); }
 };
 
 struct any_comparison : listed_operator,
-                    without_condition,
-                    folded_numbers,
-                    needs_function,
-                    any_role,
-                    vectorised_everywhere,
-                    one_flop,
-                    selects_values {
+                        without_condition,
+                        folded_numbers,
+                        needs_function,
+                        any_role,
+                        vectorised_everywhere,
+                        one_flop,
+                        selects_values {
   static constexpr int operands = 2;
   static constexpr element_result result = element_result::truth;
   static constexpr bool is_exact = true;
@@ -112,45 +104,27 @@ struct order_comparison : any_comparison, regards_sign {
 };
 struct compare_eq_op : equality_comparison {
   static constexpr const char* name = "compare_eq";
-  template <class T>
-  [[gnu::always_inline]] static constexpr bool value(T a, T b) {
-    return a == b;
-  }
+  [[gnu::always_inline]] static constexpr bool value(auto a, decltype(a) b) { return a == b; }
 };
 struct compare_ne_op : equality_comparison {
   static constexpr const char* name = "compare_ne";
-  template <class T>
-  [[gnu::always_inline]] static constexpr bool value(T a, T b) {
-    return a != b;
-  }
+  [[gnu::always_inline]] static constexpr bool value(auto a, decltype(a) b) { return a != b; }
 };
 struct compare_lt_op : order_comparison {
   static constexpr const char* name = "compare_lt";
-  template <class T>
-  [[gnu::always_inline]] static constexpr bool value(T a, T b) {
-    return a < b;
-  }
+  [[gnu::always_inline]] static constexpr bool value(auto a, decltype(a) b) { return a < b; }
 };
 struct compare_le_op : order_comparison {
   static constexpr const char* name = "compare_le";
-  template <class T>
-  [[gnu::always_inline]] static constexpr bool value(T a, T b) {
-    return a <= b;
-  }
+  [[gnu::always_inline]] static constexpr bool value(auto a, decltype(a) b) { return a <= b; }
 };
 struct compare_gt_op : order_comparison {
   static constexpr const char* name = "compare_gt";
-  template <class T>
-  [[gnu::always_inline]] static constexpr bool value(T a, T b) {
-    return a > b;
-  }
+  [[gnu::always_inline]] static constexpr bool value(auto a, decltype(a) b) { return a > b; }
 };
 struct compare_ge_op : order_comparison {
   static constexpr const char* name = "compare_ge";
-  template <class T>
-  [[gnu::always_inline]] static constexpr bool value(T a, T b) {
-    return a >= b;
-  }
+  [[gnu::always_inline]] static constexpr bool value(auto a, decltype(a) b) { return a >= b; }
 };
 
 }  // namespace GSPMD_TARGET
