@@ -1492,7 +1492,7 @@ class random_program {
   }
   /// True for a node that is a value of the program, not of a body or a mark.
   [[nodiscard]] bool is_value(int i) const {
-    const opcode op = g.nodes[static_cast<std::size_t>(i)].op;
+    const operator_code op = g.nodes[static_cast<std::size_t>(i)].op;
     return g.is_visible(i) && op != opcode::branch && op != opcode::otherwise && op != opcode::loop;
   }
 

@@ -777,7 +777,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
   for (const int o : n.operands) x.push_back(&values[static_cast<std::size_t>(o)]);
   const bool by_parts = result.complex() || (!x.empty() && x[0]->complex());
   if (by_parts && n.op != opcode::constant && n.op != opcode::iota && n.op != opcode::carry) return evaluate_parts(n, x, result);
-  switch (n.op) {
+  switch (n.op.code) {
     case opcode::constant:
       for (auto& r : result.reals) r = round_to(n.type, n.real);
       for (auto& k : result.ints) k = n.type == dtype::pred ? n.integer != 0 : n.integer;

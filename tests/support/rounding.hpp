@@ -114,7 +114,7 @@ class rounding {
   host_array radius_of(int i) {
     const node& n = at(i);
     host_array r(dtype::f64, value(i).shape);
-    switch (n.op) {
+    switch (n.op.code) {
       case opcode::constant:
       case opcode::iota: return r;
       default: break;

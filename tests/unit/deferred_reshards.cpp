@@ -72,7 +72,7 @@ struct random_reshards : graph_builder {
   }
 
  private:
-  static std::vector<opcode> joins() {
+  static std::vector<operator_code> joins() {
     return {code_of<add_op>, code_of<subtract_op>, code_of<maximum_op>, code_of<multiply_op>};
   }
   int resharded(int i, std::size_t target) { return random_.chance(75) ? reshard(i, targets_[target]) : i; }

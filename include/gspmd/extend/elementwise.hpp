@@ -40,7 +40,7 @@ using detail::reduces_operands;
 using detail::regards_sign;
 using detail::vectorised_everywhere;
 using detail::without_condition;
-using detail::without_gradient;
+using detail::has_no_gradient;
 
 // For gradients. `term::of<O>(x...)` adds an operator, and `term` has + - * /.
 using detail::gradient_builder;

@@ -42,7 +42,7 @@ constexpr index_dims numbers_of(const scatter_dims& d) {
 constexpr value combined(value x, int scattered, monoid kind, location at) {
   if (scattered < 0) return made(-1, x);
   if (kind == monoid::add && is_zero(x.node())) return {x.graph(), scattered};
-  return made(add_elementwise(*x.graph(), opcode_of(kind), {x.id(), scattered}, at), x);
+  return made(add_elementwise(*x.graph(), operator_of(kind), {x.id(), scattered}, at), x);
 }
 /// Returns the scalars that a slice begins at as one tensor of s64, or -1 if one of them is not a scalar integer.
 constexpr int start_vector(graph& g, detail::span<const value> starts, const extents& shape, const char* op, location at) {

@@ -109,7 +109,6 @@ struct operator_code {
   constexpr operator_code(opcode c) : code(c), id(static_cast<std::uint64_t>(c)) {}  // NOLINT: implicit on purpose
   constexpr explicit operator_code(const operator_name& of) : code(opcode::listed), id(of.id), listed(&of) {}
 
-  constexpr operator opcode() const { return code; }  // NOLINT: implicit on purpose
   /// The facts of an elementwise operator; without operands for another one.
   [[nodiscard]] constexpr const loop_facts& loop() const;
 
@@ -143,8 +142,10 @@ constexpr bool is_unary(const operator_code& op) { return op.loop().operands == 
 constexpr bool is_compare(const operator_code& op) { return op.loop().result == element_result::truth; }
 /// True if one element takes an instruction or two, which a loop that waits for memory does meanwhile.
 constexpr bool is_arithmetic(const operator_code& op) { return op.loop().work == loop_facts::work_class::instruction; }
-constexpr bool is_region(opcode op) { return op >= opcode::loop && op <= opcode::cond_result; }
-constexpr bool is_region_result(opcode op) { return op == opcode::loop_result || op == opcode::cond_result; }
+constexpr bool is_region(const operator_code& op) { return op.code >= opcode::loop && op.code <= opcode::cond_result; }
+constexpr bool is_region_result(const operator_code& op) {
+  return op.code == opcode::loop_result || op.code == opcode::cond_result;
+}
 
 /// True if an elementwise operator exists for operands of `type`. `map` depends on its function.
 constexpr bool is_defined(const operator_code& op, dtype type) { return op.loop().defined.has(type); }

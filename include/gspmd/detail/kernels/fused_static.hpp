@@ -143,7 +143,7 @@ template <class Group, std::size_t Index>
                                            std::int64_t i) {
   using group_plan = fused_plan<Group>;
   constexpr const scalar_op& o = Group::ops[Index];
-  constexpr opcode op = o.op;
+  constexpr opcode op = o.op.code;
   constexpr dtype type = o.type;  // GCC 12 takes no member of `o` as a template argument
   using out = element_t<type>;
   auto& result = group_plan::template at<Index>(r);

@@ -55,7 +55,7 @@ constexpr int add_gather_like(graph& g, const node& like, int table, int indices
 constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at);
 
 /// The operator that combines two elements.
-constexpr opcode opcode_of(monoid kind) {
+constexpr operator_code operator_of(monoid kind) {
   switch (kind) {
     case monoid::add: return code_of<add_op>;
     case monoid::multiply: return code_of<multiply_op>;
@@ -116,7 +116,7 @@ struct scatter_op : indexing_operator {
       a.slices.push_back(2);
     }
     const int updates = l.widened(op, updates_of(l, op, 1, a));
-    if (const auto onto = l.combined_next(op, opcode_of(n.reduced_by)); onto.result >= 0) {
+    if (const auto onto = l.combined_next(op, operator_of(n.reduced_by)); onto.result >= 0) {
       a.onto = true;
       auto& s = add_step<kernels::scatter_set>(l, op, a, {onto.with, op.operands[0], updates}, {onto.result});
       s.type = part_of(s.type);

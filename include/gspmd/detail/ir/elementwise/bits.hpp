@@ -11,7 +11,7 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-struct bit_function : listed_operator, keeps_type, needs_function, any_role, vectorised_everywhere, one_flop, without_gradient {
+struct bit_function : listed_operator, keeps_type, needs_function, any_role, vectorised_everywhere, one_flop, has_no_gradient {
   static constexpr bool is_exact = true;
 };
 struct bit_logic : bit_function {

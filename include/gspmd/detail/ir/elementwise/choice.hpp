@@ -92,7 +92,7 @@ struct stop_gradient_op : listed_operator,
                           any_role,
                           vectorised_everywhere,
                           one_flop,
-                          without_gradient {
+                          has_no_gradient {
   static constexpr const char* name = "stop_gradient";
   static constexpr int operands = 1;
   static constexpr dtype_set defined = defined_for::every_type | defined_for::own_types;

@@ -145,11 +145,11 @@ constexpr operator_class all_if(bool holds) { return {holds ? partial_class::all
 struct grows_with_operand {
   static constexpr operator_class meets(const auto&, monoid kind) { return all_if(is_order(kind)); }
 };
-struct without_gradient {
+struct has_no_gradient {
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
 /// Constant almost everywhere.
-struct selects_values : without_gradient {
+struct selects_values : has_no_gradient {
   static constexpr operator_class meets(const auto&, monoid) { return {partial_class::none, every_operand}; }
 };
 

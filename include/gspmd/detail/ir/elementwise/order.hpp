@@ -54,7 +54,7 @@ struct relu_op : one_function, grows_with_operand {
 };
 
 /// Grows with its operand in steps.
-struct step_function : one_function, without_gradient {
+struct step_function : one_function, has_no_gradient {
   static constexpr bool is_exact = true;
   static constexpr operator_class meets(const auto&, monoid kind) {
     return is_order(kind) ? operator_class{partial_class::all} : operator_class{partial_class::none, every_operand};
