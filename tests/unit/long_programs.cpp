@@ -17,7 +17,7 @@ namespace {
 using namespace gspmd;
 
 #ifdef GSPMD_TEST_MOVE_LISTS  // each added element moves its list: the time grows with the square of the length
-constexpr int shorter = 20;
+constexpr int shorter = 100;
 #else
 constexpr int shorter = 1;
 #endif
