@@ -20,7 +20,7 @@ constexpr dtype composite_type(dtype type) { return is_floating(type) ? computed
 constexpr value widened_term(value x, location at) {
   const value wide = converted(x, composite_type(x.type()), at);
   if (wide.is_valid() && wide.id() != x.id())
-    wide.graph()->nodes[static_cast<std::size_t>(wide.id())].integer = widened_term_number;
+    wide.graph()->nodes[static_cast<std::size_t>(wide.id())].integer = convert_op::widened_term;
   return wide;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "gspmd/detail/ir/elementwise/facts.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 
 namespace gspmd::detail {
@@ -35,11 +36,17 @@ struct operator_words : operator_name {
   void (*describe)(std::string&, const plan_view&, const plan_step*) = nullptr;
 
   constexpr operator_words() = default;
-  constexpr operator_words(const char* written, origin made_, realisation runs_,
+  constexpr operator_words(const operator_name& said, origin made_, realisation runs_,
                            void (*describe_)(std::string&, const plan_view&, const plan_step*))
-      : operator_name(written), made(made_), runs(runs_), describe(describe_) {}
+      : operator_name(said), made(made_), runs(runs_), describe(describe_) {}
 };
+inline void describe_by_name(std::string&, const plan_view&, const plan_step*) {}
 template <class O>
-inline constexpr operator_words words_for{O::name, O::made, O::runs, O::describe};
+constexpr operator_words words_of_struct() {
+  if constexpr (is_elementwise_struct<O>) return {scalar_name<O>, origin::shards, realisation::loop, describe_by_name};
+  else return {operator_name(O::name), O::made, O::runs, O::describe};
+}
+template <class O>
+inline constexpr operator_words words_for = words_of_struct<O>();
 
 }  // namespace gspmd::detail

@@ -13,8 +13,11 @@
 #include "gspmd/detail/ir/operator_words.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/rule.hpp"
-#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/lowering.hpp"
+
+namespace gspmd::detail {
+class gradient_builder;  // ops/gradient_builder.hpp
+}
 
 /// The facts that an operator states: an operator is a struct that defines each fact below, without defaults. The
 /// passes query these facts and name no operator. `complete_operator` rejects a struct that lacks a fact.
@@ -288,7 +291,12 @@ struct operator_facts : operator_name {
 
 /// The facts of an operator with its own struct, and the code that its nodes have.
 template <class O>
-inline constexpr operator_facts facts_for{std::type_identity<O>{}, words_for<O>};
+struct facts_type {  // of an elementwise operator: see ops/elementwise.hpp
+  using type = operator_facts;
+  static constexpr type facts() { return type(std::type_identity<O>{}, words_for<O>); }
+};
+template <class O>
+inline constexpr typename facts_type<O>::type facts_for = facts_type<O>::facts();
 template <class O>
 inline constexpr operator_code code_of{facts_for<O>};
 

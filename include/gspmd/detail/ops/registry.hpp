@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/elementwise_gradients.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/regions.hpp"
@@ -20,7 +20,6 @@ class table_by_opcode {
   constexpr explicit table_by_opcode(Make make) {
     add<parameter_op>(make);
     add<source_op>(make);
-    add<elementwise_op>(make);
     add<region_op>(make);
     add<cond_result_op>(make);
     add<further_result_op>(make);
@@ -42,6 +41,7 @@ constexpr const operator_facts& facts_of(const operator_code& op) {
                                    : facts_by_opcode.of[static_cast<int>(op.code)];
 }
 constexpr const operator_facts& facts_of(const planned_code&) = delete;
+constexpr const operator_facts& facts_of(const scalar_code&) = delete;
 constexpr const operator_words& words_of(const planned_code& op) {
   return op.code == opcode::listed ? static_cast<const operator_words&>(*op.listed)
                                    : words_by_opcode.of[static_cast<int>(op.code)];
@@ -54,8 +54,7 @@ constexpr planned_code in_words(const operator_code& op) {
 constexpr bool each_opcode_has_one_operator() {
   for (int op = 0; op < enumerated_count; ++op) {
     const auto code = static_cast<opcode>(op);
-    const int owners = (parameter_op::owns(code) ? 1 : 0) + (source_op::owns(code) ? 1 : 0) +
-                       (elementwise_op::owns(code) ? 1 : 0) + (region_op::owns(code) ? 1 : 0) +
+    const int owners = (parameter_op::owns(code) ? 1 : 0) + (source_op::owns(code) ? 1 : 0) + (region_op::owns(code) ? 1 : 0) +
                        (cond_result_op::owns(code) ? 1 : 0) + (further_result_op::owns(code) ? 1 : 0);
     if (owners != 1) return false;
   }
