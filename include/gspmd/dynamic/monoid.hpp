@@ -118,7 +118,7 @@ class value_monoid {
         refuse(std::string("combine has a ") + detail::name_of(n.op) +
                "; it is made of elementwise operators and constants of rank 0");
       detail::scalar_op o;
-      o.op = detail::scalar_code(*detail::elementwise_facts_of(n.op).in_loops);
+      o.op = detail::scalar_code(*detail::elementwise_facts_of(n.op).in_plan);
       o.type = n.type;
       o.operand_type = node(g, n.operands[n.operands.count - 1]).type;
       o.function = n.function;

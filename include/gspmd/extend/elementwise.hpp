@@ -76,8 +76,8 @@ using detail::tanh_op;
 /// Adds the operator O of these operands: tensors of one type, which are stretched to one shape, or numbers.
 template <class O>
 constexpr value elementwise(std::initializer_list<operand> operands) {
-  if constexpr (detail::checked_elementwise<O>::holds)
-    return detail::elementwise(detail::code_of<O>, operands, operands.begin()->at);
+  constexpr detail::operator_code code = detail::code_of<O>;  // its static_assert names a missing fact
+  if constexpr (complete_elementwise<O>) return detail::elementwise(code, operands, operands.begin()->at);
   else return operands.begin()->tensor();
 }
 

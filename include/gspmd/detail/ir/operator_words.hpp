@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gspmd/detail/ir/elementwise/facts.hpp"
+#include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 
 namespace gspmd::detail {
@@ -40,13 +40,7 @@ struct operator_words : operator_name {
                            void (*describe_)(std::string&, const plan_view&, const plan_step*))
       : operator_name(said), made(made_), runs(runs_), describe(describe_) {}
 };
-inline void describe_by_name(std::string&, const plan_view&, const plan_step*) {}
 template <class O>
-constexpr operator_words words_of_struct() {
-  if constexpr (is_elementwise_struct<O>) return {scalar_name<O>, origin::shards, realisation::loop, describe_by_name};
-  else return {operator_name(O::name), O::made, O::runs, O::describe};
-}
-template <class O>
-inline constexpr operator_words words_for = words_of_struct<O>();
+inline constexpr operator_words words_for{operator_name(O::name), O::made, O::runs, O::describe};
 
 }  // namespace gspmd::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/composed.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 
+#include "gspmd/detail/ir/elementwise/arithmetic.hpp"
 #include "gspmd/detail/ir/elementwise/choice.hpp"
 #include "gspmd/detail/ir/elementwise/order.hpp"
 #include "gspmd/detail/ir/fused_group.hpp"

@@ -44,24 +44,20 @@ struct elementwise_op : same_dims, without_exchange, without_movements, reads_sh
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
 
-/// The type of the elements that the facts of an operator are tried on.
+/// An element of the first type in a set (dtype_set). The concept below calls `value` with it.
+template <std::uint32_t Types>
+using first_element = boost::mp11::mp_at_c<element_types, std::countr_zero(Types | 1U << (element_type_count - 1))>;
 template <class O>
-constexpr auto tried_element() {
-  constexpr dtype_set set = O::defined;
-  if constexpr (set.types == 0) return 0;
-  else return boost::mp11::mp_at_c<element_types, std::countr_zero(set.types)>{};
-}
-template <class O>
-concept computes_value = requires(decltype(tried_element<O>()) x) {
+concept computes_value = requires(first_element<O::defined.types> x) {
   requires O::operands == 1;
   O::value(x);
-} || requires(decltype(tried_element<O>()) x) {
+} || requires(first_element<O::defined.types> x) {
   requires O::operands == 1 && O::result == element_result::chosen;
   O::template value<float>(x);
-} || requires(decltype(tried_element<O>()) x) {
+} || requires(first_element<O::defined.types> x) {
   requires O::operands == 2;
   O::value(x, x);
-} || requires(decltype(tried_element<O>()) x) {
+} || requires(first_element<O::defined.types> x) {
   requires O::operands == 3 && O::has_condition;
   O::value(true, x, x);
 } || requires { requires O::operands == loop_facts::any_number; };
@@ -90,89 +86,75 @@ concept complete_elementwise = requires(const node& n, gradient_builder& b) {
 };
 // clang-format on
 
-template <class O, bool IsComplete = complete_elementwise<O>>
-struct checked_elementwise {
-  static_assert(complete_elementwise<O>,
-                "gspmd: an elementwise operator states every fact of ir/elementwise/facts.hpp: the one named below is missing");
-  static constexpr bool holds = false;
-};
-template <class O>
-struct checked_elementwise<O, true> {
-  static_assert(O::kernels.is_listed == boost::mp11::mp_contains<listed_elementwise, O>::value,
-                "gspmd: the fact `kernels` of an elementwise operator is library_kernels for the operators of "
-                "ir/elementwise/list.hpp, and kernels_of_program(...) for all others");
-  static_assert(
-      O::folds == folding::never || O::is_exact,
-      "gspmd: the planner computes results of an elementwise operator (`folds`), whose `is_exact` is false: a folded result "
-      "could differ from a computed one; write folding::never");
-  static_assert((!O::neutral.left && !O::neutral.right) || (O::operands == 2 && O::result == element_result::same),
-                "gspmd: an elementwise operator with a `neutral` number has two operands, and its result has their type");
-  static_assert(O::has_condition == (O::operands == 3), "gspmd: an elementwise operator of three operands has a condition");
-  static constexpr bool holds = true;
-};
-
-/// Results that are computed while planning (ops/folded_nodes.hpp).
+/// Functions that compute results while planning (ops/folded_nodes.hpp).
 struct folded_values {
   double (*real)(double, double) = nullptr;                       // folding::numbers and floats_unless_by_zero
   std::uint64_t (*bits)(std::uint64_t, std::uint64_t) = nullptr;  // folding::numbers and integers
-  bool (*compared)(std::int64_t order) = nullptr;  // comparisons: by the order of a and b, below, equal to or above 0
+  bool (*compared)(std::int64_t order) = nullptr;                 // comparisons; `order` has the sign of a - b
 };
+template <class O, class T>
+constexpr T folded_value(T a, [[maybe_unused]] T b) {
+  if constexpr (O::result == element_result::chosen) return a;
+  else if constexpr (O::operands == 1) return O::value(a);
+  else return O::value(a, b);
+}
 template <class O>
-struct values_of {
-  template <class T>
-  static constexpr T of(T a, [[maybe_unused]] T b) {
-    if constexpr (O::result == element_result::chosen) return a;
-    else if constexpr (O::operands == 1) return O::value(a);
-    else return O::value(a, b);
-  }
-  static constexpr bool compared(std::int64_t order) { return O::value(order, std::int64_t{0}); }
-  static constexpr folded_values functions() {
-    folded_values f;
-    if constexpr (O::result == element_result::truth) {
-      f.compared = compared;
-    } else {
-      if constexpr (O::folds == folding::numbers || O::folds == folding::floats_unless_by_zero) f.real = of<double>;
-      if constexpr (O::folds == folding::numbers || O::folds == folding::integers) f.bits = of<std::uint64_t>;
-    }
-    return f;
-  }
-};
+constexpr bool folded_comparison(std::int64_t order) {
+  return O::value(order, std::int64_t{0});
+}
 
-/// The facts of an elementwise operator in a graph: those of all such operators, and its own.
+/// The facts of an elementwise operator in a graph: the facts that all such operators share, and its own.
 struct elementwise_facts : operator_facts {
-  const operator_name* in_loops = nullptr;
   folding folds = folding::never;
   neutral_operand neutral;
   folded_values folded;
 
   constexpr elementwise_facts() = default;
   template <class O>
-  constexpr elementwise_facts(std::type_identity<O>, const operator_words& said)
-      : operator_facts(facts_for<elementwise_op>), in_loops(&scalar_name<O>), folds(O::folds), neutral(O::neutral) {
-    static_cast<operator_name&>(*this) = said;
-    words = &said;
+  constexpr explicit elementwise_facts(std::type_identity<O>) : operator_facts(facts_for<elementwise_op>) {
+    static_assert(complete_elementwise<O>,
+                  "gspmd: an elementwise operator states every fact of ir/elementwise/facts.hpp: the one named below is missing");
+    if constexpr (complete_elementwise<O>) set<O>();
+  }
+
+ private:
+  template <class O>
+  constexpr void set() {
+    static_assert(O::kernels.is_listed == boost::mp11::mp_set_contains<listed_elementwise, O>::value,
+                  "gspmd: the fact `kernels` of an elementwise operator is library_kernels for the operators of "
+                  "ir/elementwise/list.hpp, and kernels_of_program(...) for all others");
+    static_assert(
+        O::folds == folding::never || O::is_exact,
+        "gspmd: the planner computes results of an elementwise operator (`folds`), whose `is_exact` is false: a folded result "
+        "could differ from a computed one; write folding::never");
+    static_assert((!O::neutral.left && !O::neutral.right) || (O::operands == 2 && O::result == element_result::same),
+                  "gspmd: an elementwise operator with a `neutral` number has two operands, and its result has their type");
+    static_assert(O::has_condition == (O::operands == 3), "gspmd: an elementwise operator of three operands has a condition");
+    static_cast<operator_name&>(*this) = scalar_name<O>;
+    in_plan = &scalar_name<O>;
     meets = O::meets;
     gradient = O::gradient;
-    folded = values_of<O>::functions();
+    folds = O::folds;
+    neutral = O::neutral;
+    if constexpr (O::folds != folding::never && O::result == element_result::truth) {
+      folded.compared = folded_comparison<O>;
+    } else {
+      if constexpr (O::folds == folding::numbers || O::folds == folding::floats_unless_by_zero)
+        folded.real = folded_value<O, double>;
+      if constexpr (O::folds == folding::numbers || O::folds == folding::integers) folded.bits = folded_value<O, std::uint64_t>;
+    }
   }
 };
-template <class O>
-  requires is_elementwise_struct<O>
-struct facts_type<O> {
-  using type = elementwise_facts;
-  static constexpr type facts() {
-    if constexpr (checked_elementwise<O>::holds) return type(std::type_identity<O>{}, words_for<O>);
-    else return {};  // an incomplete struct has one error
-  }
-};
-/// The facts of the operator of an elementwise node.
+elementwise_facts type_of_facts(const elementwise_struct*);
+
+/// Returns the facts of the operator of an elementwise node.
 constexpr const elementwise_facts& elementwise_facts_of(const operator_code& op) {
   return static_cast<const elementwise_facts&>(*op.listed);
 }
 
 constexpr scalar_op elementwise_op::in_loop(const graph& g, const node& n) {
   scalar_op s;
-  s.op = scalar_code(*elementwise_facts_of(n.op).in_loops);
+  s.op = scalar_code(*elementwise_facts_of(n.op).in_plan);
   s.type = n.type;
   s.operand_type = operand_of(g, n, n.op.loop().has_condition ? 1 : 0).type;
   s.function = n.function;
@@ -180,3 +162,5 @@ constexpr scalar_op elementwise_op::in_loop(const graph& g, const node& n) {
 }
 
 }  // namespace gspmd::detail
+
+#include "gspmd/detail/ops/gradient_builder.hpp"  // the facts of an operator include its gradient

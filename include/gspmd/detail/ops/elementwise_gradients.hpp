@@ -3,7 +3,6 @@
 
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
-#include "gspmd/detail/ops/softmax_gradient.hpp"
 
 /// The gradients of the elementwise operators in ir/elementwise/. They are defined here because they consist of operators themselves.
 namespace gspmd::detail {
@@ -19,7 +18,6 @@ constexpr void add_op::gradient(gradient_builder& b, const node&) {
 }
 
 constexpr void subtract_op::gradient(gradient_builder& b, const node&) {
-  if (give_softmax(b)) return;
   b.send(0, b.dy());
   b.send(1, -b.dy());
 }
@@ -31,7 +29,6 @@ constexpr void multiply_op::gradient(gradient_builder& b, const node&) {
 }
 
 constexpr void divide_op::gradient(gradient_builder& b, const node&) {
-  if (give_softmax(b)) return;
   const term y = b.y(), dy = b.dy();
   b.send(0, dy / b.in(1));
   b.send(1, -(dy * y / b.in(1)));

@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstdint>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
 
 namespace gspmd::detail {
 

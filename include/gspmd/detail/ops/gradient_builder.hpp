@@ -122,3 +122,5 @@ class gradient_builder {
 };
 
 }  // namespace gspmd::detail
+
+#include "gspmd/detail/ops/elementwise_gradients.hpp"  // gradients consist of elementwise operators, whose gradients are defined here

@@ -225,7 +225,7 @@ struct checked_operator<O, true> {
 /// The facts of an operator as one constant, as the passes read them: the constant facts, and pointers to the
 /// functions. Passes read the facts of each operator, and each call counts against the limits of constant evaluation.
 struct operator_facts : operator_name {
-  const operator_words* words = nullptr;
+  const operator_name* in_plan = nullptr;  // identifies the operator in a plan
   origin made = origin::shards;
   realisation runs = realisation::steps;
   completion_rounds completes;
@@ -256,9 +256,9 @@ struct operator_facts : operator_name {
 
   constexpr operator_facts() = default;
   template <class O>
-  constexpr operator_facts(std::type_identity<O>, const operator_words& said)
-      : operator_name(said),
-        words(&said),
+  constexpr explicit operator_facts(std::type_identity<O>)
+      : operator_name(words_for<O>),
+        in_plan(&words_for<O>),
         made(O::made),
         runs(O::runs),
         completes(O::completes),
@@ -289,14 +289,15 @@ struct operator_facts : operator_name {
   }
 };
 
+/// The type of an operator's facts. Argument-dependent lookup finds the overload for elementwise operators
+/// (ops/elementwise.hpp).
+operator_facts type_of_facts(const void*);
+template <class O>
+using facts_type = decltype(type_of_facts(static_cast<const O*>(nullptr)));
+
 /// The facts of an operator with its own struct, and the code that its nodes have.
 template <class O>
-struct facts_type {  // of an elementwise operator: see ops/elementwise.hpp
-  using type = operator_facts;
-  static constexpr type facts() { return type(std::type_identity<O>{}, words_for<O>); }
-};
-template <class O>
-inline constexpr typename facts_type<O>::type facts_for = facts_type<O>::facts();
+inline constexpr facts_type<O> facts_for{std::type_identity<O>{}};
 template <class O>
 inline constexpr operator_code code_of{facts_for<O>};
 

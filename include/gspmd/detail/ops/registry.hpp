@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "gspmd/detail/ops/elementwise_gradients.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/further_result.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/regions.hpp"
@@ -43,12 +43,13 @@ constexpr const operator_facts& facts_of(const operator_code& op) {
 constexpr const operator_facts& facts_of(const planned_code&) = delete;
 constexpr const operator_facts& facts_of(const scalar_code&) = delete;
 constexpr const operator_words& words_of(const planned_code& op) {
+  if (is_elementwise(op)) return words_for<elementwise_op>;
   return op.code == opcode::listed ? static_cast<const operator_words&>(*op.listed)
                                    : words_by_opcode.of[static_cast<int>(op.code)];
 }
 /// Returns the code of a node's operator, in the form that plans store.
 constexpr planned_code in_words(const operator_code& op) {
-  return op.code == opcode::listed ? planned_code(*facts_of(op).words) : planned_code(op.code);
+  return op.code == opcode::listed ? planned_code(*facts_of(op).in_plan) : planned_code(op.code);
 }
 
 constexpr bool each_opcode_has_one_operator() {

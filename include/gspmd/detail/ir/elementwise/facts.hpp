@@ -37,8 +37,6 @@ inline namespace GSPMD_TARGET {
 
 /// Every struct of an elementwise operator has this base.
 struct elementwise_struct {};
-template <class O>
-inline constexpr bool is_elementwise_struct = std::is_base_of_v<elementwise_struct, O>;
 
 /// Sets of element types.
 namespace defined_for {
