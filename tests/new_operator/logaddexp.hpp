@@ -3,17 +3,17 @@
 
 #include "gspmd/extend/elementwise.hpp"
 
-// An elementwise operator, as somebody adds it who includes public headers only.
+// An elementwise operator outside of the library. It includes only public headers.
 namespace new_operator {
 
 using namespace gspmd::extend;
 
 struct logaddexp_op : elementwise_struct,
                       keeps_type,             // no condition; the result has the type of the operands
-                      not_folded,             // computed where the program runs
+                      not_folded,             // the planner does not compute its results
                       needs_function,         // not one instruction per element
                       any_role,               // neither a sum nor a product
-                      vectorised_everywhere,  // no selection between polynomials
+                      vectorised_everywhere,  // no selection of a polynomial
                       one_flop,
                       regards_sign,
                       reduces_operands {  // operands that are partial sums are reduced first
@@ -26,7 +26,7 @@ struct logaddexp_op : elementwise_struct,
   template <class T>
   [[gnu::always_inline]] static T value(T a, T b) {
     const T larger = maximum_op::value(a, b), apart = abs_op::value(a - b);
-    const T below = select_op::value(a == b, T(0), apart);  // of two infinities the difference is no number
+    const T below = select_op::value(a == b, T(0), apart);  // equal infinities have the difference NaN
     return larger + log1p_op::value(exponential_op::value(-below));
   }
   static constexpr void gradient(gradient_builder& b, const node&) {

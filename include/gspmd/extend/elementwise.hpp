@@ -8,12 +8,12 @@
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/ops/elementwise.hpp"
 
-/// The door for elementwise operators: write one struct that states every fact of `complete_elementwise`, and one function that calls
-/// `extend::elementwise<O>`. No list, switch or table is edited. A fact that is missing is a compile error that names it.
-/// docs/extending.md builds `logaddexp` in this way.
+/// The header for authors of elementwise operators. Write one struct that states every fact of `complete_elementwise`, and
+/// one function that calls `extend::elementwise<O>`. No list, switch or table changes. A missing fact is a compile error
+/// that names the fact. docs/extending.md adds `logaddexp` as an example.
 namespace gspmd::extend {
 
-// Facts and their values; detail/ir/elementwise/facts.hpp describes each.
+// Facts and their values (detail/ir/elementwise/facts.hpp).
 using detail::complete_elementwise;
 using detail::dtype_set;
 using detail::element_result;
@@ -27,7 +27,7 @@ using detail::operator_class;
 using detail::partial_class;
 namespace defined_for = detail::defined_for;
 
-// Bases: facts that many operators share.
+// Base classes for facts that many operators share.
 using detail::any_role;
 using detail::elementwise_struct;
 using detail::grows_with_operand;
@@ -42,12 +42,12 @@ using detail::regards_sign;
 using detail::vectorised_everywhere;
 using detail::without_condition;
 
-// For gradients. `term::of<O>(x...)` adds an operator, and `term` has + - * /.
+// For gradients: `term::of<O>(x...)` adds an operator, and `term` has + - * /.
 using detail::gradient_builder;
 using detail::node;
 using detail::term;
 
-// Operators that values and gradients consist of: add_op::value(a, b), term::of<log_op>(x).
+// Operators for use in values and gradients: add_op::value(a, b), term::of<log_op>(x).
 using detail::abs_op;
 using detail::add_op;
 using detail::compare_eq_op;
@@ -73,7 +73,7 @@ using detail::sqrt_op;
 using detail::subtract_op;
 using detail::tanh_op;
 
-/// Adds the operator O of these operands: tensors of one type, which are stretched to one shape, or numbers.
+/// Adds the operator O with these operands: tensors of one type, or numbers. The tensors are broadcast to one shape.
 template <class O>
 constexpr value elementwise(std::initializer_list<operand> operands) {
   constexpr detail::operator_code code = detail::code_of<O>;  // its static_assert names a missing fact

@@ -10,8 +10,8 @@
 
 namespace gspmd::detail {
 
-/// The operators that have no struct of their own: sources, the nodes that begin and end regions, and further results. All other operators
-/// are `listed`: see operator_code.
+/// The operators without a struct: sources, the nodes that begin and end regions, and further results. All other
+/// operators are `listed`; see operator_code.
 enum class opcode : std::uint8_t {
   // sources
   parameter,
@@ -24,24 +24,24 @@ enum class opcode : std::uint8_t {
   branch,
   otherwise,
   cond_result,
-  // the second, third, ... result of the operator before it
+  // the second, third, ... result of the preceding operator
   result,
   listed,
 };
 
-/// The type of an elementwise operator's result.
+/// The element type of an elementwise operator's result.
 enum class element_result : std::uint8_t {
   same,    // the type of the operands
   truth,   // pred
-  part,    // float for c64, double for c128, else the type of the operand
+  part,    // float for c64, double for c128, otherwise the type of the operand
   pair,    // c64 for float, c128 for double
-  chosen,  // the type that the program states: convert
+  chosen,  // the type that the program passes to convert
 };
 
 /// The element types that an operator is defined for.
 struct dtype_set {
   std::uint32_t types = 0;  // a bit for each dtype
-  bool own = false;         // types of the user's own
+  bool own = false;         // true: user-defined types too
 
   friend constexpr dtype_set operator|(dtype_set a, dtype_set b) { return {a.types | b.types, a.own || b.own}; }
   [[nodiscard]] constexpr bool has(dtype type) const {
@@ -49,27 +49,27 @@ struct dtype_set {
   }
 };
 
-/// The facts of an elementwise operator that loops and passes query, as data. The struct of the operator states them
-/// (ir/elementwise/facts.hpp). `operands` is 0 for all other operators.
+/// The facts of an elementwise operator that loops and passes query, as data. The operator's struct states them
+/// (ir/elementwise/facts.hpp). Operators that are not elementwise have 0 `operands`.
 struct loop_facts {
   static constexpr std::int8_t any_number = -1;  // map
 
-  /// The time that one element takes.
+  /// The cost of one element: an instruction or two, or more.
   enum class work_class : std::uint8_t { instruction, function };
-  /// The operator as arithmetic: passes move sums and products.
+  /// Marks sums and products, which passes reorder.
   enum class role_class : std::uint8_t { other, sum, product };
-  /// The loops that compilers vectorise with the operator in them.
+  /// The loops that compilers vectorise if they contain the operator.
   enum class vector_class : std::uint8_t {
-    any_loop,         // all
-    own_loop,         // all without `random_bits`: it selects polynomials, which needs elements of one width
-    random_bits,      // computes on elements of 64 bits
-    without_vectors,  // none: it calls a function for each element
+    any_loop,         // all loops
+    own_loop,         // loops without `random_bits`: the operator selects polynomials, so all elements need one width
+    random_bits,      // the operator computes with elements of 64 bits
+    without_vectors,  // no loop: the operator calls a function for each element
   };
   using find_kernel = void (*(*)(dtype))();  // see scalar_kernel
 
   std::int8_t operands = 0;
   element_result result = element_result::same;
-  bool has_condition = false;  // operand 0 is pred, and the others have the type
+  bool has_condition = false;  // operand 0 is pred, and the other operands have the result's type
   bool ignores_sign = false;   // the bits of an integer result do not depend on the sign
   bool is_exact = false;
   work_class work = work_class::function;
@@ -77,13 +77,14 @@ struct loop_facts {
   vector_class vectors = vector_class::any_loop;
   std::int16_t flops = 0;  // per element
   dtype_set defined;
-  const char* header = "";  // that native code includes; empty: the loop stays interpreted
-  bool is_listed = false;   // the library has its kernels (ir/elementwise/list.hpp); else `kernel` finds them
+  const char* header = "";  // the header that native code includes; empty: native code leaves the loop interpreted
+  bool is_listed = false;   // true: the library has the kernels (ir/elementwise/list.hpp); otherwise `kernel` finds them
   find_kernel kernel = nullptr;
 };
 
-/// The name of an operator in messages, StableHLO's if it has one, and a number made of the name, which identifies the operator: for GCC
-/// with -fsanitize=undefined it is no constant whether two addresses are equal.
+/// The name of an operator in messages, and a hash of the name, which identifies the operator. The name is StableHLO's name
+/// if StableHLO has the operator. GCC with -fsanitize=undefined cannot compare addresses in a constant expression, so
+/// operators are not identified by address.
 struct operator_name {
   const char* name = "";
   std::uint64_t id = 0;
@@ -96,8 +97,12 @@ struct operator_name {
   }
 };
 
-/// Which operator a node is. An operator with a struct is identified by a constant: its facts in a graph (ops/operator.hpp), its words in a
-/// plan (ir/operator_words.hpp), its name in a loop (ir/elementwise/facts.hpp). So the list of operators is open.
+/// Identifies the operator of a node. If the operator has a struct, `listed` points to a constant, so the list of operators
+/// is open. The constant depends on the kind of code:
+///
+///   operator_code    in a graph: the facts (ops/operator.hpp)
+///   planned_code     in a plan: the words (ir/operator_words.hpp), or the name of an elementwise operator
+///   scalar_code      in a loop: the name (ir/elementwise/facts.hpp)
 struct operator_code {
   opcode code = opcode::parameter;
   std::uint64_t id = 0;
@@ -107,7 +112,7 @@ struct operator_code {
   constexpr operator_code(opcode c) : code(c), id(static_cast<std::uint64_t>(c)) {}  // NOLINT: implicit on purpose
   constexpr explicit operator_code(const operator_name& of) : code(opcode::listed), id(of.id), listed(&of) {}
 
-  /// The facts of an elementwise operator; without operands for another one.
+  /// Returns the facts of an elementwise operator. For other operators they have 0 operands.
   [[nodiscard]] constexpr const loop_facts& loop() const;
 
   friend constexpr bool operator==(const operator_code& a, const operator_code& b) { return a.id == b.id; }
@@ -116,11 +121,9 @@ struct operator_code {
 inline constexpr loop_facts no_loop_facts;
 constexpr const loop_facts& operator_code::loop() const { return code == opcode::listed ? listed->loop : no_loop_facts; }
 
-/// The same in a plan: identified by its words.
 struct planned_code : operator_code {
   using operator_code::operator_code;
 };
-/// The same in a loop: identified by its name.
 struct scalar_code : operator_code {
   using operator_code::operator_code;
 };
@@ -138,17 +141,17 @@ inline constexpr int enumerated_count = static_cast<int>(opcode::listed);
 constexpr bool is_elementwise(const operator_code& op) { return op.loop().operands != 0; }
 constexpr bool is_unary(const operator_code& op) { return op.loop().operands == 1; }
 constexpr bool is_compare(const operator_code& op) { return op.loop().result == element_result::truth; }
-/// True if one element takes an instruction or two, which a loop that waits for memory does meanwhile.
+/// Returns true if an element costs an instruction or two, which is hidden in a loop that waits for memory.
 constexpr bool is_arithmetic(const operator_code& op) { return op.loop().work == loop_facts::work_class::instruction; }
 constexpr bool is_region(const operator_code& op) { return op.code >= opcode::loop && op.code <= opcode::cond_result; }
 constexpr bool is_region_result(const operator_code& op) {
   return op.code == opcode::loop_result || op.code == opcode::cond_result;
 }
 
-/// True if an elementwise operator exists for operands of `type`. `map` depends on its function.
+/// Returns true if an elementwise operator is defined for operands of `type`. `map` depends on its function.
 constexpr bool is_defined(const operator_code& op, dtype type) { return op.loop().defined.has(type); }
 
-/// The type of an elementwise operator's result.
+/// Returns the type of an elementwise operator's result.
 constexpr dtype result_type(const operator_code& op, dtype in, dtype to) {
   switch (op.loop().result) {
     case element_result::same: return in;

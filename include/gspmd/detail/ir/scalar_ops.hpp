@@ -10,14 +10,15 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// Functions of one element that elementwise operators are made of (ir/elementwise/), after StableHLO.
+/// Functions of one element, with the semantics of StableHLO. The elementwise operators call them (ir/elementwise/).
 ///
-/// Nothing here is undefined, whatever the operands. Choices are written as selects, because a branch would keep the loop from
-/// being vectorised.
+/// All results are defined for all operands. The functions select values and do not branch, because compilers do not
+/// vectorise a loop with a branch.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Whether kernels convert between two types. All other conversions are made of several of these (loop_group::converted).
+/// Returns true if one kernel converts between the two types. All other conversions use several kernels
+/// (loop_group::converted).
 constexpr bool is_converted_directly(dtype from, dtype to) {
   if (is_complex(from)) return is_complex(to);
   if (is_narrow(from)) return to == computed_as(from);
@@ -25,7 +26,8 @@ constexpr bool is_converted_directly(dtype from, dtype to) {
   return is_floating(to) ? is_floating(from) : from == computed_as(to);
 }
 
-/// Float to integer goes to the nearest end of the range, NaN to 0. Integers wrap around. To pred: is it not 0?
+/// Converts an element. A float outside of the range of an integer type becomes the nearest integer, and NaN becomes 0.
+/// Integers wrap around. A conversion to pred returns x != 0.
 template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
   if constexpr (own_element<To> || own_element<From>) {
@@ -54,7 +56,7 @@ template <class To, class From>
   }
 }
 
-/// x / 0 has all bits set, which is -1 of signed integers, and the least integer divided by -1 is itself.
+/// Divides integers. x / 0 has all bits set, so it is -1 for signed integers. The least integer divided by -1 is itself.
 template <class T>
 [[gnu::always_inline]] constexpr T divide_integers(T a, T b) {
   const bool is_zero = b == 0;
@@ -64,7 +66,7 @@ template <class T>
   return is_zero ? static_cast<T>(-1) : quotient;
 }
 
-/// x % 0 is x, and what is left of the least integer by -1 is 0. It has the sign of x.
+/// Returns x % y, with the sign of x. x % 0 is x, and the least integer % -1 is 0.
 template <class T>
 [[gnu::always_inline]] constexpr T remainder_of_integers(T a, T b) {
   bool is_one = b == 0;  // a % 1 is 0
@@ -73,8 +75,8 @@ template <class T>
   return b == 0 ? a : left;
 }
 
-/// Threefry-2x32 with 20 rounds, a block cipher that makes random numbers of counters (Salmon, Moraes, Dror and Shaw, Parallel Random
-/// Numbers: As Easy as 1, 2, 3, 2011). Of counter, key and result word 0 is the upper half.
+/// Computes Threefry-2x32 with 20 rounds, a block cipher that turns counters into random numbers (Salmon, Moraes, Dror and
+/// Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011). Word 0 is the upper half of counter, key and result.
 [[gnu::always_inline]] constexpr std::uint64_t threefry2x32(std::uint64_t counter, std::uint64_t key) {
   const auto k0 = static_cast<std::uint32_t>(key >> 32), k1 = static_cast<std::uint32_t>(key), k2 = k0 ^ k1 ^ 0x1bd11bdaU;
   std::uint32_t x0 = static_cast<std::uint32_t>(counter >> 32) + k0, x1 = static_cast<std::uint32_t>(counter) + k1;
@@ -98,8 +100,8 @@ template <class T>
   return static_cast<std::uint64_t>(x0) << 32 | x1;
 }
 
-/// Shifts bits. By as many bits as the type has, or more, or a negative number of them, everything is shifted out. To the right a signed
-/// integer keeps its sign.
+/// Shifts bits. If the number of bits is negative, or at least the width of the type, all bits are shifted out. A shift to
+/// the right keeps the sign of a signed integer.
 template <class T>
 [[gnu::always_inline]] constexpr T shift_bits(bool left, T a, T b) {
   using natural = std::make_unsigned_t<T>;
@@ -111,7 +113,7 @@ template <class T>
   return is_inside || std::is_signed_v<T> ? shifted : T(0);
 }
 
-/// A negative exponent gives the reciprocal rounded towards 0, which only 1 and -1 have; 0 stays 0.
+/// Returns a power. For a negative exponent it is the reciprocal rounded towards 0: 0 unless the base is 1 or -1. 0 stays 0.
 template <class T>
 constexpr T power_of_integers(T base, T exponent) {
   using natural = std::make_unsigned_t<T>;
@@ -126,7 +128,7 @@ constexpr T power_of_integers(T base, T exponent) {
   return static_cast<T>(result);
 }
 
-/// The member of a map that takes elements of type T; null where the user's function does not.
+/// Returns the member of a map for elements of type T, or null if the user's function does not take them.
 template <class T>
 constexpr auto function_for(const map_function& f) {
   if constexpr (own_element<T>) {
@@ -140,7 +142,7 @@ constexpr auto function_for(const map_function& f) {
   }
 }
 
-/// True when the user's function takes elements of `type`, or of the type that those are computed as.
+/// Returns true if the user's function takes elements of `type`, or of the type in which they are computed.
 constexpr bool accepts(const map_function& f, dtype type) {
   if (is_own(type)) return f.of_own[own_number(type)] != nullptr;
   type = computed_as(type);

@@ -343,7 +343,7 @@ struct fused_kernels {
   static constexpr std::size_t types = element_type_count;
   using by_type = std::array<fused_kernel, types>;
 
-  /// In the order of the list.
+  /// Indexed by the position in listed_elementwise, then by the operand type.
   static constexpr auto elementwise = kernels_of_list(listed_elementwise{});
   static constexpr auto ids = ids_of_list(listed_elementwise{});
 

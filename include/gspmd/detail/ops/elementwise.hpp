@@ -12,11 +12,11 @@
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
-/// Elementwise operators as the planner sees them.
+/// The facts of elementwise operators for the planner.
 namespace gspmd::detail {
 
-/// The facts that all elementwise operators share: each element of the result is computed from the same element of the operands, which are
-/// sharded alike, so nothing is sent. Several operators become one loop over the elements.
+/// The facts that all elementwise operators share. Each element of the result is computed from the same element of the
+/// operands. Operands and result have one sharding, so no data is sent. Several operators become one loop.
 struct elementwise_op : same_dims, without_exchange, without_movements, reads_shards, dims_by_number, names_no_dims {
   static constexpr const char* name = "elementwise";
   static constexpr origin made = origin::shards;
@@ -39,7 +39,7 @@ struct elementwise_op : same_dims, without_exchange, without_movements, reads_sh
   static constexpr void lower(lowering&, const instruction&) {}
   static void describe(std::string&, const plan_view&, const plan_step*) {}
 
-  // of each operator
+  // replaced by the facts of each operator
   static constexpr operator_class meets(const node&, monoid) { return {}; }
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
@@ -63,7 +63,7 @@ concept computes_value = requires(first_element<O::defined.types> x) {
 } || requires { requires O::operands == loop_facts::any_number; };
 
 // clang-format off
-/// The struct of an elementwise operator, complete. Its facts are listed in ir/elementwise/facts.hpp.
+/// A struct that states all facts of an elementwise operator (ir/elementwise/facts.hpp).
 template <class O>
 concept complete_elementwise = requires(const node& n, gradient_builder& b) {
   requires std::same_as<decltype(O::name), const char* const>;

@@ -4,7 +4,7 @@
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 
-/// The gradients of the elementwise operators in ir/elementwise/. They are defined here because they consist of operators themselves.
+/// The gradients of the elementwise operators in ir/elementwise/. They are defined here because they add operators.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -46,15 +46,16 @@ constexpr void power_op::gradient(gradient_builder& b, const node& n) {
   const node& written = operand_of(b.program(), n, 1);
   const bool is_never_0 = written.op == opcode::constant && written.real != 0;
   b.send(0,
-         dy * (is_never_0 ? slope  // 0 * 0^-1 is no number
+         dy * (is_never_0 ? slope  // otherwise 0 * 0^-1 would be NaN
                           : term::of<select_op>(term::of<compare_eq_op>(exponent, exponent.number(0)), slope.number(0), slope)));
   const term is_positive = term::of<compare_gt_op>(base, base.number(0));
   const term logarithm = term::of<select_op>(is_positive, term::of<log_op>(base), base.number(0));
   b.send(1, dy * (y * logarithm));
 }
 
-/// By a complex z = a + bi the gradient is dL/da - i dL/db while it is passed on, so that an analytic function has its own derivative.
-/// A user gets the conjugate, in whose direction L grows (see grad). Of |z| it is dy conj(z) / |z|, and 0 where z is 0.
+/// The gradient with respect to a complex z = a + bi is passed on as dL/da - i dL/db, so an analytic function has its usual
+/// derivative. The user gets the conjugate, the direction in which L grows (see grad). The gradient of |z| is
+/// dy conj(z) / |z|, and 0 if z is 0.
 constexpr void abs_op::gradient(gradient_builder& b, const node&) {
   const term y = b.y(), dy = b.dy();
   if (!is_complex(b.in_type(0))) return b.send(0, dy * term::of<sign_op>(b.in(0)));
@@ -65,7 +66,7 @@ constexpr void abs_op::gradient(gradient_builder& b, const node&) {
 
 // ---- order ----
 
-/// If the operands are equal, each gets half of the gradient.
+/// Sends the gradient to the operand that is the result. If the operands are equal, each gets half of it.
 template <class Wins>
 constexpr void send_to_winner(gradient_builder& b) {
   const term dy = b.dy(), zero = dy.number(0);
@@ -77,7 +78,7 @@ constexpr void maximum_op::gradient(gradient_builder& b, const node&) { send_to_
 
 constexpr void minimum_op::gradient(gradient_builder& b, const node&) { send_to_winner<compare_lt_op>(b); }
 
-/// y > 0 where x > 0, so x need not be kept.
+/// Compares y instead of x, because y > 0 if and only if x > 0. So x need not be stored.
 constexpr void relu_op::gradient(gradient_builder& b, const node&) {
   const term y = b.y(), dy = b.dy();
   b.send(0, term::of<select_op>(term::of<compare_gt_op>(y, y.number(0)), dy, dy.number(0)));

@@ -8,7 +8,7 @@
 #include "gspmd/detail/ir/elementwise/facts.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 
-/// Sums, products and quotients, after StableHLO. Nothing here is undefined, whatever the operands.
+/// Sums, products and quotients, with the semantics of StableHLO. All results are defined for all operands.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -32,7 +32,7 @@ struct negate_op : arithmetic_operator, folded_numbers, needs_instruction {
       return static_cast<T>(-x);
     }
   }
-  /// Turns a maximum into a minimum.
+  /// The negation of a maximum is a minimum.
   static constexpr operator_class meets(const auto& n, monoid kind) {
     const bool turns = is_order(kind);
     return {kind == monoid::add || (turns && is_floating(n.type)) ? partial_class::all : partial_class::none, 0, turns};
@@ -46,7 +46,7 @@ struct add_op : arithmetic_operator, needs_instruction {
   static constexpr dtype_set defined = defined_for::numbers | defined_for::own_types;
   static constexpr bool is_exact = true, ignores_sign = true;
   static constexpr folding folds = folding::numbers;
-  static constexpr neutral_operand neutral{true, true, -0.0, 0};  // x + 0.0 is not -0.0 where x is
+  static constexpr neutral_operand neutral{true, true, -0.0, 0};  // -0.0 + 0.0 is 0.0
   static constexpr loop_facts::role_class role = loop_facts::role_class::sum;
 
   template <class T>
@@ -58,7 +58,7 @@ struct add_op : arithmetic_operator, needs_instruction {
       return static_cast<T>(a + b);
     }
   }
-  /// x + 1 of a partial x would add 1 on every device.
+  /// If x is partial and y is not, x + y would add y on every device. So either all operands are partial or none.
   static constexpr operator_class meets(const auto& n, monoid kind) {
     if (kind == monoid::add) return {partial_class::all};
     return {is_order(kind) && is_floating(n.type) ? partial_class::one : partial_class::none};
@@ -127,7 +127,7 @@ struct divide_op : arithmetic_operator, needs_function, regards_sign {
   static constexpr folding folds = folding::floats_unless_by_zero;
   static constexpr neutral_operand neutral{false, true, 1, 1};
 
-  /// For integers see divide_integers.
+  /// See divide_integers for integers.
   template <class T>
   [[gnu::always_inline]] static constexpr T value(T a, T b) {
     if constexpr (std::is_integral_v<T>) {

@@ -7,7 +7,7 @@
 #include "gspmd/detail/ir/elementwise/facts.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 
-/// Logic of bools and bits of integers.
+/// Logical operators on bools, and bitwise operators on integers.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -19,7 +19,7 @@ struct bit_logic : bit_function {
   static constexpr bool ignores_sign = true;
   static constexpr folding folds = folding::integers;
 };
-/// No operand of pred has a gradient.
+/// Operands of type pred have no gradient.
 struct selects_if_pred {
   static constexpr operator_class meets(const auto& n, monoid) {
     return {partial_class::none, n.type == dtype::pred ? every_operand : 0U};
@@ -79,7 +79,7 @@ struct shift_right_op : bit_shift, regards_sign {
   static constexpr const char* name = "shift_right";
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) { return shift_bits(false, a, b); }
 };
-/// Random bits, of a counter and a key.
+/// Computes random bits from a counter and a key.
 struct threefry2x32_op : bit_function, not_folded, regards_sign, reduces_operands {
   static constexpr const char* name = "threefry2x32";
   static constexpr int operands = 2;

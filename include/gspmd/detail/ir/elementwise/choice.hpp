@@ -7,11 +7,11 @@
 #include "gspmd/detail/ir/elementwise/facts.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 
-/// Conversions and complex numbers, choices between values, and functions of the user.
+/// Conversions, complex numbers, selections, and functions of the user.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// Linear: the result of partial sums is a partial sum.
+/// A linear operator: applied to partial sums, it returns a partial sum.
 struct linear_part : listed_operator,
                      without_condition,
                      not_folded,
@@ -94,7 +94,7 @@ struct convert_op : listed_operator,
   }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-/// Its operand, through which no gradient passes.
+/// Returns its operand. Gradients do not pass through it.
 struct stop_gradient_op : listed_operator,
                           keeps_type,
                           folded_numbers,
@@ -111,10 +111,10 @@ struct stop_gradient_op : listed_operator,
   static constexpr operator_class meets(const auto&, monoid) { return {partial_class::all, 0, false, true}; }
 };
 
-/// GCC moves a computation that only one of two values needs into a branch and does not vectorise the loop. `no-trapping-math`
-/// (GSPMD_LOOP_FUNCTION) prevents that only if nothing is computed for either value; otherwise x > 0 ? 2x : y takes 34 times as long with
-/// SSE2, and NPB's EP 7 times with AVX-512. So floats are chosen by masks. The mask is a choice here, not 0 - which as in `choose`, because
-/// that takes 1.4 times as long if little else is computed (for `exponential` the mask takes 1.12 times as long).
+/// Selects one of two values. Floats are selected by a mask, because GCC moves a computation for one of the values into a
+/// branch and then does not vectorise the loop. `no-trapping-math` (GSPMD_LOOP_FUNCTION) prevents this only if no value is
+/// computed. With a branch, x > 0 ? 2x : y takes 34 times as long (SSE2), and NPB's EP 7 times (AVX-512). The mask is itself
+/// a selection, and not 0 - which as in `choose`: that takes 1.4 times as long in a loop with few other operators.
 struct select_op : listed_operator, not_folded, needs_function, any_role, vectorised_everywhere, one_flop {
   static constexpr const char* name = "select";
   static constexpr int operands = 3;
@@ -136,7 +136,7 @@ struct select_op : listed_operator, not_folded, needs_function, any_role, vector
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 
-/// A function of the user, which the node carries: its types, its value and its gradient (map_function).
+/// Calls a function of the user. The node stores the function's types, value and gradient (map_function).
 struct map_op : listed_operator, keeps_type, not_folded, needs_function, any_role, vectorised_everywhere, one_flop, regards_sign {
   static constexpr const char* name = "map";
   static constexpr int operands = loop_facts::any_number;

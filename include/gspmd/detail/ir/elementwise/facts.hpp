@@ -8,8 +8,9 @@
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The facts that the struct of an elementwise operator states, and names for facts that many operators share. Nothing has a default:
-/// `complete_elementwise` (ops/elementwise.hpp) refuses a struct that leaves a fact out. To write an operator, see docs/extending.md.
+/// The facts that the struct of an elementwise operator states, and base classes for facts that many operators share. No
+/// fact has a default: `complete_elementwise` (ops/elementwise.hpp) rejects a struct that lacks a fact. docs/extending.md
+/// shows how to write an operator.
 namespace gspmd::detail {
 struct node;
 class gradient_builder;
@@ -18,24 +19,24 @@ inline namespace GSPMD_TARGET {
 // clang-format off
 /// The facts, one line each:
 ///
-///   name                  the name in messages, StableHLO's if it has one
+///   name                  the name in messages: StableHLO's name if StableHLO has the operator
 ///   operands              the number of operands
-///   has_condition         operand 0 is pred; the others have the type of the result
+///   has_condition         operand 0 is pred, and the other operands have the type of the result
 ///   defined               the element types of the operands (defined_for)
 ///   result                the type of the result
-///   value(x...)           the value for one element, for every type T that kernels compute with; it is total and has no branch, so that
-///                         compilers vectorise its loop
+///   value(x...)           computes one element, for every type in which kernels compute. It is defined for all operands and has no branch,
+///                         so that compilers vectorise its loop
 ///   is_exact              `value` consists of correctly rounded operations, so the bits do not depend on the instruction set
-///   folds, neutral        which results the planner computes if the operands are numbers, and which number gives the other operand
+///   folds, neutral        the results that the planner computes if the operands are numbers, and the neutral number of the operator
 ///   work, role, vectors   see loop_facts
-///   ignores_sign          unsigned integers have the bits that signed integers of their width have
-///   flops                 per element
-///   kernels               the place of its kernels for programs that are planned at run time
-///   meets(n, monoid)      the class for operands that are partial by `monoid` (ir/meet.hpp)
-///   gradient(b, n)        sends the operands their gradients; a struct states it too if there is none
+///   ignores_sign          the bits of the result are the same for signed and unsigned integers
+///   flops                 the operations per element
+///   kernels               the location of the kernels for programs that are planned at run time
+///   meets(n, monoid)      the class of the operator if its operands are partial by `monoid` (ir/meet.hpp)
+///   gradient(b, n)        sends the gradients to the operands; it is empty if the operator has no gradient
 // clang-format on
 
-/// Every struct of an elementwise operator has this base.
+/// The base class of every elementwise operator.
 struct elementwise_struct {};
 
 /// Sets of element types.
@@ -61,26 +62,26 @@ inline constexpr dtype_set integers = types_with([](const element_facts& f) { re
 inline constexpr dtype_set integers_and_pred = types_with([](const element_facts& f) { return !f.is_floating; });
 }  // namespace defined_for
 
-/// The results that the planner computes if all operands are numbers: by value<double>, which rounds once more to float, and by
-/// value<uint64_t>, whose low bits are those of every integer type.
+/// The results that the planner computes if all operands are numbers. It computes floats with value(double), rounded once
+/// more for float, and integers with value(uint64_t), whose low bits are right for every integer type.
 enum class folding : std::uint8_t { never, floats_unless_by_zero, integers, numbers };
 
-/// The number that makes the result equal to the other operand: on the left, on the right.
+/// The number for which the result equals the other operand, as left operand, as right operand, or both.
 struct neutral_operand {
   bool left = false, right = false;
   double real = 0;  // of floats; 0.0 and -0.0 differ
   std::int64_t integer = 0;
 };
 
-/// Where the kernels of an operator are for programs that are planned at run time.
+/// The location of an operator's kernels for programs that are planned at run time.
 struct kernel_home {
-  bool is_listed = false;  // in the library: an entry of listed_elementwise (ir/elementwise/list.hpp)
-  /// The header of the operator, below the include directory of gspmd, for loops that are compiled at run time. Empty: these loops are
-  /// interpreted.
+  bool is_listed = false;  // true: the library compiles them, and listed_elementwise contains the operator
+  /// The header of the operator, relative to the include directory of gspmd. Loops that are compiled at run time include
+  /// it. If it is empty, these loops are interpreted.
   const char* header = "";
 };
 inline constexpr kernel_home library_kernels{true, ""};
-/// The program that uses the operator contains its kernels.
+/// The kernels are compiled with the program that uses the operator.
 constexpr kernel_home kernels_of_program(const char* header = "") { return {false, header}; }
 
 // ---- facts that many operators share ----
@@ -114,14 +115,14 @@ struct any_role {
 struct vectorised_everywhere {
   static constexpr loop_facts::vector_class vectors = loop_facts::vector_class::any_loop;
 };
-/// One operation for each element, whatever the function: prices of plans count the elements that are visited.
+/// One operation per element, for cheap and expensive functions: costs of plans count visited elements.
 struct one_flop {
   static constexpr int flops = 1;
 };
 struct regards_sign {
   static constexpr bool ignores_sign = false;
 };
-/// A function of one number: it keeps the type and is computed where the program runs.
+/// A function of one operand. The result has the operand's type and is not computed by the planner.
 struct one_function : listed_operator,
                       keeps_type,
                       not_folded,
@@ -133,31 +134,32 @@ struct one_function : listed_operator,
   static constexpr int operands = 1;
 };
 
-/// The result of partial operands is not partial.
+/// Partial operands are reduced before the operator.
 struct reduces_operands {
   static constexpr operator_class meets(const auto&, monoid) { return {}; }
 };
 constexpr bool is_order(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
 constexpr operator_class all_if(bool holds) { return {holds ? partial_class::all : partial_class::none}; }
-/// Grows with its operand, and has a value for the identities of maximum and minimum.
+/// A monotonically increasing function that is defined for the identities of maximum and minimum.
 struct grows_with_operand {
   static constexpr operator_class meets(const auto&, monoid kind) { return all_if(is_order(kind)); }
 };
 struct has_no_gradient {
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
-/// Constant almost everywhere.
+/// A function that is constant almost everywhere, so its operands have no gradient.
 struct selects_values : has_no_gradient {
   static constexpr operator_class meets(const auto&, monoid) { return {partial_class::none, every_operand}; }
 };
 
 // ---- from a struct to data, and back to the struct ----
 
-/// Finds the kernel of an operator that is not listed, by the type of its operands: a fused_kernel (kernels/fused_kernels.hpp).
+/// Returns the kernel (fused_kernel, kernels/fused_kernels.hpp) of an operator that is not listed, for an operand type.
 template <class O>
 void (*scalar_kernel(dtype type))();
 
-/// A part of the id that fits the description of a row (kernels/fused_row.hpp), and differs from each opcode.
+/// Returns 24 bits of the id, the number that the description of a row stores (kernels/fused_row.hpp). It differs from
+/// every enumerated opcode.
 constexpr std::uint32_t short_id(const operator_code& op) {
   if (op.code != opcode::listed) return static_cast<std::uint32_t>(op.code);
   return (static_cast<std::uint32_t>(op.id ^ op.id >> 24 ^ op.id >> 48) & 0xffffffU) | 0x800000U;
@@ -165,13 +167,14 @@ constexpr std::uint32_t short_id(const operator_code& op) {
 
 #if !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wnon-template-friend"  // each id has a function of its own, by intent
+#pragma GCC diagnostic ignored "-Wnon-template-friend"  // intended: each id has its own function
 #endif
 template <std::uint32_t Id>
 struct operator_with_id {
   friend constexpr auto struct_with_id(operator_with_id);
 };
-/// Two operators that have one name, or by chance one short id, define this function twice, which does not compile.
+/// Maps the short id to the struct. Two operators with the same name or the same short id define one function twice, which
+/// is a compile error.
 template <class O, std::uint32_t Id>
 struct define_operator {
   friend constexpr auto struct_with_id(operator_with_id<Id>) { return std::type_identity<O>{}; }
@@ -201,7 +204,7 @@ constexpr operator_name scalar_name_of() {
   static_assert(define_operator<O, short_id(operator_code(operator_name(O::name)))>::is_done);
   return name;
 }
-/// An elementwise operator as loops identify it.
+/// The constant that identifies an elementwise operator in loops and plans.
 template <class O>
 inline constexpr operator_name scalar_name = scalar_name_of<O>();
 template <class O>
@@ -209,17 +212,17 @@ inline constexpr scalar_code scalar_code_of{scalar_name<O>};
 template <class O>
 inline constexpr std::uint64_t operator_id = scalar_name<O>.id;
 
-/// The struct of the operator with a short id.
+/// The struct of the operator with this short id.
 template <std::uint32_t Id>
 using operator_struct = typename decltype(struct_with_id(operator_with_id<Id>{}))::type;
-/// The operator with a short id, in a loop.
+/// Returns the code of the operator with this short id.
 template <std::uint32_t Id>
 constexpr scalar_code code_with_short_id() {
   if constexpr (Id < enumerated_count) return static_cast<opcode>(Id);
   else return scalar_code_of<operator_struct<Id>>;
 }
 
-/// One element of the result.
+/// Computes one element of the result.
 template <class O, class Out, class... In>
 [[gnu::always_inline]] constexpr Out apply(In... x) {
   if constexpr (O::result == element_result::chosen) return O::template value<Out>(x...);

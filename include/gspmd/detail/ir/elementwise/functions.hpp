@@ -8,7 +8,7 @@
 #include "gspmd/detail/ir/scalar_math.hpp"
 #include "gspmd/detail/ir/trigonometry.hpp"
 
-/// Functions of floats. Those without a branch in `value` are vectorised; std::cbrt and std::atan2 are called for each element.
+/// Functions of floats. Compilers vectorise all except cbrt and atan2, which call the C library for each element.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -18,7 +18,7 @@ struct float_function : one_function {
 };
 struct growing_function : float_function, grows_with_operand {};
 struct other_function : float_function, reduces_operands {};
-/// Selects one of several polynomials.
+/// A function that selects one of several polynomials.
 struct function_of_polynomials {
   static constexpr loop_facts::vector_class vectors = loop_facts::vector_class::own_loop;
 };

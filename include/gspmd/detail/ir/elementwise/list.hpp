@@ -11,8 +11,8 @@
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-/// The operators whose kernels the library compiles once, for programs that are planned at run time (kernels/fused_kernels.hpp). Nothing
-/// else reads this list: a struct whose `kernels` is kernels_of_program is no entry of it.
+/// The operators whose kernels the library compiles once, for programs that are planned at run time
+/// (kernels/fused_kernels.hpp). The list contains exactly the structs whose `kernels` is library_kernels.
 using listed_elementwise =
     boost::mp11::mp_list<abs_op, negate_op, sign_op, exponential_op, log_op, sqrt_op, rsqrt_op, tanh_op, logistic_op, relu_op,
                          sine_op, cosine_op, floor_op, ceil_op, not_op, expm1_op, log1p_op, erf_op, erf_inv_op, cbrt_op, real_op,

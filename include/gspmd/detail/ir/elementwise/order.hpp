@@ -6,7 +6,7 @@
 #include "gspmd/detail/ir/elementwise/facts.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 
-/// The larger and the smaller, signs and whole numbers, and comparisons.
+/// Maximum, minimum, sign, rounding to integers, and comparisons.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -24,7 +24,7 @@ struct extremum_operator : listed_operator,
 };
 struct maximum_op : extremum_operator {
   static constexpr const char* name = "maximum";
-  /// A NaN on either side wins, and so does `b` of two zeros.
+  /// Returns NaN if an operand is NaN, and `b` if both are zeros.
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) {
     return ((a != a) | (a > b)) ? a : b;
   }
@@ -45,7 +45,7 @@ struct relu_op : one_function, grows_with_operand {
   static constexpr dtype_set defined = defined_for::real_numbers;
   static constexpr bool is_exact = true;
   static constexpr loop_facts::work_class work = loop_facts::work_class::instruction;
-  /// A NaN stays.
+  /// Returns NaN for NaN.
   template <class T>
   [[gnu::always_inline]] static constexpr T value(T x) {
     return x <= T{} ? T{} : x;
@@ -53,7 +53,7 @@ struct relu_op : one_function, grows_with_operand {
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 
-/// Grows with its operand in steps.
+/// A monotonically increasing step function.
 struct step_function : one_function, has_no_gradient {
   static constexpr bool is_exact = true;
   static constexpr operator_class meets(const auto&, monoid kind) {
@@ -67,7 +67,7 @@ struct sign_op : step_function {
   [[gnu::always_inline]] static constexpr T value(T x) {
     if constexpr (std::is_unsigned_v<T>) return x > T{} ? T(1) : x;
     else {
-      const T negative_or_same = x < T{} ? T(-1) : x;  // 0, -0.0 and NaN stay as they are
+      const T negative_or_same = x < T{} ? T(-1) : x;  // 0, -0.0 and NaN are returned unchanged
       return x > T{} ? T(1) : negative_or_same;
     }
   }
