@@ -44,7 +44,7 @@ struct and_op : bit_logic {
   [[gnu::always_inline]] static constexpr T value(T a, T b) {
     return static_cast<T>(a & b);
   }
-  static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::and_); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::and_); }
 };
 struct or_op : bit_logic {
   static constexpr const char* name = "or";
@@ -54,7 +54,7 @@ struct or_op : bit_logic {
   [[gnu::always_inline]] static constexpr T value(T a, T b) {
     return static_cast<T>(a | b);
   }
-  static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::or_); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::or_); }
 };
 struct xor_op : bit_logic, selects_if_pred {
   static constexpr const char* name = "xor";

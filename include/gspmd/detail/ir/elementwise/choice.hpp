@@ -21,7 +21,7 @@ struct linear_part : listed_operator,
                      one_flop,
                      regards_sign {
   static constexpr bool is_exact = true;
-  static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::add); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::add); }
 };
 struct real_op : linear_part {
   static constexpr const char* name = "real";
@@ -108,7 +108,7 @@ struct stop_gradient_op : listed_operator,
   static constexpr dtype_set defined = defined_for::every_type | defined_for::own_types;
   static constexpr bool is_exact = true, ignores_sign = true;
   [[gnu::always_inline]] static constexpr auto value(auto x) -> decltype(x) { return x; }
-  static constexpr operator_class meets(const auto&, monoid) { return {partial_class::all, 0, false, true}; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all, 0, false, true}; }
 };
 
 /// Selects one of two values. Floats are selected by a mask, because GCC moves a computation for one of the values into a
@@ -132,7 +132,7 @@ struct select_op : listed_operator, not_folded, needs_function, any_role, vector
 #endif
     return which ? on_true : on_false;
   }
-  static constexpr operator_class meets(const auto&, monoid) { return {partial_class::all, 1}; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::all, 1}; }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 

@@ -136,20 +136,20 @@ struct one_function : listed_operator,
 
 /// Partial operands are reduced before the operator.
 struct reduces_operands {
-  static constexpr operator_class meets(const auto&, monoid) { return {}; }
+  static constexpr operator_class meets(const node&, monoid) { return {}; }
 };
 constexpr bool is_order(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
 constexpr operator_class all_if(bool holds) { return {holds ? partial_class::all : partial_class::none}; }
 /// A monotonically increasing function that is defined for the identities of maximum and minimum.
 struct grows_with_operand {
-  static constexpr operator_class meets(const auto&, monoid kind) { return all_if(is_order(kind)); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(is_order(kind)); }
 };
 struct has_no_gradient {
   static constexpr void gradient(gradient_builder&, const node&) {}
 };
 /// A function that is constant almost everywhere, so its operands have no gradient.
 struct selects_values : has_no_gradient {
-  static constexpr operator_class meets(const auto&, monoid) { return {partial_class::none, every_operand}; }
+  static constexpr operator_class meets(const node&, monoid) { return {partial_class::none, every_operand}; }
 };
 
 // ---- from a struct to data, and back to the struct ----

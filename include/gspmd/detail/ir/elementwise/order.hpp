@@ -28,7 +28,7 @@ struct maximum_op : extremum_operator {
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) {
     return ((a != a) | (a > b)) ? a : b;
   }
-  static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::maximum); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::maximum); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 struct minimum_op : extremum_operator {
@@ -36,7 +36,7 @@ struct minimum_op : extremum_operator {
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) {
     return ((a != a) | (a < b)) ? a : b;
   }
-  static constexpr operator_class meets(const auto&, monoid kind) { return all_if(kind == monoid::minimum); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::minimum); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 
@@ -56,7 +56,7 @@ struct relu_op : one_function, grows_with_operand {
 /// A monotonically increasing step function.
 struct step_function : one_function, has_no_gradient {
   static constexpr bool is_exact = true;
-  static constexpr operator_class meets(const auto&, monoid kind) {
+  static constexpr operator_class meets(const node&, monoid kind) {
     return is_order(kind) ? operator_class{partial_class::all} : operator_class{partial_class::none, every_operand};
   }
 };
