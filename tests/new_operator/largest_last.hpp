@@ -25,8 +25,8 @@ struct largest_last_op : sum_last_op {
     dim_places kept;
     for (int d = 0; d < n.shape.count; ++d) kept.push_back(static_cast<std::int8_t>(d));
     const auto spread = [&](int v) { return b.as_term(add_broadcast(g, v, shape, kept, n.at)); };
-    const term is_it = term::of(opcode::compare_eq, b.in(0), spread(b.y().id()));
-    const term one = b.in(0).number(1), ones = term::of(opcode::select, is_it, one, b.in(0).number(0));
+    const term is_it = term::of<compare_eq_op>(b.in(0), spread(b.y().id()));
+    const term one = b.in(0).number(1), ones = term::of<select_op>(is_it, one, b.in(0).number(0));
     b.send(0, ones * spread(b.dy().id()) / spread(add_last<sum_last_op>(g, ones.id(), n.at)));
   }
   template <class Lowering>

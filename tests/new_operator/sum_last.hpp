@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 

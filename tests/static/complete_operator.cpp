@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
 // An operator that leaves a fact out is refused, whichever fact it is.
+#include "new_operator/logaddexp.hpp"
 #include "new_operator/sum_last.hpp"
 
 namespace gspmd::detail {
@@ -38,4 +39,30 @@ GSPMD_WITHOUT(name_dim)
 GSPMD_WITHOUT(gradient)
 GSPMD_WITHOUT(lower)
 GSPMD_WITHOUT(describe)
+
+// And an elementwise operator.
+using new_operator::logaddexp_op;
+static_assert(complete_elementwise<logaddexp_op>);
+#define GSPMD_ELEMENTWISE_WITHOUT(fact)              \
+  struct elementwise_without_##fact : logaddexp_op { \
+    static constexpr char fact = '\0';               \
+  };                                                 \
+  static_assert(!complete_elementwise<elementwise_without_##fact>);
+GSPMD_ELEMENTWISE_WITHOUT(name)
+GSPMD_ELEMENTWISE_WITHOUT(operands)
+GSPMD_ELEMENTWISE_WITHOUT(has_condition)
+GSPMD_ELEMENTWISE_WITHOUT(defined)
+GSPMD_ELEMENTWISE_WITHOUT(result)
+GSPMD_ELEMENTWISE_WITHOUT(value)
+GSPMD_ELEMENTWISE_WITHOUT(is_exact)
+GSPMD_ELEMENTWISE_WITHOUT(folds)
+GSPMD_ELEMENTWISE_WITHOUT(neutral)
+GSPMD_ELEMENTWISE_WITHOUT(work)
+GSPMD_ELEMENTWISE_WITHOUT(role)
+GSPMD_ELEMENTWISE_WITHOUT(vectors)
+GSPMD_ELEMENTWISE_WITHOUT(ignores_sign)
+GSPMD_ELEMENTWISE_WITHOUT(flops)
+GSPMD_ELEMENTWISE_WITHOUT(kernels)
+GSPMD_ELEMENTWISE_WITHOUT(meets)
+GSPMD_ELEMENTWISE_WITHOUT(gradient)
 }  // namespace gspmd::detail

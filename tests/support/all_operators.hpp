@@ -10,7 +10,7 @@
 #include "gspmd/detail/ops/convolution.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 #include "gspmd/detail/ops/einsum_of_many.hpp"
-#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/elementwise_gradients.hpp"
 #include "gspmd/detail/ops/fold.hpp"
 #include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/ghost_blocks.hpp"

@@ -42,7 +42,7 @@ constexpr scalar_op counter(dtype type, int slot, int dim) {
   o.dim = static_cast<std::int8_t>(dim);
   return o;
 }
-constexpr scalar_op op(opcode code, dtype type, dtype operand_type, std::initializer_list<int> args,
+constexpr scalar_op op(const scalar_code& code, dtype type, dtype operand_type, std::initializer_list<int> args,
                        const map_function* f = nullptr) {
   scalar_op o;
   o.op = code;
@@ -52,8 +52,20 @@ constexpr scalar_op op(opcode code, dtype type, dtype operand_type, std::initial
   o.function = f;
   return o;
 }
-constexpr scalar_op op(opcode code, dtype type, std::initializer_list<int> args, const map_function* f = nullptr) {
+constexpr scalar_op op(const scalar_code& code, dtype type, std::initializer_list<int> args, const map_function* f = nullptr) {
   return op(code, type, type, args, f);
+}
+/// The operators of listed_elementwise.
+inline const std::vector<scalar_code>& listed_codes() {
+  static const auto all = []<class... O>(boost::mp11::mp_list<O...>) {
+    return std::vector<scalar_code>{scalar_code_of<O>...};
+  }(listed_elementwise{});
+  return all;
+}
+inline scalar_code code_with(std::uint32_t id) {
+  for (const auto& code : listed_codes())
+    if (short_id(code) == id) return code;
+  return {};
 }
 constexpr fused_store to(int o, int slot) { return {static_cast<std::int16_t>(o), static_cast<std::int16_t>(slot)}; }
 

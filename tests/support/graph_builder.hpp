@@ -34,8 +34,8 @@ struct graph_builder {
   }
   int einsum(const char* equation, int a) { return add_einsum(g, parse_einsum(equation), {a}, {}); }
   int einsum(const char* equation, int a, int b) { return add_einsum(g, parse_einsum(equation), {a, b}, {}); }
-  int op(opcode o, int a) { return add_elementwise(g, o, {a}, {}); }
-  int op(opcode o, int a, int b) { return add_elementwise(g, o, {a, b}, {}); }
+  int op(const operator_code& o, int a) { return add_elementwise(g, o, {a}, {}); }
+  int op(const operator_code& o, int a, int b) { return add_elementwise(g, o, {a, b}, {}); }
   int reduce(int a, dim_mask dims, monoid kind = monoid::add) { return add_reduce(g, a, dims, kind, {}); }
   int reshape(int a, const std::vector<std::int64_t>& shape) { return add_reshape(g, a, shape_of(shape), {}); }
   int reshard(int a, const sharding& s) { return add_reshard(g, a, s, {}); }

@@ -247,7 +247,7 @@ class random_program {
       t += "%" + std::to_string(i) + " = " + ir::name_of(n.op);
       if (n.op == opcode::loop) t += " " + std::to_string(n.integer);
       if (n.op == gspmd::detail::code_of<gspmd::detail::reduce_op>) t += std::string(" ") + ir::name_of(n.reduced_by);
-      if (n.op == opcode::map)
+      if (n.op == code_of<map_op>)
         t += n.function == &maps::fused      ? " fused"
              : n.function == &maps::clamped  ? " clamped"
              : n.function == &maps::averaged ? " averaged"
@@ -574,8 +574,8 @@ class random_program {
       case 2: {
         const dtype to = random_type();
         if (ir::is_complex(type) && !ir::is_complex(to))
-          commit(ir::add_elementwise(g, random_.chance(50) ? opcode::real : opcode::abs, {x}, here));
-        else commit(ir::add_elementwise(g, opcode::convert, {x}, here, to));
+          commit(ir::add_elementwise(g, random_.chance(50) ? code_of<real_op> : code_of<abs_op>, {x}, here));
+        else commit(ir::add_elementwise(g, code_of<convert_op>, {x}, here, to));
         break;
       }
       case 3:
@@ -583,11 +583,13 @@ class random_program {
       case 5:
       case 22:
       case 23: {
-        auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::add), static_cast<int>(opcode::or_)));
+        auto op = random_.one_of(binary_operators());
         if (random_.chance(50))
-          op = random_.one_of(std::vector<opcode>{opcode::add, opcode::add, opcode::subtract, opcode::multiply});
+          op = random_.one_of(
+              std::vector<operator_code>{code_of<add_op>, code_of<add_op>, code_of<subtract_op>, code_of<multiply_op>});
         if (type == dtype::pred)
-          op = random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_, opcode::maximum, opcode::minimum});
+          op = random_.one_of(
+              std::vector<operator_code>{code_of<and_op>, code_of<or_op>, code_of<maximum_op>, code_of<minimum_op>});
         if (!ir::is_defined(op, type)) break;
         const int y = random_.chance(10) ? x : pick_like(type, shape);
         if (y < 0) break;
@@ -596,8 +598,7 @@ class random_program {
         break;
       }
       case 6: {
-        const auto op =
-            static_cast<opcode>(random_.between(static_cast<int>(opcode::compare_eq), static_cast<int>(opcode::compare_ge)));
+        const operator_code op = random_.one_of(comparisons());
         if (!ir::is_defined(op, type)) break;
         const int y = pick_like(type, shape);
         if (y >= 0) commit(ir::add_elementwise(g, op, {x, y}, here));
@@ -606,7 +607,7 @@ class random_program {
       case 7: {
         const int chooser = pick_like(dtype::pred, shape);
         const int y = pick_like(type, shape);
-        if (chooser >= 0 && y >= 0) commit(ir::add_elementwise(g, opcode::select, {chooser, x, y}, here));
+        if (chooser >= 0 && y >= 0) commit(ir::add_elementwise(g, code_of<select_op>, {chooser, x, y}, here));
         break;
       }
       case 8: {
@@ -621,9 +622,9 @@ class random_program {
         for (int k = 1; k < f->arity; ++k) y.push_back(pick_like(type, shape));
         for (const int o : y)
           if (o < 0) return;
-        if (f->arity == 2) commit(ir::add_elementwise(g, opcode::map, {x, y[0]}, here, type, f));
-        else if (f->arity == 3) commit(ir::add_elementwise(g, opcode::map, {x, y[0], y[1]}, here, type, f));
-        else commit(ir::add_elementwise(g, opcode::map, {x, y[0], y[1], y[2], y[3]}, here, type, f));
+        if (f->arity == 2) commit(ir::add_elementwise(g, code_of<map_op>, {x, y[0]}, here, type, f));
+        else if (f->arity == 3) commit(ir::add_elementwise(g, code_of<map_op>, {x, y[0], y[1]}, here, type, f));
+        else commit(ir::add_elementwise(g, code_of<map_op>, {x, y[0], y[1], y[2], y[3]}, here, type, f));
         break;
       }
       case 9:
@@ -704,10 +705,10 @@ class random_program {
       int y = rolls ? commit(ir::add_roll(g, x, offset, dim, here)) : shift_somehow(x, dim, offset);
       for (int corner = 0; corner < 2 && y >= 0 && random_.chance(35); ++corner)
         y = shift_somehow(y, random_.between(0, rank - 1), random_.between(-1, 1));
-      const auto op = is_pred ? random_.one_of(std::vector<opcode>{opcode::and_, opcode::or_})
+      const auto op = is_pred ? random_.one_of(std::vector<operator_code>{code_of<and_op>, code_of<or_op>})
                       : random_.chance(60) && !ir::is_complex(at(x).type)
-                          ? random_.one_of(std::vector<opcode>{opcode::maximum, opcode::minimum})
-                          : random_.one_of(std::vector<opcode>{opcode::add, opcode::subtract});
+                          ? random_.one_of(std::vector<operator_code>{code_of<maximum_op>, code_of<minimum_op>})
+                          : random_.one_of(std::vector<operator_code>{code_of<add_op>, code_of<subtract_op>});
       if (y < 0) return -1;
       sum = sum < 0 ? y : commit(ir::add_elementwise(g, op, {sum, y}, here));
       if (sum < 0) return -1;
@@ -1016,7 +1017,7 @@ class random_program {
       if (next >= 0 && (at(next).type != type || !(at(next).shape == wanted))) next = c;
       if (!options_.stencils && type != dtype::pred && random_.chance(40)) {
         const int added = pick_like(type, shape_of(c));
-        if (added >= 0) next = commit(ir::add_elementwise(g, opcode::add, {c, added}, here));
+        if (added >= 0) next = commit(ir::add_elementwise(g, code_of<add_op>, {c, added}, here));
       }
       if (next < 0) return false;
       nexts.push_back(next);
@@ -1033,7 +1034,7 @@ class random_program {
     int pred = pick_if([](const node& n) { return n.type == dtype::pred && n.shape.count == 0; });
     if (pred < 0 || random_.chance(20)) {
       const int x = pick_if([&](const node& n) { return n.shape.count == 0 && (n.op == opcode::loop || n.type == dtype::s64); });
-      if (x >= 0) pred = commit(ir::add_elementwise(g, opcode::compare_lt, {x, make_constant(dtype::s64, {})}, here));
+      if (x >= 0) pred = commit(ir::add_elementwise(g, code_of<compare_lt_op>, {x, make_constant(dtype::s64, {})}, here));
       else pred = make_constant(dtype::pred, {});
     }
     if (pred < 0) return false;
@@ -1110,13 +1111,32 @@ class random_program {
     return true;
   }
 
+  static const std::vector<operator_code>& unary_operators() {
+    static const std::vector<operator_code> all = {
+        code_of<abs_op>,  code_of<negate_op>, code_of<sign_op>,  code_of<exponential_op>, code_of<log_op>,
+        code_of<sqrt_op>, code_of<rsqrt_op>,  code_of<tanh_op>,  code_of<logistic_op>,    code_of<relu_op>,
+        code_of<sine_op>, code_of<cosine_op>, code_of<floor_op>, code_of<ceil_op>,        code_of<not_op>};
+    return all;
+  }
+  static const std::vector<operator_code>& binary_operators() {
+    static const std::vector<operator_code> all = {code_of<add_op>,    code_of<subtract_op>, code_of<multiply_op>,
+                                                   code_of<divide_op>, code_of<maximum_op>,  code_of<minimum_op>,
+                                                   code_of<power_op>,  code_of<and_op>,      code_of<or_op>};
+    return all;
+  }
+  static const std::vector<operator_code>& comparisons() {
+    static const std::vector<operator_code> all = {code_of<compare_eq_op>, code_of<compare_ne_op>, code_of<compare_lt_op>,
+                                                   code_of<compare_le_op>, code_of<compare_gt_op>, code_of<compare_ge_op>};
+    return all;
+  }
+
   void make_unary(int x) {
-    auto op = static_cast<opcode>(random_.between(static_cast<int>(opcode::abs), static_cast<int>(opcode::not_)));
-    if (random_.chance(40)) op = random_.chance(50) ? opcode::tanh : opcode::logistic;
+    auto op = random_.one_of(unary_operators());
+    if (random_.chance(40)) op = random_.chance(50) ? code_of<tanh_op> : code_of<logistic_op>;
     if (!ir::is_defined(op, at(x).type)) return;
-    const bool of_positive = op == opcode::log || op == opcode::sqrt || op == opcode::rsqrt;
+    const bool of_positive = op == code_of<log_op> || op == code_of<sqrt_op> || op == code_of<rsqrt_op>;
     if (of_positive && !all(x, [](double v) { return v > 0.05; }))
-      x = commit(ir::add_elementwise(g, opcode::logistic, {x}, ir::location::current()));
+      x = commit(ir::add_elementwise(g, code_of<logistic_op>, {x}, ir::location::current()));
     if (x >= 0) commit(ir::add_elementwise(g, op, {x}, ir::location::current()));
   }
 
@@ -1264,25 +1284,51 @@ class random_program {
     const auto& x = values_[static_cast<std::size_t>(a)];
     const auto& y = values_[static_cast<std::size_t>(b)];
     const auto exact = [&](int i) { return facts_[static_cast<std::size_t>(i)].error == 0; };
-    switch (n.op) {
-      case opcode::sign:
-      case opcode::floor:
-      case opcode::ceil: return exact(a);
-      case opcode::exponential: return !x.complex() && all(a, [](double v) { return v < 6; });
-      case opcode::log:
-      case opcode::sqrt:
-      case opcode::rsqrt: return all(a, [](double v) { return v > 0.05; });
-      case opcode::divide: return !y.complex() && (!y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; }));
-      case opcode::power:
+    if (!ir::is_elementwise(n.op)) return true;
+    switch (n.op.id) {
+      case operator_id<sign_op>:
+      case operator_id<floor_op>:
+      case operator_id<ceil_op>: return exact(a);
+      case operator_id<exponential_op>: return !x.complex() && all(a, [](double v) { return v < 6; });
+      case operator_id<log_op>:
+      case operator_id<sqrt_op>:
+      case operator_id<rsqrt_op>: return all(a, [](double v) { return v > 0.05; });
+      case operator_id<divide_op>: return !y.complex() && (!y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; }));
+      case operator_id<power_op>:
         return !x.floating() ||
                (all(a, [](double v) { return v > 0.1 && v < 8; }) && all(b, [](double v) { return std::fabs(v) <= 3; }));
-      case opcode::convert:
+      case operator_id<convert_op>:
         if (x.floating()) return ir::is_floating(n.type) || exact(a);
         if (ir::is_floating(n.type))
           for (const auto i : x.ints)
             if (i > 10000 || i < -10000) return false;
         return true;
-      default: return !ir::is_compare(n.op) || (exact(a) && exact(b));
+      case operator_id<abs_op>:
+      case operator_id<negate_op>:
+      case operator_id<tanh_op>:
+      case operator_id<logistic_op>:
+      case operator_id<relu_op>:
+      case operator_id<sine_op>:
+      case operator_id<cosine_op>:
+      case operator_id<not_op>:
+      case operator_id<real_op>:
+      case operator_id<imag_op>:
+      case operator_id<conj_op>:
+      case operator_id<complex_op>:
+      case operator_id<stop_gradient_op>:
+      case operator_id<add_op>:
+      case operator_id<subtract_op>:
+      case operator_id<multiply_op>:
+      case operator_id<maximum_op>:
+      case operator_id<minimum_op>:
+      case operator_id<and_op>:
+      case operator_id<or_op>:
+      case operator_id<xor_op>:
+      case operator_id<select_op>:
+      case operator_id<map_op>: return true;
+      default:
+        if (!ir::is_compare(n.op)) reference::refuse(n.op);
+        return exact(a) && exact(b);
     }
   }
 
@@ -1349,45 +1395,57 @@ class random_program {
       if (n.operands.count == 2) return product(terms);
       return rounded(n.type, terms * worst, terms * largest, finest, terms + 12);
     }
-    switch (n.op) {
-      case opcode::constant: return {0, own, 2, true};
-      case opcode::iota: return {0, own, 0, true};
-      case opcode::sign:
-      case opcode::floor:
-      case opcode::ceil: return {0, own, 0, true};
-      case opcode::exponential: return function(own * 1.1);
-      case opcode::log: return function(1 / smallest(0));
-      case opcode::sqrt: return function(0.5 / std::sqrt(smallest(0)));
-      case opcode::rsqrt: return function(0.5 / std::pow(smallest(0), 1.5));
-      case opcode::abs: {
+    if (n.op == opcode::constant) return {0, own, 2, true};
+    if (n.op == opcode::iota) return {0, own, 0, true};
+    const facts moved{worst, largest, finest, true};  // moves, chooses or changes signs
+    if (!ir::is_elementwise(n.op)) return moved;
+    switch (n.op.id) {
+      case operator_id<sign_op>:
+      case operator_id<floor_op>:
+      case operator_id<ceil_op>: return {0, own, 0, true};
+      case operator_id<exponential_op>: return function(own * 1.1);
+      case operator_id<log_op>: return function(1 / smallest(0));
+      case operator_id<sqrt_op>: return function(0.5 / std::sqrt(smallest(0)));
+      case operator_id<rsqrt_op>: return function(0.5 / std::pow(smallest(0), 1.5));
+      case operator_id<abs_op>: {
         if (!values_[static_cast<std::size_t>(n.operands[0])].complex()) return {worst, largest, finest, true};
         const facts f = function(1);
         return {f.error + worst, std::max(f.magnitude, 2 * largest), no_grid, true};
       }
-      case opcode::tanh:
-      case opcode::logistic:
-      case opcode::sine:
-      case opcode::cosine: return function(1);
-      case opcode::power: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
-      case opcode::convert:
+      case operator_id<tanh_op>:
+      case operator_id<logistic_op>:
+      case operator_id<sine_op>:
+      case operator_id<cosine_op>: return function(1);
+      case operator_id<power_op>: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
+      case operator_id<convert_op>:
         if (n.operands.count == 1 && !values_[static_cast<std::size_t>(n.operands[0])].floating()) return {0, own, 0, true};
         if (n.type == dtype::f64 || n.type == dtype::c128) return x[0];
         return rounded(n.type, x[0].error, x[0].magnitude, x[0].grid);
-      case opcode::add:
-      case opcode::subtract: return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
-      case opcode::multiply: return product(1);
-      case opcode::divide: {
+      case operator_id<add_op>:
+      case operator_id<subtract_op>: return rounded(n.type, x[0].error + x[1].error, x[0].magnitude + x[1].magnitude, finest);
+      case operator_id<multiply_op>: return product(1);
+      case operator_id<divide_op>: {
         const double low = smallest(1);
         return rounded(n.type, x[0].error / low + x[1].error * x[0].magnitude / (low * low), std::max(own, x[0].magnitude / low),
                        no_grid);
       }
-      case opcode::map: {
+      case operator_id<map_op>: {
         if (n.function == &maps::clamped) return {worst, largest, finest, true};
         if (n.function == &maps::averaged) return rounded(n.type, 2 * worst, 5 * largest, finest + 2);
         const facts p = product(1);
         return rounded(n.type, p.error + x[0].error, p.magnitude + x[0].magnitude, std::max(p.grid, x[0].grid));
       }
-      default: return {worst, largest, finest, true};  // moves, chooses or changes signs
+      case operator_id<negate_op>:
+      case operator_id<relu_op>:
+      case operator_id<real_op>:
+      case operator_id<imag_op>:
+      case operator_id<conj_op>:
+      case operator_id<complex_op>:
+      case operator_id<stop_gradient_op>:
+      case operator_id<maximum_op>:
+      case operator_id<minimum_op>:
+      case operator_id<select_op>: return moved;
+      default: reference::refuse(n.op);
     }
   }
   /// Returns the number of elements that a reduction or einsum combines to one element.
@@ -1440,7 +1498,7 @@ class random_program {
   }
   /// Returns true for a node that is a value of the program, not of a body or a mark.
   [[nodiscard]] bool is_value(int i) const {
-    const opcode op = g.nodes[static_cast<std::size_t>(i)].op;
+    const operator_code op = g.nodes[static_cast<std::size_t>(i)].op;
     return g.is_visible(i) && op != opcode::branch && op != opcode::otherwise && op != opcode::loop;
   }
 

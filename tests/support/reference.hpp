@@ -13,6 +13,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "support/all_operators.hpp"
+#include "support/elementwise_names.hpp"
 #include "support/local_functions.hpp"
 
 /// Evaluates a graph on one device, directly by the StableHLO definitions of its operators. It uses only the structs of
@@ -24,6 +25,12 @@ using gspmd::monoid;
 using gspmd::detail::graph;
 using gspmd::detail::node;
 using gspmd::detail::opcode;
+using namespace elementwise_names;
+
+/// The oracles state the value of every operator that the random programs draw: an operator that they do not have fails the test.
+[[noreturn]] inline void refuse(const operator_code& op) {
+  throw std::logic_error(std::string("the oracle has no value for ") + name_of(op));
+}
 
 /// A global array, row-major. Floats are in `reals`, rounded to their type; imaginary parts of complex elements are in
 /// `imags`. Integers and pred (0 or 1) are in `ints`; u64 elements are stored by their bits. The other vectors are
@@ -110,113 +117,117 @@ inline std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
 inline double maximum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
 inline double minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b); }
 
-inline double unary(opcode op, double x) {
-  switch (op) {
-    case opcode::abs: return std::fabs(x);
-    case opcode::negate: return -x;
-    case opcode::sign: return x > 0 ? 1 : x < 0 ? -1 : x;
-    case opcode::exponential: return std::exp(x);
-    case opcode::log: return std::log(x);
-    case opcode::sqrt: return std::sqrt(x);
-    case opcode::rsqrt: return 1 / std::sqrt(x);
-    case opcode::tanh: return std::tanh(x);
-    case opcode::logistic: return 1 / (1 + std::exp(-x));
-    case opcode::relu: return maximum(x, 0);
-    case opcode::sine: return std::sin(x);
-    case opcode::cosine: return std::cos(x);
-    case opcode::floor: return std::floor(x);
-    case opcode::ceil: return std::ceil(x);
-    case opcode::expm1: return std::expm1(x);
-    case opcode::log1p: return std::log1p(x);
-    case opcode::erf: return std::erf(x);
-    case opcode::erf_inv: return gspmd::detail::inverse_error_function(x);
-    case opcode::cbrt: return std::cbrt(x);
-    default: return x;
+inline double unary(const operator_code& op, double x) {
+  switch (op.id) {
+    case operator_id<abs_op>: return std::fabs(x);
+    case operator_id<negate_op>: return -x;
+    case operator_id<sign_op>: return x > 0 ? 1 : x < 0 ? -1 : x;
+    case operator_id<exponential_op>: return std::exp(x);
+    case operator_id<log_op>: return std::log(x);
+    case operator_id<sqrt_op>: return std::sqrt(x);
+    case operator_id<rsqrt_op>: return 1 / std::sqrt(x);
+    case operator_id<tanh_op>: return std::tanh(x);
+    case operator_id<logistic_op>: return 1 / (1 + std::exp(-x));
+    case operator_id<relu_op>: return maximum(x, 0);
+    case operator_id<sine_op>: return std::sin(x);
+    case operator_id<cosine_op>: return std::cos(x);
+    case operator_id<floor_op>: return std::floor(x);
+    case operator_id<ceil_op>: return std::ceil(x);
+    case operator_id<expm1_op>: return std::expm1(x);
+    case operator_id<log1p_op>: return std::log1p(x);
+    case operator_id<erf_op>: return std::erf(x);
+    case operator_id<erf_inv_op>: return gspmd::detail::inverse_error_function(x);
+    case operator_id<cbrt_op>: return std::cbrt(x);
+    case operator_id<stop_gradient_op>: return x;
+    default: refuse(op);
   }
 }
 
-inline std::int64_t unary(opcode op, dtype type, std::int64_t x) {
-  if (type == dtype::u64 && (op == opcode::abs || op == opcode::relu)) return x;
-  if (type == dtype::u64 && op == opcode::sign) return x != 0 ? 1 : 0;
-  switch (op) {
-    case opcode::abs: return wrap_to(type, x < 0 ? 0 - bits_of(x) : bits_of(x));
-    case opcode::negate: return wrap_to(type, 0 - bits_of(x));
-    case opcode::sign: return x > 0 ? 1 : x < 0 ? -1 : 0;
-    case opcode::relu: return x > 0 ? x : 0;
-    case opcode::not_: return type == dtype::pred ? 1 - x : wrap_to(type, bits_of(~x));
-    default: return x;
+inline std::int64_t unary(const operator_code& op, dtype type, std::int64_t x) {
+  if (type == dtype::u64 && (op == code_of<abs_op> || op == code_of<relu_op>)) return x;
+  if (type == dtype::u64 && op == code_of<sign_op>) return x != 0 ? 1 : 0;
+  switch (op.id) {
+    case operator_id<abs_op>: return wrap_to(type, x < 0 ? 0 - bits_of(x) : bits_of(x));
+    case operator_id<negate_op>: return wrap_to(type, 0 - bits_of(x));
+    case operator_id<sign_op>: return x > 0 ? 1 : x < 0 ? -1 : 0;
+    case operator_id<relu_op>: return x > 0 ? x : 0;
+    case operator_id<not_op>: return type == dtype::pred ? 1 - x : wrap_to(type, bits_of(~x));
+    case operator_id<stop_gradient_op>: return x;
+    default: refuse(op);
   }
 }
 
-inline double binary(opcode op, double a, double b) {
-  switch (op) {
-    case opcode::add: return a + b;
-    case opcode::subtract: return a - b;
-    case opcode::multiply: return a * b;
-    case opcode::divide: return a / b;
-    case opcode::maximum: return maximum(a, b);
-    case opcode::minimum: return minimum(a, b);
-    case opcode::power: return std::pow(a, b);
-    case opcode::remainder: return std::fmod(a, b);
-    case opcode::atan2: return std::atan2(a, b);
-    default: return 0;
+inline double binary(const operator_code& op, double a, double b) {
+  switch (op.id) {
+    case operator_id<add_op>: return a + b;
+    case operator_id<subtract_op>: return a - b;
+    case operator_id<multiply_op>: return a * b;
+    case operator_id<divide_op>: return a / b;
+    case operator_id<maximum_op>: return maximum(a, b);
+    case operator_id<minimum_op>: return minimum(a, b);
+    case operator_id<power_op>: return std::pow(a, b);
+    case operator_id<remainder_op>: return std::fmod(a, b);
+    case operator_id<atan2_op>: return std::atan2(a, b);
+    default: refuse(op);
   }
 }
 
-inline std::int64_t binary(opcode op, dtype type, std::int64_t a, std::int64_t b) {
+inline std::int64_t binary(const operator_code& op, dtype type, std::int64_t a, std::int64_t b) {
   if (type == dtype::pred) {  // StableHLO: add is or, multiply is and
-    if (op == opcode::xor_) return a ^ b;
-    if (op == opcode::add || op == opcode::maximum || op == opcode::or_) return a | b;
-    return a & b;
+    if (op == code_of<xor_op>) return a ^ b;
+    if (op == code_of<add_op> || op == code_of<maximum_op> || op == code_of<or_op>) return a | b;
+    if (op == code_of<multiply_op> || op == code_of<minimum_op> || op == code_of<and_op>) return a & b;
+    refuse(op);
   }
-  if (op == opcode::threefry2x32) return static_cast<std::int64_t>(gspmd::detail::threefry2x32(bits_of(a), bits_of(b)));
+  if (op == code_of<threefry2x32_op>) return static_cast<std::int64_t>(gspmd::detail::threefry2x32(bits_of(a), bits_of(b)));
   if (type == dtype::u32 || type == dtype::u64) {
     const auto x = bits_of(a), y = bits_of(b);
     const auto width = static_cast<std::uint64_t>(8 * gspmd::detail::bytes_of(type));
-    if (op == opcode::divide) return wrap_to(type, y == 0 ? ~y : x / y);
-    if (op == opcode::remainder) return wrap_to(type, y == 0 ? x : x % y);
-    if (op == opcode::maximum || op == opcode::minimum) return (x < y) == (op == opcode::minimum) ? a : b;
-    if (op == opcode::shift_right) return y >= width ? 0 : wrap_to(type, x >> y);
-    if (op == opcode::power) {
+    if (op == code_of<divide_op>) return wrap_to(type, y == 0 ? ~y : x / y);
+    if (op == code_of<remainder_op>) return wrap_to(type, y == 0 ? x : x % y);
+    if (op == code_of<maximum_op> || op == code_of<minimum_op>) return (x < y) == (op == code_of<minimum_op>) ? a : b;
+    if (op == code_of<shift_right_op>) return y >= width ? 0 : wrap_to(type, x >> y);
+    if (op == code_of<power_op>) {
       std::uint64_t result = 1, square = x;
       for (auto left = y; left > 0; left /= 2, square *= square)
         if (left % 2 == 1) result *= square;
       return wrap_to(type, result);
     }
   }
-  switch (op) {
-    case opcode::add: return wrap_to(type, bits_of(a) + bits_of(b));
-    case opcode::subtract: return wrap_to(type, bits_of(a) - bits_of(b));
-    case opcode::multiply: return wrap_to(type, bits_of(a) * bits_of(b));
-    case opcode::divide: return b == 0 ? wrap_to(type, bits_of(-1)) : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
-    case opcode::maximum: return std::max(a, b);
-    case opcode::minimum: return std::min(a, b);
-    case opcode::power: return wrap_to(type, bits_of(integer_power(a, b)));
-    case opcode::and_: return a & b;
-    case opcode::or_: return a | b;
-    case opcode::xor_: return a ^ b;
-    case opcode::remainder: return b == 0 ? a : b == -1 ? 0 : a % b;
-    case opcode::shift_left: {
+  switch (op.id) {
+    case operator_id<add_op>: return wrap_to(type, bits_of(a) + bits_of(b));
+    case operator_id<subtract_op>: return wrap_to(type, bits_of(a) - bits_of(b));
+    case operator_id<multiply_op>: return wrap_to(type, bits_of(a) * bits_of(b));
+    case operator_id<divide_op>: return b == 0 ? wrap_to(type, bits_of(-1)) : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
+    case operator_id<maximum_op>: return std::max(a, b);
+    case operator_id<minimum_op>: return std::min(a, b);
+    case operator_id<power_op>: return wrap_to(type, bits_of(integer_power(a, b)));
+    case operator_id<and_op>: return a & b;
+    case operator_id<or_op>: return a | b;
+    case operator_id<xor_op>: return a ^ b;
+    case operator_id<remainder_op>: return b == 0 ? a : b == -1 ? 0 : a % b;
+    case operator_id<shift_left_op>: {
       const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
       return b < 0 || b >= width ? 0 : wrap_to(type, bits_of(a) << b);
     }
-    case opcode::shift_right: {
+    case operator_id<shift_right_op>: {
       const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
       return b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b;
     }
-    default: return 0;
+    default: refuse(op);
   }
 }
 
 template <class T>
-bool compare(opcode op, T a, T b) {
-  switch (op) {
-    case opcode::compare_eq: return a == b;
-    case opcode::compare_ne: return a != b;
-    case opcode::compare_lt: return a < b;
-    case opcode::compare_le: return a <= b;
-    case opcode::compare_gt: return a > b;
-    default: return a >= b;
+bool compare(const operator_code& op, T a, T b) {
+  switch (op.id) {
+    case operator_id<compare_eq_op>: return a == b;
+    case operator_id<compare_ne_op>: return a != b;
+    case operator_id<compare_lt_op>: return a < b;
+    case operator_id<compare_le_op>: return a <= b;
+    case operator_id<compare_gt_op>: return a > b;
+    case operator_id<compare_ge_op>: return a >= b;
+    default: refuse(op);
   }
 }
 
@@ -273,10 +284,10 @@ inline void map(const node& n, const std::vector<const host_array*>& x, host_arr
 }
 
 inline void elementwise(const node& n, const std::vector<const host_array*>& x, host_array& result) {
-  if (n.op == opcode::convert) return convert(*x[0], result);
-  if (n.op == opcode::map) return map(n, x, result);
+  if (n.op == code_of<convert_op>) return convert(*x[0], result);
+  if (n.op == code_of<map_op>) return map(n, x, result);
   for (std::size_t i = 0; i < result.size(); ++i) {
-    if (n.op == opcode::select) {
+    if (n.op == code_of<select_op>) {
       const host_array& chosen = *x[x[0]->ints[i] != 0 ? 1 : 2];
       if (result.floating()) result.reals[i] = chosen.reals[i];
       else result.ints[i] = chosen.ints[i];
@@ -367,10 +378,10 @@ inline double combine(monoid kind, double a, double b) {
 }
 inline std::int64_t combine(monoid kind, dtype type, std::int64_t a, std::int64_t b) {
   switch (kind) {
-    case monoid::add: return binary(opcode::add, type, a, b);
-    case monoid::multiply: return binary(opcode::multiply, type, a, b);
-    case monoid::maximum: return type == dtype::u64 ? binary(opcode::maximum, type, a, b) : std::max(a, b);
-    case monoid::minimum: return type == dtype::u64 ? binary(opcode::minimum, type, a, b) : std::min(a, b);
+    case monoid::add: return binary(code_of<add_op>, type, a, b);
+    case monoid::multiply: return binary(code_of<multiply_op>, type, a, b);
+    case monoid::maximum: return type == dtype::u64 ? binary(code_of<maximum_op>, type, a, b) : std::max(a, b);
+    case monoid::minimum: return type == dtype::u64 ? binary(code_of<minimum_op>, type, a, b) : std::min(a, b);
     case monoid::and_: return a & b;
     case monoid::or_: return a | b;
   }
@@ -724,25 +735,26 @@ inline host_array evaluate_parts(const node& n, const std::vector<const host_arr
     return all;
   };
   const auto re = parts(false), im = parts(true);
-  const bool multiplies = x.size() == 2 && (n.op == opcode::multiply || n.op == gspmd::detail::code_of<gspmd::detail::einsum_op>);
-  if (n.op == opcode::compare_eq || n.op == opcode::compare_ne) {
+  const bool multiplies =
+      x.size() == 2 && (n.op == code_of<multiply_op> || n.op == gspmd::detail::code_of<gspmd::detail::einsum_op>);
+  if (n.op == code_of<compare_eq_op> || n.op == code_of<compare_ne_op>) {
     for (std::size_t i = 0; i < result.size(); ++i) {
       const bool equal = re[0].reals[i] == re[1].reals[i] && im[0].reals[i] == im[1].reals[i];
-      result.ints[i] = equal == (n.op == opcode::compare_eq);
+      result.ints[i] = equal == (n.op == code_of<compare_eq_op>);
     }
-  } else if (n.op == opcode::abs) {
+  } else if (n.op == code_of<abs_op>) {
     for (std::size_t i = 0; i < result.size(); ++i) result.reals[i] = std::hypot(re[0].reals[i], im[0].reals[i]);
-  } else if (n.op == opcode::real) {
+  } else if (n.op == code_of<real_op>) {
     result.reals = re[0].reals;
-  } else if (n.op == opcode::imag) {
+  } else if (n.op == code_of<imag_op>) {
     result.reals = im[0].reals;
-  } else if (n.op == opcode::conj) {
+  } else if (n.op == code_of<conj_op>) {
     result.reals = re[0].reals;
     for (std::size_t i = 0; i < result.size(); ++i) result.imags[i] = -im[0].reals[i];
-  } else if (n.op == opcode::complex) {
+  } else if (n.op == code_of<complex_op>) {
     result.reals = re[0].reals;
     result.imags = re[1].reals;
-  } else if (n.op == opcode::convert) {
+  } else if (n.op == code_of<convert_op>) {
     result.reals = re[0].floating() ? re[0].reals : std::vector<double>(re[0].ints.begin(), re[0].ints.end());
     if (x[0]->complex()) result.imags = im[0].reals;
   } else if (multiplies) {
@@ -770,7 +782,7 @@ inline host_array evaluate_node(const graph& g, int i, const std::vector<host_ar
   for (const int o : n.operands) x.push_back(&values[static_cast<std::size_t>(o)]);
   const bool by_parts = result.complex() || (!x.empty() && x[0]->complex());
   if (by_parts && n.op != opcode::constant && n.op != opcode::iota && n.op != opcode::carry) return evaluate_parts(n, x, result);
-  switch (n.op) {
+  switch (n.op.code) {
     case opcode::constant:
       for (auto& r : result.reals) r = round_to(n.type, n.real);
       for (auto& k : result.ints) k = n.type == dtype::pred ? n.integer != 0 : n.integer;

@@ -118,7 +118,7 @@ class rounding {
   host_array radius_of(int i) {
     const node& n = at(i);
     host_array r(dtype::f64, value(i).shape);
-    switch (n.op) {
+    switch (n.op.code) {
       case opcode::constant:
       case opcode::iota: return r;
       default: break;
@@ -169,14 +169,14 @@ class rounding {
     const auto r = [&](int k) { return radius(n.operands[k]).reals[e]; };
     bool exact = true;
     for (int k = 0; k < n.operands.count; ++k) exact = exact && r(k) == 0;
-    if (n.op == opcode::select) return select_radius(i, e);
+    if (n.op == code_of<select_op>) return select_radius(i, e);
     const host_array& x = value(n.operands[0]);
     if (!x.floating()) {
       if (!exact) return unknown;
       return value(i).floating() ? rounded(n.type, 0, std::fabs(value(i).reals[e]), 1) : 0;
     }
     if (gspmd::detail::is_compare(n.op)) return exact || std::fabs(real(0) - real(1)) > r(0) + r(1) ? 0 : unknown;
-    if (n.op == opcode::convert && !value(i).floating()) {
+    if (n.op == code_of<convert_op> && !value(i).floating()) {
       if (n.type == dtype::pred) return exact || std::fabs(real(0)) > r(0) ? 0 : unknown;
       return exact || std::trunc(real(0) - r(0)) == std::trunc(real(0) + r(0)) ? 0 : unknown;
     }
@@ -190,19 +190,25 @@ class rounding {
                                                           : !exact || !has_exact_result(n.op, n.type, real(0), real(1));
     return rounded(n.type, error, std::fabs(result), is_rounded ? 8 : 0);
   }
-  static bool keeps_bits(opcode op, dtype from, dtype to) {
-    if (op == opcode::convert) return from == to || to == dtype::f64;
-    return op == opcode::abs || op == opcode::negate || op == opcode::sign || op == opcode::relu || op == opcode::floor ||
-           op == opcode::ceil;
+  static bool keeps_bits(const operator_code& op, dtype from, dtype to) {
+    if (op == code_of<convert_op>) return from == to || to == dtype::f64;
+    return op == code_of<abs_op> || op == code_of<negate_op> || op == code_of<sign_op> || op == code_of<relu_op> ||
+           op == code_of<floor_op> || op == code_of<ceil_op>;
   }
   /// Returns true if nothing is rounded, so that even a fused multiply-add gives these bits.
-  static bool has_exact_result(opcode op, dtype type, double a, double b) {
+  static bool has_exact_result(const operator_code& op, dtype type, double a, double b) {
     const long double wide_a = a, wide_b = b;
-    switch (op) {
-      case opcode::add: return wide_a + wide_b == static_cast<long double>(round_to(type, a + b));
-      case opcode::subtract: return wide_a - wide_b == static_cast<long double>(round_to(type, a - b));
-      case opcode::multiply: return wide_a * wide_b == static_cast<long double>(round_to(type, a * b));
-      default: return op == opcode::maximum || op == opcode::minimum;
+    switch (op.id) {
+      case operator_id<add_op>: return wide_a + wide_b == static_cast<long double>(round_to(type, a + b));
+      case operator_id<subtract_op>: return wide_a - wide_b == static_cast<long double>(round_to(type, a - b));
+      case operator_id<multiply_op>: return wide_a * wide_b == static_cast<long double>(round_to(type, a * b));
+      case operator_id<maximum_op>:
+      case operator_id<minimum_op>: return true;
+      case operator_id<divide_op>:
+      case operator_id<power_op>:
+      case operator_id<remainder_op>:
+      case operator_id<atan2_op>: return false;
+      default: refuse(op);
     }
   }
   /// Considers both sides if the predicate is unknown.
@@ -216,24 +222,46 @@ class rounding {
     const double apart = a.floating() ? std::fabs(a.reals[e] - b.reals[e]) : a.ints[e] == b.ints[e] ? 0 : unknown;
     return std::isnan(apart) ? unknown : apart + std::max(r(1), r(2));
   }
-  static double unary_error(opcode op, double x, double r) {
-    if (op == opcode::abs || op == opcode::negate || op == opcode::sine || op == opcode::cosine || op == opcode::relu ||
-        op == opcode::convert)
-      return r;
-    // The other functions are monotone, so values in between are bounded by the ends. 1 / sqrt(x) is undefined below 0.
-    if (op == opcode::rsqrt && x <= r) return unknown;
+  static double unary_error(const operator_code& op, double x, double r) {
+    switch (op.id) {
+      case operator_id<abs_op>:
+      case operator_id<negate_op>:
+      case operator_id<sine_op>:
+      case operator_id<cosine_op>:
+      case operator_id<relu_op>:
+      case operator_id<stop_gradient_op>:
+      case operator_id<convert_op>: return r;
+      // These functions are monotone, so values in between are bounded by the ends. 1 / sqrt(x) is undefined below 0.
+      case operator_id<rsqrt_op>:
+        if (x <= r) return unknown;
+        break;
+      case operator_id<sign_op>:
+      case operator_id<exponential_op>:
+      case operator_id<log_op>:
+      case operator_id<sqrt_op>:
+      case operator_id<tanh_op>:
+      case operator_id<logistic_op>:
+      case operator_id<floor_op>:
+      case operator_id<ceil_op>:
+      case operator_id<expm1_op>:
+      case operator_id<log1p_op>:
+      case operator_id<erf_op>:
+      case operator_id<erf_inv_op>:
+      case operator_id<cbrt_op>: break;
+      default: refuse(op);
+    }
     const double middle = unary(op, x);
     return std::max(std::fabs(unary(op, x + r) - middle), std::fabs(unary(op, x - r) - middle));
   }
-  static double binary_error(opcode op, double a, double ra, double b, double rb) {
-    switch (op) {
-      case opcode::add:
-      case opcode::subtract: return ra + rb;
-      case opcode::multiply: return std::fabs(a) * rb + std::fabs(b) * ra + ra * rb;
-      case opcode::divide: return std::fabs(b) <= rb ? unknown : (ra + std::fabs(a / b) * rb) / (std::fabs(b) - rb);
-      case opcode::maximum:
-      case opcode::minimum: return std::max(ra, rb);
-      case opcode::power: {
+  static double binary_error(const operator_code& op, double a, double ra, double b, double rb) {
+    switch (op.id) {
+      case operator_id<add_op>:
+      case operator_id<subtract_op>: return ra + rb;
+      case operator_id<multiply_op>: return std::fabs(a) * rb + std::fabs(b) * ra + ra * rb;
+      case operator_id<divide_op>: return std::fabs(b) <= rb ? unknown : (ra + std::fabs(a / b) * rb) / (std::fabs(b) - rb);
+      case operator_id<maximum_op>:
+      case operator_id<minimum_op>: return std::max(ra, rb);
+      case operator_id<power_op>: {
         if (a <= ra) return unknown;
         double most = 0;  // monotone in each argument, so the extreme values are at the corners
         for (const double base : {a - ra, a + ra})
@@ -241,7 +269,9 @@ class rounding {
             most = std::max(most, std::fabs(std::pow(base, exponent) - std::pow(a, b)));
         return most;
       }
-      default: return unknown;
+      case operator_id<remainder_op>:
+      case operator_id<atan2_op>: return unknown;
+      default: refuse(op);
     }
   }
 

@@ -82,9 +82,9 @@ TEST_CASE("Fig. 4: a linear layer with a bias and a maximum") {
     const int dot = b.einsum("bf,fd->bd", bf, fd);
     const int bias = b.input({16});
     const int wide = b.broadcast(bias, {batch, 16}, {1});
-    const int sum = b.op(opcode::add, dot, wide);
+    const int sum = b.op(code_of<add_op>, dot, wide);
     const int zero = b.constant({batch, 16}, 0);
-    const int result = b.annotate(b.op(opcode::maximum, sum, zero), split({{x}, {y}}));
+    const int result = b.annotate(b.op(code_of<maximum_op>, sum, zero), split({{x}, {y}}));
     b.g.outputs = {result};
 
     const auto with = b.complete();
@@ -123,7 +123,7 @@ TEST_CASE("broadcast: backward comes before forward") {
     const int bias = b.input({8}, split({{x}}));
     const int wide = b.broadcast(bias, {4, 8}, {1});
     const int act = b.input({4, 8}, split({{x}, {}}));
-    const int sum = b.op(opcode::add, act, wide);
+    const int sum = b.op(code_of<add_op>, act, wide);
     b.g.outputs = {sum};
     const auto s = b.complete();
     CHECK(shown(b, s, sum) == "{x,-}");
@@ -143,7 +143,7 @@ TEST_CASE("BD split by batch and DF split by F complete to both") {
   graph_builder b({2, 4});
   const int in = b.input({64, 512}, split({{0}, {}}));
   const int w = b.input({512, 2048}, split({{}, {1}}));
-  const int h = b.op(opcode::relu, b.einsum("bd,df->bf", in, w));
+  const int h = b.op(code_of<relu_op>, b.einsum("bd,df->bf", in, w));
   b.g.outputs = {h};
   const auto s = b.complete();
   CHECK(shown(b, s, h) == "{x,y}");
@@ -157,7 +157,7 @@ TEST_CASE("in a mixture of experts the activations follow the weights") {
     const int in = annotated ? b.input({8, 16, 4}, e) : b.input({8, 16, 4});
     const int w1 = b.input({8, 4, 32}, e);
     const int w2 = b.input({8, 32, 4}, e);
-    const int h = b.op(opcode::relu, b.einsum("ebd,edf->ebf", in, w1));
+    const int h = b.op(code_of<relu_op>, b.einsum("ebd,edf->ebf", in, w1));
     const int out = b.einsum("ebf,efd->ebd", h, w2);
     if (annotated) b.annotate(h, e), b.annotate(out, e);
     b.g.outputs = {out};
@@ -179,10 +179,10 @@ TEST_CASE("a batch split flows through twenty operators, forward and backward") 
     for (int k = 0; k < 20; ++k) {
       const int last = chain.back();
       switch (k % 4) {
-        case 0: chain.push_back(b.op(opcode::tanh, last)); break;
+        case 0: chain.push_back(b.op(code_of<tanh_op>, last)); break;
         case 1: chain.push_back(b.einsum("bd,df->bf", last, b.input({8, 8}))); break;
-        case 2: chain.push_back(b.op(opcode::add, last, last)); break;
-        default: chain.push_back(b.op(opcode::relu, last)); break;
+        case 2: chain.push_back(b.op(code_of<add_op>, last, last)); break;
+        default: chain.push_back(b.op(code_of<relu_op>, last)); break;
       }
     }
     b.annotate(at_end ? chain.back() : in, split({{x}, {}}));
@@ -195,9 +195,9 @@ TEST_CASE("a batch split flows through twenty operators, forward and backward") 
 TEST_CASE("only open dims of an annotated value are refined") {
   graph_builder b({2, 2});
   const int a = b.input({8, 8}, split({{x}, {y}}));
-  const int closed = b.annotate(b.op(opcode::tanh, a), split({{x}, {}}));
-  const int half = b.annotate(b.op(opcode::tanh, a), open(split({{}, {}}), 0b10));
-  const int after = b.op(opcode::tanh, closed);
+  const int closed = b.annotate(b.op(code_of<tanh_op>, a), split({{x}, {}}));
+  const int half = b.annotate(b.op(code_of<tanh_op>, a), open(split({{}, {}}), 0b10));
+  const int after = b.op(code_of<tanh_op>, closed);
   b.g.outputs = {after, half};
   const auto s = b.complete();
   CHECK(shown(b, s, closed) == "{x,-}");
@@ -241,7 +241,7 @@ TEST_CASE("priorities are passed on in stages") {
     columns.stages = static_cast<std::uint64_t>(stage_of_weight);
     const int in = b.input({8, 8}, rows);
     const int w = b.input({8, 64}, columns);
-    const int h = b.op(opcode::relu, b.einsum("bd,df->bf", in, w));
+    const int h = b.op(code_of<relu_op>, b.einsum("bd,df->bf", in, w));
     b.g.outputs = {h};
     const auto s = b.complete();
     CHECK(shown(b, s, in) == "{x,-}");
@@ -261,7 +261,7 @@ TEST_CASE("priorities are passed on in stages") {
   const int in = b.input({8, 8}, split({{data}, {}}));
   const int w = b.input({8, 8}, weight);
   const int h = b.einsum("bd,df->bf", in, w);
-  const int w_next = b.op(opcode::tanh, w);
+  const int w_next = b.op(code_of<tanh_op>, w);
   b.g.outputs = {h, w_next};
   const auto s = b.complete();
   CHECK(shown(b, s, h) == "{x,y}");
@@ -275,7 +275,7 @@ TEST_CASE("shard_alike ties values that do not depend on each other") {
   const int velocity = b.input({8, 8});
   const int tied = add_shard_alike(b.g, velocity, w, {});
   const int other = b.input({8, 8});
-  const int late = b.annotate(b.op(opcode::tanh, other), split({{}, {y}}));
+  const int late = b.annotate(b.op(code_of<tanh_op>, other), split({{}, {y}}));
   const int mine = b.input({8, 8});
   const int tied_late = add_shard_alike(b.g, mine, late, {});
   b.g.outputs = {tied, tied_late, late};
@@ -295,8 +295,8 @@ TEST_CASE("a group has one sharding, whatever the neighbours of its members offe
     graph_builder b({2, 2});
     const int rows = b.input({8, 8}, split({{x}, {}}));
     const int columns = b.input({8, 8}, split({{}, {x}}));
-    const int first = b.op(opcode::tanh, rows);
-    const int second = b.op(opcode::tanh, columns);
+    const int first = b.op(code_of<tanh_op>, rows);
+    const int second = b.op(code_of<tanh_op>, columns);
     const int third = b.input({8, 8});
     const int a = add_shard_alike(b.g, second, third, {});
     const int c = add_shard_alike(b.g, third, first, {});
@@ -306,8 +306,8 @@ TEST_CASE("a group has one sharding, whatever the neighbours of its members offe
   }
   SUBCASE("an annotation that comes late comes before what a neighbour offers early") {
     graph_builder b({2, 2});
-    const int early = b.op(opcode::tanh, b.input({8, 8}, split({{x}, {}})));
-    const int late = b.annotate(b.op(opcode::tanh, b.input({8, 8})), split({{}, {x}}));
+    const int early = b.op(code_of<tanh_op>, b.input({8, 8}, split({{x}, {}})));
+    const int late = b.annotate(b.op(code_of<tanh_op>, b.input({8, 8})), split({{}, {x}}));
     const int tied = add_shard_alike(b.g, early, late, {});
     b.g.outputs = {tied};
     const auto s = b.complete();
@@ -322,7 +322,7 @@ TEST_CASE("a group has one sharding, whatever the neighbours of its members offe
       const int init = b.input({8, 8});
       open_loop(b.g, 3, {});
       const int carry = add_carry(b.g, init, {});
-      const int inside = b.op(opcode::tanh, carry);
+      const int inside = b.op(code_of<tanh_op>, carry);
       if (from_inside) b.annotate(inside, split({{}, {y}}));
       const int tied = add_shard_alike(b.g, inside, outside, {});
       b.g.outputs = {add_loop_result(b.g, carry, tied, {}), outside};

@@ -27,8 +27,8 @@ struct on_four : graph_builder {
   int rows() { return input({64, 32}, by_rows); }
   /// Partial until it is reduced.
   int product() { return einsum("ab,bc->ac", input({64, 512}, by_columns), input({512, 32}, by_rows)); }
-  int scaled(int a, double by) { return op(opcode::multiply, a, constant({64, 32}, by)); }
-  int sum(int a, int b) { return op(opcode::add, a, b); }
+  int scaled(int a, double by) { return op(code_of<multiply_op>, a, constant({64, 32}, by)); }
+  int sum(int a, int b) { return op(code_of<add_op>, a, b); }
   int slice(int a, const std::vector<std::int64_t>& from, const std::vector<std::int64_t>& to) {
     return add_slice(g, a, from, to, std::vector<std::int64_t>(from.size(), 1), {});
   }
@@ -55,8 +55,8 @@ struct random_reshards : graph_builder {
     for (int k = random_.between(2, 6); k > 0; --k) {
       const auto kind = random_.between(0, 4);
       const int a = resharded(random_.one_of(values), 0);
-      if (kind == 0) values.push_back(op(opcode::negate, a));
-      else if (kind == 1) values.push_back(op(opcode::multiply, a, constant(shape, random_.between(-2, 2))));
+      if (kind == 0) values.push_back(op(code_of<negate_op>, a));
+      else if (kind == 1) values.push_back(op(code_of<multiply_op>, a, constant(shape, random_.between(-2, 2))));
       else values.push_back(op(random_.one_of(joins()), a, resharded(random_.one_of(values), random_.chance(70) ? 0 : 1)));
     }
     for (int k = random_.between(0, 2); k > 0; --k) {
@@ -74,7 +74,9 @@ struct random_reshards : graph_builder {
   }
 
  private:
-  static std::vector<opcode> joins() { return {opcode::add, opcode::subtract, opcode::maximum, opcode::multiply}; }
+  static std::vector<operator_code> joins() {
+    return {code_of<add_op>, code_of<subtract_op>, code_of<maximum_op>, code_of<multiply_op>};
+  }
   int resharded(int i, std::size_t target) { return random_.chance(75) ? reshard(i, targets_[target]) : i; }
   sharding any(int rank) {
     sharding a;
@@ -92,7 +94,7 @@ TEST_CASE("a sum of gathers is a gather of a sum, whatever each term is multipli
   on_four two, scaled, other, wide;
   CHECK(bytes_of_plan(two, {two.sum(two.reshard(two.rows(), whole), two.reshard(two.rows(), whole))}) == three_quarters);
   const int a = scaled.scaled(scaled.reshard(scaled.rows(), whole), 2), b = scaled.reshard(scaled.rows(), whole);
-  CHECK(bytes_of_plan(scaled, {scaled.op(opcode::subtract, a, scaled.scaled(b, -0.5))}) == three_quarters);
+  CHECK(bytes_of_plan(scaled, {scaled.op(code_of<subtract_op>, a, scaled.scaled(b, -0.5))}) == three_quarters);
   // Terms with two shardings: one is moved to the sharding of the other.
   const int columns = other.input({64, 32}, by_columns);
   CHECK(bytes_of_plan(other, {other.sum(other.reshard(other.rows(), whole), other.reshard(columns, whole))}) ==
@@ -132,8 +134,8 @@ TEST_CASE(
   const int a = output.reshard(output.rows(), whole);
   CHECK(bytes_of_plan(output, {output.sum(a, output.reshard(output.rows(), whole)), a}) == 2 * three_quarters);
   const int x = read.rows();
-  CHECK(bytes_of_plan(read, {read.sum(read.reshard(x, whole), read.reshard(read.rows(), whole)), read.op(opcode::negate, x)}) ==
-        2 * three_quarters);
+  CHECK(bytes_of_plan(read, {read.sum(read.reshard(x, whole), read.reshard(read.rows(), whole)),
+                             read.op(code_of<negate_op>, x)}) == 2 * three_quarters);
   others.g.outputs = {others.sum(others.reshard(others.rows(), whole), others.reshard(others.rows(), by_columns))};
   defer_reshards(others.g);
   for (const auto& n : others.g.nodes) CHECK(!n.deferred);

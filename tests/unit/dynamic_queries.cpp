@@ -188,7 +188,7 @@ TEST_CASE("equality sees every table of a plan") {
   REQUIRE_FALSE(table_of<detail::reduction_spec>(original).empty());
   REQUIRE_FALSE(table_of<detail::contraction_plan>(original).empty());
   CHECK(is_noticed([](detail::plan& p) { ++p.mesh.sizes[0]; }));
-  CHECK(is_noticed([](detail::plan& p) { p.nodes.back().op = detail::opcode::power; }));
+  CHECK(is_noticed([](detail::plan& p) { p.nodes.back().op = detail::in_words(detail::code_of<detail::power_op>); }));
   CHECK(is_noticed([](detail::plan& p) { p.nodes.pop_back(); }));
   CHECK(is_noticed([](detail::plan& p) { p.completed[0].splits.clear(); }));
   CHECK(is_noticed([](detail::plan& p) { ++p.values.back().where.at; }));
@@ -199,7 +199,7 @@ TEST_CASE("equality sees every table of a plan") {
   CHECK(is_noticed([](detail::plan& p) { ++p.slots.back(); }));
   CHECK(is_noticed([](detail::plan& p) { ++p.bounds.back().dim; }));
   CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::planned_group>(p).back().loop[0]; }));
-  CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().op = detail::opcode::power; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().op = detail::scalar_code_of<detail::power_op>; }));
   CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().real = 7; }));
   CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::fused_store>(p).back().op; }));
   CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::contraction_plan>(p)[0].n; }));

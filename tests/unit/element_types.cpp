@@ -94,12 +94,13 @@ slow::value as_value(T x) {
 /// (a + b) * a - c, a maximum, a comparison, a selection and divisions, each rounded to the type.
 template <class T>
 std::vector<slow::value> naive_elementwise(slow::value a, slow::value b) {
-  using detail::opcode;
-  const auto of = [](opcode op, const slow::value& x, const slow::value& y) { return slow::naive_binary(op, x, y); };
-  const auto sum = of(opcode::add, a, b), product = of(opcode::multiply, sum, a), least = of(opcode::minimum, product, b);
-  const auto is_less = of(opcode::compare_lt, a, b);
-  return {of(opcode::subtract, product, b), is_less.integer != 0 ? least : a, of(opcode::divide, a, b),
-          of(opcode::remainder, b, a)};
+  using namespace detail;
+  const auto of = [](const scalar_code& op, const slow::value& x, const slow::value& y) { return slow::naive_binary(op, x, y); };
+  const auto sum = of(scalar_code_of<add_op>, a, b), product = of(scalar_code_of<multiply_op>, sum, a),
+             least = of(scalar_code_of<minimum_op>, product, b);
+  const auto is_less = of(scalar_code_of<compare_lt_op>, a, b);
+  return {of(scalar_code_of<subtract_op>, product, b), is_less.integer != 0 ? least : a, of(scalar_code_of<divide_op>, a, b),
+          of(scalar_code_of<remainder_op>, b, a)};
 }
 
 template <class T>

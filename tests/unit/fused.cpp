@@ -35,30 +35,31 @@ struct adam {
                                      number(f32, 0.001),
                                      number(f32, 1e-3),
                                      number(f32, 1e-8),
-                                     op(opcode::multiply, f32, {4, 1}),
-                                     op(opcode::multiply, f32, {5, 3}),
-                                     op(opcode::add, f32, {10, 11}),
-                                     op(opcode::multiply, f32, {6, 2}),
-                                     op(opcode::multiply, f32, {3, 3}),
-                                     op(opcode::multiply, f32, {7, 14}),
-                                     op(opcode::add, f32, {13, 15}),
-                                     op(opcode::sqrt, f32, {16}),
-                                     op(opcode::add, f32, {17, 9}),
-                                     op(opcode::multiply, f32, {8, 12}),
-                                     op(opcode::divide, f32, {19, 18}),
-                                     op(opcode::subtract, f32, {0, 20})};
+                                     op(scalar_code_of<multiply_op>, f32, {4, 1}),
+                                     op(scalar_code_of<multiply_op>, f32, {5, 3}),
+                                     op(scalar_code_of<add_op>, f32, {10, 11}),
+                                     op(scalar_code_of<multiply_op>, f32, {6, 2}),
+                                     op(scalar_code_of<multiply_op>, f32, {3, 3}),
+                                     op(scalar_code_of<multiply_op>, f32, {7, 14}),
+                                     op(scalar_code_of<add_op>, f32, {13, 15}),
+                                     op(scalar_code_of<sqrt_op>, f32, {16}),
+                                     op(scalar_code_of<add_op>, f32, {17, 9}),
+                                     op(scalar_code_of<multiply_op>, f32, {8, 12}),
+                                     op(scalar_code_of<divide_op>, f32, {19, 18}),
+                                     op(scalar_code_of<subtract_op>, f32, {0, 20})};
   static constexpr std::array stores = {to(21, 0), to(12, 1), to(16, 2)};
 };
 struct scalar_group {  // rank 0
   static constexpr extents loop = {};
   static constexpr dim_mask cut = 0;
-  static constexpr std::array ops = {load(f64, 0, {}), op(opcode::exponential, f64, {0}), op(opcode::convert, f32, f64, {1})};
+  static constexpr std::array ops = {load(f64, 0, {}), op(scalar_code_of<exponential_op>, f64, {0}),
+                                     op(scalar_code_of<convert_op>, f32, f64, {1})};
   static constexpr std::array stores = {to(2, 0), to(1, 1)};
 };
 struct empty_group {
   static constexpr extents loop = dims({3, 0, 5});
   [[maybe_unused]] static constexpr dim_mask cut = 0;  // not used by an empty loop
-  static constexpr std::array ops = {load(f64, 0, dims({0, 5, 1})), op(opcode::negate, f64, {0})};
+  static constexpr std::array ops = {load(f64, 0, dims({0, 5, 1})), op(scalar_code_of<negate_op>, f64, {0})};
   static constexpr std::array stores = {to(1, 0)};
 };
 struct bias_relu {  // [7, 130] + [130], and a mask from the global index along both dims
@@ -66,33 +67,36 @@ struct bias_relu {  // [7, 130] + [130], and a mask from the global index along 
   static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f32, 0, dims({130, 1})),
                                      load(f32, 1, dims({0, 1})),
-                                     op(opcode::add, f32, {0, 1}),
-                                     op(opcode::relu, f32, {2}),
+                                     op(scalar_code_of<add_op>, f32, {0, 1}),
+                                     op(scalar_code_of<relu_op>, f32, {2}),
                                      counter(s32, 0, 0),
                                      number(s32, 9),
-                                     op(opcode::compare_lt, pred, s32, {4, 5}),
+                                     op(scalar_code_of<compare_lt_op>, pred, s32, {4, 5}),
                                      counter(s64, 1, 1),
                                      number(s64, 100),
-                                     op(opcode::compare_lt, pred, s64, {7, 8}),
-                                     op(opcode::and_, pred, {6, 9}),
+                                     op(scalar_code_of<compare_lt_op>, pred, s64, {7, 8}),
+                                     op(scalar_code_of<and_op>, pred, {6, 9}),
                                      number(f32, 0),
-                                     op(opcode::select, f32, {10, 3, 11})};
+                                     op(scalar_code_of<select_op>, f32, {10, 3, 11})};
   static constexpr std::array stores = {to(12, 0), to(10, 1), to(12, 2)};
 };
 struct short_rows {  // [1001, 3] * [3] - [1001, 1]
   static constexpr extents loop = dims({1001, 3});
   static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f64, 0, dims({3, 1})), load(f64, 1, dims({0, 1})), load(f64, 2, dims({1, 0})),
-                                     op(opcode::multiply, f64, {0, 1}), op(opcode::subtract, f64, {3, 2})};
+                                     op(scalar_code_of<multiply_op>, f64, {0, 1}), op(scalar_code_of<subtract_op>, f64, {3, 2})};
   static constexpr std::array stores = {to(4, 0)};
 };
 struct transposed {  // a strided load, rank 3
   static constexpr extents loop = dims({5, 7, 67});
   static constexpr dim_mask cut = 0;
-  static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})),     load(s64, 1, dims({0, 0, 0})),
-                                     op(opcode::convert, s64, s32, {0}), op(opcode::divide, s64, {2, 1}),
-                                     op(opcode::power, s64, {3, 2}),     op(opcode::compare_ge, pred, s64, {3, 4}),
-                                     op(opcode::convert, f32, pred, {5})};
+  static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})),
+                                     load(s64, 1, dims({0, 0, 0})),
+                                     op(scalar_code_of<convert_op>, s64, s32, {0}),
+                                     op(scalar_code_of<divide_op>, s64, {2, 1}),
+                                     op(scalar_code_of<power_op>, s64, {3, 2}),
+                                     op(scalar_code_of<compare_ge_op>, pred, s64, {3, 4}),
+                                     op(scalar_code_of<convert_op>, f32, pred, {5})};
   static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3)};
 };
 struct preds {
@@ -100,11 +104,11 @@ struct preds {
   static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(pred, 0, dims({1})),
                                      load(pred, 1, dims({1})),
-                                     op(opcode::or_, pred, {0, 1}),
-                                     op(opcode::not_, pred, {2}),
-                                     op(opcode::maximum, pred, {3, 0}),
-                                     op(opcode::convert, f64, pred, {4}),
-                                     op(opcode::compare_lt, pred, {0, 1})};
+                                     op(scalar_code_of<or_op>, pred, {0, 1}),
+                                     op(scalar_code_of<not_op>, pred, {2}),
+                                     op(scalar_code_of<maximum_op>, pred, {3, 0}),
+                                     op(scalar_code_of<convert_op>, f64, pred, {4}),
+                                     op(scalar_code_of<compare_lt_op>, pred, {0, 1})};
   static constexpr std::array stores = {to(4, 0), to(5, 1), to(6, 2)};
 };
 struct mapped {
@@ -113,22 +117,29 @@ struct mapped {
   static constexpr std::array ops = {load(f32, 0, dims({1})),
                                      load(f32, 1, dims({1})),
                                      number(f32, 0.5),
-                                     op(opcode::multiply, f32, {0, 1}),
-                                     op(opcode::map, f32, {3, 2, 1}, &axpy),
-                                     op(opcode::add, f32, {4, 0}),
-                                     op(opcode::tanh, f32, {5}),
-                                     op(opcode::convert, s64, f32, {5}),
-                                     op(opcode::map, s64, {7, 7, 7}, &axpy)};
+                                     op(scalar_code_of<multiply_op>, f32, {0, 1}),
+                                     op(scalar_code_of<map_op>, f32, {3, 2, 1}, &axpy),
+                                     op(scalar_code_of<add_op>, f32, {4, 0}),
+                                     op(scalar_code_of<tanh_op>, f32, {5}),
+                                     op(scalar_code_of<convert_op>, s64, f32, {5}),
+                                     op(scalar_code_of<map_op>, s64, {7, 7, 7}, &axpy)};
   static constexpr std::array stores = {to(5, 0), to(6, 1), to(8, 2)};
 };
 struct transcendental {
   static constexpr extents loop = dims({515});
   static constexpr dim_mask cut = 0;
-  static constexpr std::array ops = {
-      load(f64, 0, dims({1})),           op(opcode::exponential, f64, {0}), op(opcode::add, f64, {1, 0}),
-      op(opcode::log, f64, {2}),         op(opcode::logistic, f64, {3}),    op(opcode::sine, f64, {4}),
-      op(opcode::power, f64, {1, 5}),    op(opcode::rsqrt, f64, {6}),       op(opcode::convert, f32, f64, {7}),
-      op(opcode::exponential, f32, {8}), op(opcode::multiply, f32, {9, 9}), op(opcode::add, f32, {10, 8})};
+  static constexpr std::array ops = {load(f64, 0, dims({1})),
+                                     op(scalar_code_of<exponential_op>, f64, {0}),
+                                     op(scalar_code_of<add_op>, f64, {1, 0}),
+                                     op(scalar_code_of<log_op>, f64, {2}),
+                                     op(scalar_code_of<logistic_op>, f64, {3}),
+                                     op(scalar_code_of<sine_op>, f64, {4}),
+                                     op(scalar_code_of<power_op>, f64, {1, 5}),
+                                     op(scalar_code_of<rsqrt_op>, f64, {6}),
+                                     op(scalar_code_of<convert_op>, f32, f64, {7}),
+                                     op(scalar_code_of<exponential_op>, f32, {8}),
+                                     op(scalar_code_of<multiply_op>, f32, {9, 9}),
+                                     op(scalar_code_of<add_op>, f32, {10, 8})};
   static constexpr std::array stores = {to(7, 0), to(11, 1), to(4, 2), to(3, 3)};
 };
 struct only_copies {  // a load and a constant are stored
@@ -146,9 +157,9 @@ struct long_chain {  // more operators than the operands of one fold
     all[0] = load(f32, 0, dims({1}));
     all[1] = load(f32, 1, dims({0}));
     for (int k = 2; k < N; ++k)
-      all[static_cast<std::size_t>(k)] = k % 3 == 0   ? op(opcode::multiply, f32, {k - 1, 1})
-                                         : k % 3 == 1 ? op(opcode::add, f32, {k - 1, k - 2})
-                                                      : op(opcode::minimum, f32, {k - 1, 0});
+      all[static_cast<std::size_t>(k)] = k % 3 == 0   ? op(scalar_code_of<multiply_op>, f32, {k - 1, 1})
+                                         : k % 3 == 1 ? op(scalar_code_of<add_op>, f32, {k - 1, k - 2})
+                                                      : op(scalar_code_of<minimum_op>, f32, {k - 1, 0});
     return all;
   }();
   static constexpr std::array stores = {to(N - 1, 0), to(N / 2, 1)};
@@ -159,7 +170,7 @@ struct long_chain {  // more operators than the operands of one fold
 int ulps_between_paths(const fused_group& g) {
 #if defined(__FMA__)
   for (const scalar_op& o : g.ops)
-    if (o.op == opcode::map) return 16;
+    if (o.op == scalar_code_of<map_op>) return 16;
 #endif
   (void)g;
   return 0;
@@ -318,12 +329,12 @@ struct many_widths {  // results of 4, 1, 8, 2 and 16 bytes
   static constexpr dim_mask cut = EndsEarly ? dim_bit(1) : 0;
   static constexpr std::array ops = {load(f32, 0, dims({Row, 1})),
                                      counter(s32, 0, 1),
-                                     op(opcode::convert, f32, s32, {1}),
-                                     op(opcode::multiply, f32, {0, 2}),
-                                     op(opcode::compare_lt, pred, f32, {3, 0}),
-                                     op(opcode::convert, f64, f32, {3}),
-                                     op(opcode::convert, dtype::f16, f32, {3}),
-                                     op(opcode::convert, dtype::c128, f64, {5})};
+                                     op(scalar_code_of<convert_op>, f32, s32, {1}),
+                                     op(scalar_code_of<multiply_op>, f32, {0, 2}),
+                                     op(scalar_code_of<compare_lt_op>, pred, f32, {3, 0}),
+                                     op(scalar_code_of<convert_op>, f64, f32, {3}),
+                                     op(scalar_code_of<convert_op>, dtype::f16, f32, {3}),
+                                     op(scalar_code_of<convert_op>, dtype::c128, f64, {5})};
   static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3), to(7, 4)};
 };
 
@@ -391,10 +402,10 @@ struct reaching {
     all[n++] = counter(f64, 0, 1);
     for (int k = 0; k < loads; ++k, n += 2) {
       const int last = static_cast<int>(n) - 1;
-      all[n] = op(opcode::multiply, f64, {last, loads});
-      all[n + 1] = op(opcode::add, f64, {last + 1, k});
+      all[n] = op(scalar_code_of<multiply_op>, f64, {last, loads});
+      all[n + 1] = op(scalar_code_of<add_op>, f64, {last + 1, k});
     }
-    all[n] = op(opcode::convert, f32, f64, {static_cast<int>(n) - 1});
+    all[n] = op(scalar_code_of<convert_op>, f32, f64, {static_cast<int>(n) - 1});
     return all;
   }();
   static constexpr std::array stores = {to(3 * loads + 1, 0), to(3 * loads + 2, 1)};
@@ -490,7 +501,7 @@ TEST_CASE("in place: an output may be an input") {
 TEST_CASE("in place: two inputs change places") {
   struct swap_group {
     static constexpr auto make() {
-      return std::array{load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(opcode::negate, f32, {0})};
+      return std::array{load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(scalar_code_of<negate_op>, f32, {0})};
     }
   };
   const auto ops = swap_group::make();
@@ -506,8 +517,8 @@ TEST_CASE("in place: two inputs change places") {
 }
 
 TEST_CASE("in place: a result waits while a later operator reads what it overwrites") {
-  const std::array ops = {load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(opcode::negate, f32, {0}),
-                          op(opcode::divide, f32, {1, 2})};
+  const std::array ops = {load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(scalar_code_of<negate_op>, f32, {0}),
+                          op(scalar_code_of<divide_op>, f32, {1, 2})};
   std::vector<float> a(3000, 2.0f), b(3000, 6.0f);
   const void* in[] = {a.data(), b.data()};
   void* out[] = {b.data(), a.data()};

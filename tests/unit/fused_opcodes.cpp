@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: native
 // group: fused
-// Elementwise execution: the meaning of every opcode.
+// Elementwise execution: the meaning of every operator.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace slow_operators;
 
 namespace {
 // Applies `code` to all combinations of the samples through the run-time path and compares.
-void check_opcode(opcode code, dtype out_type, dtype in_type) {
+void check_opcode(const scalar_code& code, dtype out_type, dtype in_type) {
   std::mt19937 random(7);
   const auto base = samples(in_type, random);
   std::vector<value> a, b;
@@ -46,7 +46,7 @@ void check_opcode(opcode code, dtype out_type, dtype in_type) {
     ops.push_back(op(code, out_type, in_type, {0}));
   } else {
     ops.push_back(load(in_type, 1, dims({1})));
-    if (code == opcode::select) {
+    if (code == scalar_code_of<select_op>) {
       ops.push_back(load(dtype::pred, 2, dims({1})));
       ops.push_back(op(code, out_type, in_type, {2, 0, 1}));
     } else {
@@ -61,11 +61,11 @@ void check_opcode(opcode code, dtype out_type, dtype in_type) {
     const auto k = static_cast<std::size_t>(i);
     const value got = read(out_type, result.data(), i);
     value wanted;
-    if (code == opcode::select) wanted = which[k].integer != 0 ? a[k] : b[k];
+    if (code == scalar_code_of<select_op>) wanted = which[k].integer != 0 ? a[k] : b[k];
     else if (is_unary(code)) wanted = naive_unary(code, out_type, a[k]);
     else wanted = naive_binary(code, a[k], b[k]);
     // the reference is computed in double: of f64 it has an error itself
-    if (same(got, wanted, is_inexact(code) ? 4 : 0)) continue;
+    if (same(got, wanted, code.loop().is_exact ? 0 : 4)) continue;
     FAIL_CHECK(name_of(code), " ", name_of(in_type), " -> ", name_of(out_type), " of ", a[k].real, " / ", a[k].integer, ", ",
                is_unary(code) ? 0.0 : b[k].real, " / ", is_unary(code) ? 0 : b[k].integer, " is ", got.real, " / ", got.integer,
                ", not ", wanted.real, " / ", wanted.integer);
@@ -74,14 +74,13 @@ void check_opcode(opcode code, dtype out_type, dtype in_type) {
 }
 }  // namespace
 
-TEST_CASE("every opcode means what it says, for every type it has") {
+TEST_CASE("every elementwise operator means what it says, for every type it has") {
   int pairs = 0;
-  for (int c = 0; c < enumerated_count; ++c) {
-    const auto code = static_cast<opcode>(c);
+  for (const auto& code : listed_codes()) {
     for (const dtype in : all_types) {
-      if (!is_elementwise(code) || code == opcode::map || code == opcode::complex || !is_defined(code, in)) continue;
+      if (code == scalar_code_of<map_op> || code == scalar_code_of<complex_op> || !is_defined(code, in)) continue;
       for (const dtype out : all_types) {
-        if (code == opcode::convert || (is_compare(code) ? out == dtype::pred : out == in)) {
+        if (code == scalar_code_of<convert_op> || (is_compare(code) ? out == dtype::pred : out == in)) {
           check_opcode(code, out, in);
           ++pairs;
         }
@@ -89,9 +88,9 @@ TEST_CASE("every opcode means what it says, for every type it has") {
     }
   }
   CHECK(pairs == 6 * 10 + 2 * 16 + 5 * 4 + 4 * 2 + 49 + 7 * 10 + 1);
-  CHECK_FALSE(is_defined(opcode::add, dtype::pred));
-  CHECK_FALSE(is_defined(opcode::and_, dtype::f32));
-  CHECK_FALSE(is_defined(opcode::exponential, dtype::s32));
+  CHECK_FALSE(is_defined(scalar_code_of<add_op>, dtype::pred));
+  CHECK_FALSE(is_defined(scalar_code_of<and_op>, dtype::f32));
+  CHECK_FALSE(is_defined(scalar_code_of<exponential_op>, dtype::s32));
   CHECK_FALSE(is_defined(code_of<einsum_op>, dtype::f32));
 }
 
@@ -108,10 +107,10 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     CHECK(worst < wanted_ulps);
   };
   const auto all = [&]<class T>(T one) {
-    const auto e = [](T x) { return apply<opcode::exponential, T, T>(x); };
-    const auto l = [](T x) { return apply<opcode::log, T, T>(x); };
-    const auto t = [](T x) { return apply<opcode::tanh, T, T>(x); };
-    const auto s = [](T x) { return apply<opcode::logistic, T, T>(x); };
+    const auto e = [](T x) { return apply<exponential_op, T>(x); };
+    const auto l = [](T x) { return apply<log_op, T>(x); };
+    const auto t = [](T x) { return apply<tanh_op, T>(x); };
+    const auto s = [](T x) { return apply<logistic_op, T>(x); };
     const auto exact_s = [](long double x) { return 1 / (1 + std::exp(-x)); };
     check(
         one, -80, 80, e, [](long double x) { return std::exp(x); }, 2);
@@ -124,13 +123,13 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     check(
         one, -1e-3, 1e-3, t, [](long double x) { return std::tanh(x); }, 2.5);
     check(one, -80, 20, s, exact_s, 3.5);
-    const auto f = [](T x) { return apply<opcode::erf, T, T>(x); };
+    const auto f = [](T x) { return apply<erf_op, T>(x); };
     const auto exact_f = [](long double x) { return std::erf(x); };
     check(one, -1e-3, 1e-3, f, exact_f, 3);
     check(one, -1.2, 1.2, f, exact_f, 3);
     check(one, -7, 7, f, exact_f, 3);
-    const auto sine = [](T x) { return apply<opcode::sine, T, T>(x); };
-    const auto cosine = [](T x) { return apply<opcode::cosine, T, T>(x); };
+    const auto sine = [](T x) { return apply<sine_op, T>(x); };
+    const auto cosine = [](T x) { return apply<cosine_op, T>(x); };
     const auto exact_sine = [](long double x) { return std::sin(x); };
     const auto exact_cosine = [](long double x) { return std::cos(x); };
     for (const double most : {1e-30, 0.78, 0.8, 4., 1e3, 1e9, sizeof(T) == 4 ? 3e38 : 8e307}) {
@@ -148,7 +147,7 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     CHECK(std::signbit(sine(T(-0.0))));
     CHECK(std::isnan(sine(std::numeric_limits<T>::infinity())));
     CHECK(std::isnan(cosine(std::numeric_limits<T>::quiet_NaN())));
-    const auto i = [](T x) { return apply<opcode::erf_inv, T, T>(x); };
+    const auto i = [](T x) { return apply<erf_inv_op, T>(x); };
     const auto exact_i = [&](long double y) {  // Newton's way from there
       long double x = i(static_cast<T>(y));
       for (int step = 0; step < 4; ++step) {
@@ -170,7 +169,7 @@ TEST_CASE("exponentials of what is far below 0, as masked scores are, are 0 with
     volatile T x = 0, y = 0;
     const auto of = [&](T z) {
       x = z;
-      y = apply<opcode::exponential, T, T>(x);
+      y = apply<exponential_op, T>(x);
       return static_cast<T>(y);
     };
     CHECK(of(least) == std::numeric_limits<T>::denorm_min());
@@ -186,7 +185,7 @@ TEST_CASE("exponentials of what is far below 0, as masked scores are, are 0 with
 }
 
 TEST_CASE("a pred that is no bool is true") {
-  const std::array ops = {load(pred, 0, dims({1})), op(opcode::not_, pred, {0})};
+  const std::array ops = {load(pred, 0, dims({1})), op(scalar_code_of<not_op>, pred, {0})};
   const fused_store stores[] = {to(1, 0)};
   std::vector<unsigned char> bytes = {0, 1, 2, 128, 255}, result(5, 7);
   const void* in[] = {bytes.data()};
@@ -209,17 +208,17 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
           for (std::int64_t i = 0; i < n; ++i) values.push_back(pool[random() % pool.size()]);
           inputs.push_back(pack(values));
         }
-        const dtype middle = is_compare(p.first) ? pred : first_type;
+        const dtype middle = is_compare(code_with(p.first)) ? pred : first_type;
         if (middle != pred && first_type != type) continue;
         std::vector<scalar_op> ops = {load(first_type, 0, dims({1})), load(first_type, 1, dims({1})), load(type, 2, dims({1})),
-                                      load(type, 3, dims({1})), op(p.first, middle, first_type, {0, 1})};
-        if (p.second == opcode::select) ops.push_back(op(p.second, type, {4, 2, 3}));
-        else if (p.place == both_places) ops.push_back(op(p.second, type, {4, 4}));
-        else if (is_unary(p.second)) ops.push_back(op(p.second, type, middle, {4}));
-        else if (p.other != opcode::parameter) {
-          ops.push_back(op(p.other, type, {2, 3}));
-          ops.push_back(op(p.second, type, {4, 5}));
-        } else ops.push_back(p.place == 0 ? op(p.second, type, {4, 2}) : op(p.second, type, {2, 4}));
+                                      load(type, 3, dims({1})), op(code_with(p.first), middle, first_type, {0, 1})};
+        if (p.second == short_id_for<select_op>) ops.push_back(op(code_with(p.second), type, {4, 2, 3}));
+        else if (p.place == both_places) ops.push_back(op(code_with(p.second), type, {4, 4}));
+        else if (is_unary(code_with(p.second))) ops.push_back(op(code_with(p.second), type, middle, {4}));
+        else if (p.has_other()) {
+          ops.push_back(op(code_with(p.other), type, {2, 3}));
+          ops.push_back(op(code_with(p.second), type, {4, 5}));
+        } else ops.push_back(p.place == 0 ? op(code_with(p.second), type, {4, 2}) : op(code_with(p.second), type, {2, 4}));
         const auto last = static_cast<std::int16_t>(ops.size() - 1);
         const void* in[] = {inputs[0].data(), inputs[1].data(), inputs[2].data(), inputs[3].data()};
         std::vector<std::byte> together(static_cast<std::size_t>(n * 8)), apart = together, between = together;
@@ -241,7 +240,7 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
         run_dynamic({dims({n}), ops, both}, in, out_apart);
         for (std::int64_t i = 0; i < n; ++i)
           if (!same(read(type, together.data(), i), read(type, apart.data(), i), 0)) {
-            FAIL_CHECK(name_of(p.first), " ", name_of(p.second), " differs at ", i);
+            FAIL_CHECK(name_of(code_with(p.first)), " ", name_of(code_with(p.second)), " differs at ", i);
             break;
           }
       }
@@ -267,14 +266,14 @@ TEST_CASE("two pairs in one instruction give the bits of one after the other, wi
           ops.push_back(load(type, k, dims({(way >> (1 + k % 3) & 1) != 0 ? 0 : 1})));
         }
         for (const auto& bytes : inputs) in.push_back(bytes.data());
-        const auto add_op = [&](opcode code, int a, int b) {
+        const auto added = [&](const scalar_code& code, int a, int b) {
           ops.push_back(op(code, type, {a, b}));
           return static_cast<int>(ops.size()) - 1;
         };
         const auto add_pair = [&](const fused_pair& p, const std::vector<int>& from, bool turns) {
-          const int first = turns ? add_op(p.first, from[1], from[0]) : add_op(p.first, from[0], from[1]);
-          const int other = p.other == opcode::parameter ? from[2] : add_op(p.other, from[2], from[3]);
-          return p.place == 0 ? add_op(p.second, first, other) : add_op(p.second, other, first);
+          const int first = turns ? added(code_with(p.first), from[1], from[0]) : added(code_with(p.first), from[0], from[1]);
+          const int other = !p.has_other() ? from[2] : added(code_with(p.other), from[2], from[3]);
+          return p.place == 0 ? added(code_with(p.second), first, other) : added(code_with(p.second), other, first);
         };
         const int middle = add_pair(chain.first, {0, 1, 2, 3}, false);
         std::vector<int> from = {firsts, firsts + 1};

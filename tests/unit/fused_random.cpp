@@ -47,15 +47,15 @@ void evaluate(const fused_group& g, const void* const* in, const std::int64_t* o
       r[k] = is_floating(o.type) ? floating(o.type, o.real) : value{o.type, 0, o.integer};
     } else if (o.op == opcode::iota) {
       r[k] = naive_convert(o.type, {dtype::s64, 0, index[o.dim] + offsets[o.slot]});
-    } else if (o.op == opcode::map) {
+    } else if (o.op == scalar_code_of<map_op>) {
       std::vector<value> args;
       for (const auto a : o.args) args.push_back(r[static_cast<std::size_t>(a)]);
       r[k] = naive_map(o, args);
     } else {
       const auto arg = [&](int i) { return r[static_cast<std::size_t>(o.args[i])]; };
-      r[k] = o.op == opcode::select ? (arg(0).integer != 0 ? arg(1) : arg(2))
-             : is_unary(o.op)       ? naive_unary(o.op, o.type, arg(0))
-                                    : naive_binary(o.op, arg(0), arg(1));
+      r[k] = o.op == scalar_code_of<select_op> ? (arg(0).integer != 0 ? arg(1) : arg(2))
+             : is_unary(o.op)                  ? naive_unary(o.op, o.type, arg(0))
+                                               : naive_binary(o.op, arg(0), arg(1));
     }
   }
 }
@@ -89,11 +89,13 @@ bool same_values(const fused_group& g, std::size_t s, const std::byte* got, cons
 TEST_CASE("random groups, as they are and collapsed") {
   std::mt19937 random(2024);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  constexpr opcode exact_unary[] = {opcode::abs,   opcode::negate, opcode::sign, opcode::relu,   opcode::sqrt,
-                                    opcode::floor, opcode::ceil,   opcode::not_, opcode::convert};
-  constexpr opcode exact_binary[] = {opcode::add,        opcode::subtract,   opcode::multiply,  opcode::divide,
-                                     opcode::maximum,    opcode::minimum,    opcode::and_,      opcode::or_,
-                                     opcode::compare_eq, opcode::compare_lt, opcode::compare_ge};
+  constexpr scalar_code exact_unary[] = {scalar_code_of<abs_op>,  scalar_code_of<negate_op>, scalar_code_of<sign_op>,
+                                         scalar_code_of<relu_op>, scalar_code_of<sqrt_op>,   scalar_code_of<floor_op>,
+                                         scalar_code_of<ceil_op>, scalar_code_of<not_op>,    scalar_code_of<convert_op>};
+  constexpr scalar_code exact_binary[] = {
+      scalar_code_of<add_op>,        scalar_code_of<subtract_op>,   scalar_code_of<multiply_op>,  scalar_code_of<divide_op>,
+      scalar_code_of<maximum_op>,    scalar_code_of<minimum_op>,    scalar_code_of<and_op>,       scalar_code_of<or_op>,
+      scalar_code_of<compare_eq_op>, scalar_code_of<compare_lt_op>, scalar_code_of<compare_ge_op>};
   constexpr std::int64_t sizes[] = {0, 1, 2, 3, 5, 17, 33, 64, 129};
   constexpr std::int64_t long_sizes[] = {513, 1000, 1024, 1025, 2500};
   for (int round = 0; round < 500; ++round) {
@@ -124,19 +126,20 @@ TEST_CASE("random groups, as they are and collapsed") {
       } else if (kind == 2) {
         ops.push_back(number(type, type == pred ? pick(2) : pick(100) - (type == dtype::u32 || type == dtype::u64 ? 0 : 50)));
       } else if (kind == 3 && x >= 0 && y >= 0 && p >= 0) {
-        ops.push_back(op(opcode::select, type, {p, x, y}));
+        ops.push_back(op(scalar_code_of<select_op>, type, {p, x, y}));
       } else if (kind == 4 && x >= 0 && y >= 0 && accepts(axpy, type)) {
-        ops.push_back(op(opcode::map, type, {x, y, x}, &axpy));
+        ops.push_back(op(scalar_code_of<map_op>, type, {x, y, x}, &axpy));
       } else if (kind < 8 && x >= 0 && kind > 4) {
-        const opcode code = exact_unary[pick(9)];
+        const scalar_code code = exact_unary[pick(9)];
         if (is_defined(code, type))
-          ops.push_back(
-              op(code, code == opcode::convert ? all_types[pick(static_cast<int>(std::size(all_types)))] : type, type, {x}));
-        else ops.push_back(op(opcode::convert, type, {x}));
+          ops.push_back(op(code,
+                           code == scalar_code_of<convert_op> ? all_types[pick(static_cast<int>(std::size(all_types)))] : type,
+                           type, {x}));
+        else ops.push_back(op(scalar_code_of<convert_op>, type, {x}));
       } else if (kind >= 8 && x >= 0) {
-        const opcode code = exact_binary[pick(11)];
+        const scalar_code code = exact_binary[pick(11)];
         if (is_defined(code, type)) ops.push_back(op(code, is_compare(code) ? pred : type, type, {x, y}));
-        else ops.push_back(op(opcode::maximum, type, {x, y}));
+        else ops.push_back(op(scalar_code_of<maximum_op>, type, {x, y}));
       } else {
         // dense, transposed, or broadcast along any dims
         extents strides(rank, 0);
@@ -239,17 +242,19 @@ TEST_CASE("what is equal along a row, in rows of any length and in ranges that b
                             counter(type, 1, 2),
                             load(type, 4, dims({0, 0, 1})),
                             number(type, 1)};
-      const auto combine = [&](opcode code, int x, int y) {
-        ops.push_back(op(is_defined(code, type) ? code : opcode::maximum, type, {x, y}));
+      const auto combine = [&](const scalar_code& code, int x, int y) {
+        ops.push_back(op(is_defined(code, type) ? code : scalar_code_of<maximum_op>, type, {x, y}));
         return static_cast<int>(ops.size()) - 1;
       };
-      const int scaled = combine(opcode::multiply, combine(opcode::subtract, 0, 1), 2);
-      const int counted = combine(opcode::add, combine(opcode::maximum, 3, 4), combine(opcode::multiply, 5, 7));
-      const int last = combine(opcode::maximum, combine(opcode::minimum, scaled, counted), combine(opcode::subtract, 3, 6));
+      const int scaled = combine(scalar_code_of<multiply_op>, combine(scalar_code_of<subtract_op>, 0, 1), 2);
+      const int counted =
+          combine(scalar_code_of<add_op>, combine(scalar_code_of<maximum_op>, 3, 4), combine(scalar_code_of<multiply_op>, 5, 7));
+      const int last = combine(scalar_code_of<maximum_op>, combine(scalar_code_of<minimum_op>, scaled, counted),
+                               combine(scalar_code_of<subtract_op>, 3, 6));
       vec<fused_store> stores = {to(last, 0), to(scaled, 1)};
       if (random() % 3 == 0) stores.push_back(to(1, 2));  // a stored operand, so its block has all elements
       if (accepts(axpy, type) && random() % 2 == 0) {
-        ops.push_back(op(opcode::map, type, {last, 2, 4}, &axpy));  // also as an operand of a user's function
+        ops.push_back(op(scalar_code_of<map_op>, type, {last, 2, 4}, &axpy));  // also as an operand of a user's function
         stores.push_back(to(static_cast<int>(ops.size()) - 1, static_cast<int>(stores.size())));
       }
       const auto pool = samples(type, random);

@@ -63,7 +63,7 @@ class random_loop {
     std::vector<int> next;
     for (std::size_t k = 0; k < held.size(); ++k) {
       int y = sum(counter);
-      if (random_.chance(30)) y = add(detail::opcode::add, moved(y), sum(counter));  // of two stages
+      if (random_.chance(30)) y = add(detail::code_of<detail::add_op>, moved(y), sum(counter));  // of two stages
       next.push_back(y);
     }
     if (held.size() == 2 && random_.chance(30)) next[0] = held[1];  // fields that alternate
@@ -81,9 +81,9 @@ class random_loop {
     for (auto& i : x.ints) i = random_.between(-9, 9);
     return x;
   }
-  int add(detail::opcode op, int a, int b) { return detail::add_elementwise(program.g, op, {a, b}, here()); }
+  int add(const detail::operator_code& op, int a, int b) { return detail::add_elementwise(program.g, op, {a, b}, here()); }
   int number(int n) { return detail::add_constant(program.g, type_, reference::traced::extents_of(shape_), n, n, here()); }
-  int converted(int x) { return detail::add_elementwise(program.g, detail::opcode::convert, {x}, here(), type_); }
+  int converted(int x) { return detail::add_elementwise(program.g, detail::code_of<detail::convert_op>, {x}, here(), type_); }
   int broadcast(int x) { return detail::add_broadcast(program.g, x, reference::traced::extents_of(shape_), {}, here()); }
 
   /// Reads at an offset along one dim or several dims.
@@ -110,13 +110,13 @@ class random_loop {
     if (what == 2 && !fixed_.empty()) return moved(random_.one_of(fixed_).id());
     if (what == 3 && !fixed_.empty()) return random_.one_of(fixed_).id();
     const int x = moved(random_.one_of(carried_).id());
-    if (what == 4) return add(detail::opcode::maximum, x, random_.one_of(carried_).id());
+    if (what == 4) return add(detail::code_of<detail::maximum_op>, x, random_.one_of(carried_).id());
     if (what > 6) return x;
-    return add(detail::opcode::multiply, number(random_.between(-2, 2)), x);
+    return add(detail::code_of<detail::multiply_op>, number(random_.between(-2, 2)), x);
   }
   int sum(int counter) {
     int y = term(counter);
-    for (int n = random_.between(0, 3); n > 0; --n) y = add(detail::opcode::add, y, term(counter));
+    for (int n = random_.between(0, 3); n > 0; --n) y = add(detail::code_of<detail::add_op>, y, term(counter));
     return y;
   }
 

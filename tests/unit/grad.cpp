@@ -161,7 +161,7 @@ TEST_CASE("the gradient of a softmax does not go through its maximum") {
     for (const auto& n : program.g.nodes) {
       maxima += n.op == detail::code_of<detail::reduce_op> && n.reduced_by == monoid::maximum ? 1 : 0;
       comparisons += is_compare(n.op) ? 1 : 0;
-      quotients += n.op == detail::opcode::divide ? 1 : 0;
+      quotients += n.op == detail::code_of<detail::divide_op> ? 1 : 0;
     }
     return std::array{maxima, comparisons, quotients};
   };

@@ -229,7 +229,7 @@ TEST_CASE("every operator stands behind what it reads, once") {
     std::vector<int> values{b.input({5, 3}), b.input({5, 3}), b.input({5, 3})};
     for (int k = random.between(10, 40); k > 0; --k) {
       const int x = random.one_of(values), y = random.one_of(values);
-      const int made = random.chance(30) ? b.op(ir::opcode::negate, x) : b.op(ir::opcode::multiply, x, y);
+      const int made = random.chance(30) ? b.op(ir::code_of<ir::negate_op>, x) : b.op(ir::code_of<ir::multiply_op>, x, y);
       values.push_back(random.chance(25) ? b.annotate(made, reference::random_sharding(b.mesh, 2, random)) : made);
     }
     b.g.outputs = {values.back(), values[values.size() - 2], random.one_of(values)};

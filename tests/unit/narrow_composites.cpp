@@ -322,7 +322,7 @@ TEST_CASE("loops widen bf16 and f16 elements where they read them: no float copy
       for (int k = 0; k < s.results.count; ++k) {
         const auto& made = v.result(s, k);
         const bool is_copy =
-            v.nodes[static_cast<std::size_t>(made.node)].op == detail::opcode::convert && made.type == dtype::f32;
+            v.nodes[static_cast<std::size_t>(made.node)].op == detail::code_of<detail::convert_op> && made.type == dtype::f32;
         count += is_copy && detail::elements(made.local) == rows * columns / devices;
       }
     return count;

@@ -296,8 +296,8 @@ TEST_CASE("headers that are not those of the program are refused, and leave no w
     check_refused(o, "the headers in `" + include + "` are not those this program was compiled with");
     std::ofstream(path) << text.str();
   };
-  edit("detail/ir/opcode.hpp", "add,\n  subtract,\n  multiply,", "add,\n  multiply,\n  subtract,");
-  edit("detail/ir/opcode.hpp", "  maximum,\n", "  largest,\n");  // a name that is gone
+  edit("detail/ir/opcode.hpp", "parameter,\n  constant,", "constant,\n  parameter,");
+  edit("detail/ir/elementwise/order.hpp", "\"compare_lt\"", "\"compare_less\"");  // a name that is gone
   edit("detail/ir/types.hpp", "{ f32, f64, s32, s64,", "{ f64, f32, s32, s64,");
   edit("detail/kernels/fused_static.hpp", "  void** to;\n  std::int64_t* to_step;\n", "  std::int64_t* to_step;\n  void** to;\n");
   edit("detail/kernels/fused_row.hpp", "static_cast<dtype>(word >> 8 & 15)", "static_cast<dtype>(word >> 12 & 15)");

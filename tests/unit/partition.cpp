@@ -337,7 +337,7 @@ TEST_CASE("no communication") {
   graph_builder b({2, 4});
   const int in = b.input({64, 512}, split({{x}, {}}));
   const int w = b.input({512, 2048}, split({{}, {y}}));
-  b.g.outputs = {b.op(opcode::relu, b.einsum("bd,df->bf", in, w))};
+  b.g.outputs = {b.op(code_of<relu_op>, b.einsum("bd,df->bf", in, w))};
   const auto p = b.partition();
   CHECK(collectives(p) == texts{});
   CHECK(p.value(p.outputs[0]).local == shape_of({32, 512}));
@@ -375,8 +375,8 @@ TEST_CASE("the contracting dim is split: all_reduce, reduce_scatter, or partial 
   graph_builder kept({4});
   const int a = product(kept);
   const int c = product(kept);
-  const int sum = kept.op(opcode::add, a, c);
-  kept.g.outputs = {kept.op(opcode::tanh, sum)};
+  const int sum = kept.op(code_of<add_op>, a, c);
+  kept.g.outputs = {kept.op(code_of<tanh_op>, sum)};
   const auto p = kept.partition();
   CHECK(collectives(p) == texts{"all_reduce x"});
   REQUIRE(p.ops.size() == 5);
@@ -403,7 +403,7 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
   SUBCASE("x * x reduces x once") {
     graph_builder b({4});
     const int s = partial_sum(b);
-    b.g.outputs = {b.op(opcode::multiply, s, s)};
+    b.g.outputs = {b.op(code_of<multiply_op>, s, s)};
     const auto p = b.partition();
     CHECK(collectives(p) == texts{"all_reduce x"});
     CHECK(p.value(p.ops.back().operands[0]).layout.partial == 0);
@@ -412,13 +412,13 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
   SUBCASE("two users that need the sum share it") {
     graph_builder b({4});
     const int s = partial_sum(b);
-    b.g.outputs = {b.op(opcode::tanh, s), b.op(opcode::abs, s)};
+    b.g.outputs = {b.op(code_of<tanh_op>, s), b.op(code_of<abs_op>, s)};
     CHECK(collectives(b.partition()) == texts{"all_reduce x"});
   }
   SUBCASE("scaling by a replicated value and negating leave it partial") {
     graph_builder b({4});
-    const int scaled = b.op(opcode::multiply, partial_sum(b), b.input({8}, split({{}})));
-    const int negated = b.op(opcode::negate, scaled);
+    const int scaled = b.op(code_of<multiply_op>, partial_sum(b), b.input({8}, split({{}})));
+    const int negated = b.op(code_of<negate_op>, scaled);
     b.g.outputs = {negated};
     const auto p = b.partition();
     CHECK(collectives(p) == texts{"all_reduce x"});
@@ -427,7 +427,7 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
   SUBCASE("adding a replicated value does not: it would be added on every device") {
     graph_builder b({4});
     const int s = partial_sum(b);
-    const int sum = b.op(opcode::add, s, b.input({8}, split({{}})));
+    const int sum = b.op(code_of<add_op>, s, b.input({8}, split({{}})));
     b.g.outputs = {sum};
     const auto p = b.partition();
     CHECK(collectives(p) == texts{"all_reduce x"});
@@ -438,7 +438,7 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
     for (const auto kind : {monoid::add, monoid::maximum}) {
       graph_builder b({4});
       const auto part = [&] { return b.reduce(b.input({8, 32}, split({{}, {x}})), 0b10, kind); };
-      const int m = b.op(opcode::maximum, part(), part());
+      const int m = b.op(code_of<maximum_op>, part(), part());
       b.g.outputs = {m};
       CHECK(collectives(b.partition()).size() == (kind == monoid::add ? 2U : 1U));
     }
@@ -447,7 +447,7 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
     graph_builder b({2, 2});
     const int a = b.input({8}, partial({}, 1));
     const int c = b.input({8}, partial({}, 1));
-    b.g.outputs = {b.op(opcode::add, a, c)};
+    b.g.outputs = {b.op(code_of<add_op>, a, c)};
     CHECK(collectives(b.partition()) == texts{"all_reduce x"});
   }
 }
@@ -485,21 +485,21 @@ TEST_CASE("reshapes") {
 TEST_CASE("what was brought to a layout once is used again; what nobody needs is not computed") {
   graph_builder b({4});
   const int w = b.input({16, 16}, split({{x}, {}}));
-  const int a = b.annotate(b.op(opcode::tanh, w), split({{}, {}}));
-  const int c = b.annotate(b.op(opcode::abs, w), split({{}, {}}));
-  b.op(opcode::negate, w);
+  const int a = b.annotate(b.op(code_of<tanh_op>, w), split({{}, {}}));
+  const int c = b.annotate(b.op(code_of<abs_op>, w), split({{}, {}}));
+  b.op(code_of<negate_op>, w);
   b.g.outputs = {a, c};
   const auto p = b.partition();
   CHECK(collectives(p).size() <= 2);
   for (const auto& op : p.ops)
-    if (op.what == instruction_kind::compute) CHECK(b.g.nodes[static_cast<std::size_t>(op.node)].op != opcode::negate);
+    if (op.what == instruction_kind::compute) CHECK(b.g.nodes[static_cast<std::size_t>(op.node)].op != code_of<negate_op>);
 }
 
 TEST_CASE("constants and iotas are made where they are needed") {
   graph_builder b({2, 2});
   const int in = b.input({8, 8}, split({{x}, {y}}));
   const int line = add_iota(b.g, dtype::f32, shape_of({8, 8}), 1, {});
-  b.g.outputs = {b.op(opcode::add, b.op(opcode::add, in, line), b.constant({8, 8}, 2))};
+  b.g.outputs = {b.op(code_of<add_op>, b.op(code_of<add_op>, in, line), b.constant({8, 8}, 2))};
   const auto p = b.partition();
   CHECK(collectives(p) == texts{});
   CHECK(p.value(p.outputs[0]).local == shape_of({4, 4}));

@@ -70,7 +70,7 @@ TEST_CASE("a chain of products whose ends are small is computed where they are")
   graph_builder b({4});
   const int w = b.input({1024, 1024}, split({{0}, {}}));
   const int first = b.einsum("ab,bc->ac", b.input({1024, 8}, split({{}, {0}})), b.input({8, 1024}, split({{}, {0}})));
-  const int sum = b.op(opcode::add, first, w);
+  const int sum = b.op(code_of<add_op>, first, w);
   b.g.outputs = {b.annotate(sum, split({{0}, {}}))};
   const auto p = b.partition();
   // Completion splits the product by columns like its second operand. By rows, all values that move are smaller than
@@ -82,7 +82,7 @@ TEST_CASE("a sum whose operands lie otherwise is made where less is sent, in whi
   const auto sent = [](bool is_exchanged, int rows) {
     graph_builder b({4, 4});
     const int wide = b.input({rows, 2 * rows}, split({{}, {1}})), narrow = b.input({rows, 2 * rows}, split({{0, 1}, {}}));
-    b.g.outputs = {is_exchanged ? b.op(opcode::add, narrow, wide) : b.op(opcode::add, wide, narrow)};
+    b.g.outputs = {is_exchanged ? b.op(code_of<add_op>, narrow, wide) : b.op(code_of<add_op>, wide, narrow)};
     return bytes_sent(b.mesh, b.partition());
   };
   for (const int rows : {2048, 256}) {
@@ -96,7 +96,7 @@ TEST_CASE("a result that completion splits nowhere lies as it is made, and is no
   const auto planned = [](bool is_exchanged) {
     graph_builder b({4, 4});
     const int wide = b.input({1024, 1024}, split({{}, {0}})), narrow = b.input({1024, 1024}, split({{1, 0}, {}}));
-    const int sum = is_exchanged ? b.op(opcode::add, narrow, wide) : b.op(opcode::add, wide, narrow);
+    const int sum = is_exchanged ? b.op(code_of<add_op>, narrow, wide) : b.op(code_of<add_op>, wide, narrow);
     b.g.outputs = {b.einsum("ab,bc->ac", sum, narrow)};
     return bytes_sent(b.mesh, b.partition());
   };

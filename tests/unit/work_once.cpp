@@ -30,7 +30,7 @@ void check(const graph_builder& b, const texts& wanted, std::int64_t bytes) {
   CHECK(wrong_run(b) == "");
 }
 
-int convert(graph_builder& b, int a, dtype to) { return add_elementwise(b.g, opcode::convert, {a}, {}, to); }
+int convert(graph_builder& b, int a, dtype to) { return add_elementwise(b.g, code_of<convert_op>, {a}, {}, to); }
 
 }  // namespace
 
@@ -39,7 +39,7 @@ TEST_CASE("a sum is gathered and not its terms, and of what is sliced only the s
     graph_builder b({4});
     const int terms[] = {b.input({16, 16}, split({{x}, {}})), b.input({16, 16}, split({{x}, {}})),
                          b.input({16, 16}, split({{x}, {}}))};
-    b.g.outputs = {b.annotate(b.op(opcode::add, b.op(opcode::add, terms[0], terms[1]), terms[2]), whole)};
+    b.g.outputs = {b.annotate(b.op(code_of<add_op>, b.op(code_of<add_op>, terms[0], terms[1]), terms[2]), whole)};
     check(b, {"all_gather x"}, 12 * 16 * 4);
   }
   SUBCASE("the half of the columns") {
@@ -63,20 +63,20 @@ TEST_CASE("one gather serves two users") {
   SUBCASE("two elementwise operators whose results are replicated") {
     graph_builder b({4});
     const int w = b.input({16, 16}, split({{x}, {}}));
-    b.g.outputs = {b.annotate(b.op(opcode::negate, w), whole), b.annotate(b.op(opcode::abs, w), whole)};
+    b.g.outputs = {b.annotate(b.op(code_of<negate_op>, w), whole), b.annotate(b.op(code_of<abs_op>, w), whole)};
     check(b, {"all_gather x"}, 12 * 16 * 4);
   }
   SUBCASE("one of the users is the output itself") {
     graph_builder b({4});
     const int w = b.input({16, 16}, split({{x}, {}}));
     const int c = b.reshard(w, whole);
-    b.g.outputs = {c, b.annotate(b.op(opcode::negate, w), whole)};
+    b.g.outputs = {c, b.annotate(b.op(code_of<negate_op>, w), whole)};
     check(b, {"all_gather x"}, 12 * 16 * 4);
   }
   SUBCASE("each user wants a type of its own, no larger: still one, of the operand") {
     graph_builder b({4});
     const int w = b.input({16, 16}, split({{x}, {}}));
-    b.g.outputs = {b.annotate(convert(b, w, dtype::f64), whole), b.annotate(b.op(opcode::abs, w), whole)};
+    b.g.outputs = {b.annotate(convert(b, w, dtype::f64), whole), b.annotate(b.op(code_of<abs_op>, w), whole)};
     check(b, {"all_gather x"}, 12 * 16 * 4);
   }
 }
@@ -88,20 +88,20 @@ TEST_CASE("partial results are summed before they are reduced") {
   const std::int64_t all_reduce = 2 * 3 * (8 * 8 / 4) * 4;
   SUBCASE("P + P") {
     graph_builder b({4});
-    b.g.outputs = {b.annotate(b.op(opcode::add, product(b), product(b)), whole)};
+    b.g.outputs = {b.annotate(b.op(code_of<add_op>, product(b), product(b)), whole)};
     check(b, {"all_reduce x"}, all_reduce);
   }
   SUBCASE("2 (P - P) + P^T, and only then a maximum") {
     graph_builder b({4});
-    const int difference = b.op(opcode::subtract, product(b), product(b));
-    const int twice = b.op(opcode::multiply, difference, b.constant({8, 8}, 2));
-    const int sum = b.op(opcode::add, twice, b.transpose(product(b), {1, 0}));
-    b.g.outputs = {b.annotate(b.op(opcode::relu, sum), whole)};
+    const int difference = b.op(code_of<subtract_op>, product(b), product(b));
+    const int twice = b.op(code_of<multiply_op>, difference, b.constant({8, 8}, 2));
+    const int sum = b.op(code_of<add_op>, twice, b.transpose(product(b), {1, 0}));
+    b.g.outputs = {b.annotate(b.op(code_of<relu_op>, sum), whole)};
     check(b, {"all_reduce x"}, all_reduce);
   }
   SUBCASE("what is not partial is not added to a part") {
     graph_builder b({4});
-    b.g.outputs = {b.annotate(b.op(opcode::add, product(b), b.input({8, 8}, whole)), whole)};
+    b.g.outputs = {b.annotate(b.op(code_of<add_op>, product(b), b.input({8, 8}, whole)), whole)};
     check(b, {"all_reduce x"}, all_reduce);
   }
 }
@@ -118,14 +118,14 @@ TEST_CASE("all_reduce then slice is reduce_scatter") {
   }
   SUBCASE("through a scaling and a transpose") {
     graph_builder b({4});
-    const int scaled = b.annotate(b.op(opcode::multiply, product(b), b.constant({8, 8}, 3)), whole);
+    const int scaled = b.annotate(b.op(code_of<multiply_op>, product(b), b.constant({8, 8}, 3)), whole);
     const int turned = b.annotate(b.transpose(scaled, {1, 0}), whole);
     b.g.outputs = {b.reshard(turned, split({{x}, {}}))};
     check(b, {"reduce_scatter x"}, reduce_scatter);
   }
   SUBCASE("before what is not linear, if that is sliced") {
     graph_builder b({4});
-    const int activated = b.annotate(b.op(opcode::relu, product(b)), whole);
+    const int activated = b.annotate(b.op(code_of<relu_op>, product(b)), whole);
     b.g.outputs = {b.reshard(b.annotate(b.transpose(activated, {1, 0}), whole), split({{x}, {}}))};
     check(b, {"reduce_scatter x"}, reduce_scatter);
   }
@@ -167,7 +167,7 @@ TEST_CASE("a gather comes before what makes the value larger") {
     graph_builder b({4});
     const int bias = b.input({16}, split({{x}}));
     const int w = b.annotate(b.broadcast(bias, {16, 8}, {0}), split({{x}, {}}));
-    b.g.outputs = {use(b, w), b.op(opcode::negate, w)};
+    b.g.outputs = {use(b, w), b.op(code_of<negate_op>, w)};
     check(b, {"all_gather x"}, 12 * 4);
   }
   SUBCASE("both, one after the other") {
@@ -183,7 +183,7 @@ TEST_CASE("a gather comes before what makes the value larger") {
 TEST_CASE("a slice comes before an elementwise operator where that moves less") {
   graph_builder b({4});
   const int in = b.input({16, 8}, split({{}, {x}}));
-  const int whole_result = b.annotate(b.op(opcode::negate, in), whole);
+  const int whole_result = b.annotate(b.op(code_of<negate_op>, in), whole);
   b.g.outputs = {b.reshard(whole_result, split({{x}, {}}))};
   check(b, {"all_to_all x"}, 3 * (16 * 8 / 16) * 4);
 }

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/dtype.hpp"
 #include "gspmd/error.hpp"
@@ -19,17 +22,17 @@ namespace gspmd {
 struct elementwise_operator {
   std::string_view name;
   int operands = 0;
-  detail::opcode op = {};
+  detail::operator_code op = {};
 };
 
-/// Returns all operators of elementwise(). A comparison is `compare_lt`.
+/// Returns the operators that elementwise() accepts. A comparison is `compare_lt`.
 inline std::vector<elementwise_operator> elementwise_operators() {
   std::vector<elementwise_operator> result;
-  for (int i = 0; i < detail::enumerated_count; ++i) {
-    const auto op = static_cast<detail::opcode>(i);
-    if (!detail::is_elementwise(op) || op == detail::opcode::convert || op == detail::opcode::map) continue;
-    result.push_back({detail::name_of(op), detail::is_unary(op) ? 1 : op == detail::opcode::select ? 3 : 2, op});
-  }
+  boost::mp11::mp_for_each<boost::mp11::mp_transform<std::type_identity, detail::listed_elementwise>>(
+      [&]<class O>(std::type_identity<O>) {
+        constexpr bool is_of_arguments_alone = O::operands > 0 && O::result != detail::element_result::chosen;
+        if constexpr (is_of_arguments_alone) result.push_back({O::name, O::operands, detail::code_of<O>});
+      });
   return result;
 }
 
@@ -65,9 +68,10 @@ inline value elementwise(std::string_view name, detail::span<const value> operan
 inline value convert(value x, dtype to, location at = location::current()) {
   if (!x.is_valid()) return {};
   const int id = x.id();
-  return detail::made(*x.graph(),
-                      detail::add_elementwise(*x.graph(), detail::opcode::convert, detail::span<const int>(&id, 1), at, to), to,
-                      x.shape());
+  return detail::made(
+      *x.graph(),
+      detail::add_elementwise(*x.graph(), detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at, to), to,
+      x.shape());
 }
 
 }  // namespace gspmd

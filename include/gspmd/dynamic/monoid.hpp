@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gspmd/detail/kernels/fused_kernels.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/index/fold.hpp"
@@ -117,13 +118,13 @@ class value_monoid {
         refuse(std::string("combine has a ") + detail::name_of(n.op) +
                "; it is made of elementwise operators and constants of rank 0");
       detail::scalar_op o;
-      o.op = n.op;
+      o.op = detail::scalar_code(*detail::elementwise_facts_of(n.op).in_plan);
       o.type = n.type;
       o.operand_type = node(g, n.operands[n.operands.count - 1]).type;
       o.function = n.function;
       detail::fused_instruction made{detail::fused_kernel_for(o), registers[i], {}, n.function};
       for (const int a : n.operands) made.from.push_back(registers[static_cast<std::size_t>(a)]);
-      if (detail::swapped(n.op) != n.op) std::swap(made.from[0], made.from[1]);
+      if (detail::swapped(o.op) != o.op) std::swap(made.from[0], made.from[1]);
       if (made.kernel == nullptr) refuse(std::string("combine has a ") + detail::name_of(n.op) + " that is not known here");
       instructions_.push_back(made);
     }

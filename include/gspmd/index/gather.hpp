@@ -42,7 +42,7 @@ constexpr index_dims numbers_of(const scatter_dims& d) {
 constexpr value combined(value x, int scattered, monoid kind, location at) {
   if (scattered < 0) return made(-1, x);
   if (kind == monoid::add && is_zero(x.node())) return {x.graph(), scattered};
-  return made(add_elementwise(*x.graph(), opcode_of(kind), {x.id(), scattered}, at), x);
+  return made(add_elementwise(*x.graph(), operator_of(kind), {x.id(), scattered}, at), x);
 }
 /// Returns the starts of a slice as one tensor of s64. Returns -1 and records an error if a start is not a scalar
 /// integer.
@@ -58,7 +58,8 @@ constexpr int start_vector(graph& g, detail::span<const value> starts, const ext
       return g.fail(at, op, mistake::type,
                     text("a start is ") << name_of(s.type()) << shape_text(s.shape()) << "; it is one integer, of rank 0");
     int id = as_index(g, s.id(), at);
-    if (g.nodes[static_cast<std::size_t>(id)].type != dtype::s64) id = add_elementwise(g, opcode::convert, {id}, at, dtype::s64);
+    if (g.nodes[static_cast<std::size_t>(id)].type != dtype::s64)
+      id = add_elementwise(g, code_of<convert_op>, {id}, at, dtype::s64);
     ids.push_back(add_reshape(g, id, extents(1, 1), at));
   }
   return ids.size() == 1 ? ids[0] : add_concatenate(g, detail::span<const int>(ids.data(), ids.size()), 0, at);

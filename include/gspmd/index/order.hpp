@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/scan.hpp"
 #include "gspmd/ops/reduce.hpp"
@@ -82,12 +83,13 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
   const auto mask = dim_bit(d);
   const value best = keep_dims(reduce(x, kind, d, at), x, mask, at);
   const value index = made(g, add_iota(g, dtype::s32, extents(x.shape()), d, at), dtype::s32, x.shape());
-  value hit = elementwise(opcode::compare_eq, {operand(x, at), operand(best, at)}, at);
+  value hit = elementwise(code_of<compare_eq_op>, {operand(x, at), operand(best, at)}, at);
   if (is_floating(x.type()))
-    hit = elementwise(opcode::or_,
-                      {operand(hit, at), operand(elementwise(opcode::compare_ne, {operand(x, at), operand(x, at)}, at), at)}, at);
+    hit = elementwise(code_of<or_op>,
+                      {operand(hit, at), operand(elementwise(code_of<compare_ne_op>, {operand(x, at), operand(x, at)}, at), at)},
+                      at);
   const value none = made(g, add_constant(g, dtype::s32, extents(x.shape()), 0, x.shape()[d] - 1, at), dtype::s32, x.shape());
-  const value where = elementwise(opcode::select, {operand(hit, at), operand(index, at), operand(none, at)}, at);
+  const value where = elementwise(code_of<select_op>, {operand(hit, at), operand(index, at), operand(none, at)}, at);
   return reduce(where, monoid::minimum, d, at);
 }
 

@@ -30,8 +30,9 @@
 namespace gspmd::random {
 namespace drawing {
 
+using detail::code_of;
 using detail::extents;
-using detail::opcode;
+using detail::threefry2x32_op;
 
 /// Returns true if a value is a key. Otherwise records an error.
 constexpr bool is_key(value key, std::string_view op, detail::location at) {
@@ -61,7 +62,7 @@ constexpr value words(value key, integers shape, std::string_view op, detail::lo
   if (!key.is_valid()) return {};
   if (!detail::has_room_for_dims(*key.graph(), shape.size(), op, at)) return detail::made(-1, key);
   if (!is_key(key, op, at)) return constant<std::uint64_t>(key, shape, 0, at);
-  return detail::elementwise(opcode::threefry2x32, {operand(indices(key, shape, at), at), operand(key, at)}, at);
+  return detail::elementwise(code_of<threefry2x32_op>, {operand(indices(key, shape, at), at), operand(key, at)}, at);
 }
 constexpr value both(value words, detail::location at) {
   return bitwise_xor(operand(convert<std::uint32_t>(shift_right(operand(words, at), 32), at), at),
@@ -86,7 +87,7 @@ constexpr value fold_in(value key, Number number, detail::location at = detail::
   value counter;
   if constexpr (std::integral<Number>) counter = constant<std::uint64_t>(key, {}, static_cast<std::uint64_t>(number), at);
   else counter = number.type() == dtype::u64 ? value(number) : convert<std::uint64_t>(number, at);
-  return detail::elementwise(detail::opcode::threefry2x32, {operand(counter, at), operand(key, at)}, at);
+  return detail::elementwise(detail::code_of<detail::threefry2x32_op>, {operand(counter, at), operand(key, at)}, at);
 }
 
 /// Returns `Count` keys that are unrelated to `key` and to each other. Key k is fold_in(key, k).

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/support/callable.hpp"
 #include "gspmd/ops/traced_body.hpp"
@@ -58,7 +59,7 @@ constexpr auto one_of_bodies(value index, std::tuple<Bodies...>& bodies, locatio
     if (!index.is_valid()) return own(arguments...);
     auto& g = *index.graph();
     const int number = add_constant(g, index.type(), index.shape(), static_cast<double>(K), static_cast<std::int64_t>(K), at);
-    const int is_own = add_elementwise(g, opcode::compare_le, {index.id(), number}, at);
+    const int is_own = add_elementwise(g, code_of<compare_le_op>, {index.id(), number}, at);
     return branches(condition(made(g, is_own, dtype::pred, index.shape()), at), own, others, arguments...);
   }
 }

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise_gradients.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/sources.hpp"
@@ -75,7 +76,7 @@ constexpr int stretch(graph& g, int id, const extents& shape, location at) {
   return add_broadcast(g, id, shape, dims, at);
 }
 
-constexpr value elementwise(opcode op, std::initializer_list<operand> operands, location at,
+constexpr value elementwise(const operator_code& op, std::initializer_list<operand> operands, location at,
                             const map_function* function = nullptr) {
   graph* g = nullptr;
   dtype type = dtype::f32;
@@ -84,7 +85,7 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
     if (!o.is_number()) {
       if (!o.tensor().is_valid()) return {};
       g = o.tensor().graph();
-      if (!(op == opcode::select && k == 0)) type = o.tensor().type();
+      if (!(op.loop().has_condition && k == 0)) type = o.tensor().type();
     }
     ++k;
   }
@@ -98,7 +99,7 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
   const one_call call(g, name_of(op), arguments);
   k = 0;
   for (const auto& o : operands) {
-    const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : type;
+    const dtype wanted = op.loop().has_condition && k == 0 ? dtype::pred : type;
     ids[k] = stretch(*g, o.node_in(*g, wanted, shape, name_of(op)), shape, at);
     ++k;
   }
@@ -106,9 +107,9 @@ constexpr value elementwise(opcode op, std::initializer_list<operand> operands, 
   return made(*g, id, result_type(op, type, type), shape);
 }
 
-template <opcode Op>
+template <class O>
 constexpr value unary(value x, location at) {
-  return elementwise(Op, {operand(x, at)}, at);
+  return elementwise(code_of<O>, {operand(x, at)}, at);
 }
 
 }  // namespace detail
@@ -117,68 +118,86 @@ constexpr value unary(value x, location at) {
 // communication when the operands are sharded alike. Operands are tensors of one type, stretched to one shape as NumPy does
 // (dims aligned at the right, extents of 1 repeated), or numbers. Meanings are StableHLO's.
 
-constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::opcode::abs>(x, at); }
-constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::opcode::negate>(x, at); }
-constexpr value sign(value x, location at = location::current()) { return detail::unary<detail::opcode::sign>(x, at); }
-constexpr value exponential(value x, location at = location::current()) {
-  return detail::unary<detail::opcode::exponential>(x, at);
-}
-constexpr value log(value x, location at = location::current()) { return detail::unary<detail::opcode::log>(x, at); }
-constexpr value sqrt(value x, location at = location::current()) { return detail::unary<detail::opcode::sqrt>(x, at); }
-constexpr value rsqrt(value x, location at = location::current()) { return detail::unary<detail::opcode::rsqrt>(x, at); }
-constexpr value tanh(value x, location at = location::current()) { return detail::unary<detail::opcode::tanh>(x, at); }
-constexpr value logistic(value x, location at = location::current()) { return detail::unary<detail::opcode::logistic>(x, at); }
-constexpr value relu(value x, location at = location::current()) { return detail::unary<detail::opcode::relu>(x, at); }
-constexpr value sine(value x, location at = location::current()) { return detail::unary<detail::opcode::sine>(x, at); }
-constexpr value cosine(value x, location at = location::current()) { return detail::unary<detail::opcode::cosine>(x, at); }
-constexpr value floor(value x, location at = location::current()) { return detail::unary<detail::opcode::floor>(x, at); }
-constexpr value ceil(value x, location at = location::current()) { return detail::unary<detail::opcode::ceil>(x, at); }
+constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::abs_op>(x, at); }
+constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::negate_op>(x, at); }
+constexpr value sign(value x, location at = location::current()) { return detail::unary<detail::sign_op>(x, at); }
+constexpr value exponential(value x, location at = location::current()) { return detail::unary<detail::exponential_op>(x, at); }
+constexpr value log(value x, location at = location::current()) { return detail::unary<detail::log_op>(x, at); }
+constexpr value sqrt(value x, location at = location::current()) { return detail::unary<detail::sqrt_op>(x, at); }
+constexpr value rsqrt(value x, location at = location::current()) { return detail::unary<detail::rsqrt_op>(x, at); }
+constexpr value tanh(value x, location at = location::current()) { return detail::unary<detail::tanh_op>(x, at); }
+constexpr value logistic(value x, location at = location::current()) { return detail::unary<detail::logistic_op>(x, at); }
+constexpr value relu(value x, location at = location::current()) { return detail::unary<detail::relu_op>(x, at); }
+constexpr value sine(value x, location at = location::current()) { return detail::unary<detail::sine_op>(x, at); }
+constexpr value cosine(value x, location at = location::current()) { return detail::unary<detail::cosine_op>(x, at); }
+constexpr value floor(value x, location at = location::current()) { return detail::unary<detail::floor_op>(x, at); }
+constexpr value ceil(value x, location at = location::current()) { return detail::unary<detail::ceil_op>(x, at); }
 /// e^x - 1 and log(1 + x), with all digits of results near 0.
-constexpr value expm1(value x, location at = location::current()) { return detail::unary<detail::opcode::expm1>(x, at); }
-constexpr value log1p(value x, location at = location::current()) { return detail::unary<detail::opcode::log1p>(x, at); }
-constexpr value erf(value x, location at = location::current()) { return detail::unary<detail::opcode::erf>(x, at); }
+constexpr value expm1(value x, location at = location::current()) { return detail::unary<detail::expm1_op>(x, at); }
+constexpr value log1p(value x, location at = location::current()) { return detail::unary<detail::log1p_op>(x, at); }
+constexpr value erf(value x, location at = location::current()) { return detail::unary<detail::erf_op>(x, at); }
 /// The number whose error function is x: infinite of 1 and -1.
-constexpr value erf_inv(value x, location at = location::current()) { return detail::unary<detail::opcode::erf_inv>(x, at); }
-constexpr value cbrt(value x, location at = location::current()) { return detail::unary<detail::opcode::cbrt>(x, at); }
+constexpr value erf_inv(value x, location at = location::current()) { return detail::unary<detail::erf_inv_op>(x, at); }
+constexpr value cbrt(value x, location at = location::current()) { return detail::unary<detail::cbrt_op>(x, at); }
 /// `x`, through which no gradient passes.
 constexpr value stop_gradient(value x, location at = location::current()) {
-  return detail::unary<detail::opcode::stop_gradient>(x, at);
+  return detail::unary<detail::stop_gradient_op>(x, at);
 }
-constexpr value logical_not(value x, location at = location::current()) { return detail::unary<detail::opcode::not_>(x, at); }
+constexpr value logical_not(value x, location at = location::current()) { return detail::unary<detail::not_op>(x, at); }
 
-constexpr value operator-(operand x) { return detail::elementwise(detail::opcode::negate, {x}, x.at); }
-constexpr value operator+(operand a, operand b) { return detail::elementwise(detail::opcode::add, {a, b}, a.at); }
-constexpr value operator-(operand a, operand b) { return detail::elementwise(detail::opcode::subtract, {a, b}, a.at); }
-constexpr value operator*(operand a, operand b) { return detail::elementwise(detail::opcode::multiply, {a, b}, a.at); }
-constexpr value operator/(operand a, operand b) { return detail::elementwise(detail::opcode::divide, {a, b}, a.at); }
-constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::opcode::maximum, {a, b}, a.at); }
-constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::opcode::minimum, {a, b}, a.at); }
-constexpr value power(operand a, operand b) { return detail::elementwise(detail::opcode::power, {a, b}, a.at); }
+constexpr value operator-(operand x) { return detail::elementwise(detail::code_of<detail::negate_op>, {x}, x.at); }
+constexpr value operator+(operand a, operand b) { return detail::elementwise(detail::code_of<detail::add_op>, {a, b}, a.at); }
+constexpr value operator-(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::subtract_op>, {a, b}, a.at);
+}
+constexpr value operator*(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::multiply_op>, {a, b}, a.at);
+}
+constexpr value operator/(operand a, operand b) { return detail::elementwise(detail::code_of<detail::divide_op>, {a, b}, a.at); }
+constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::maximum_op>, {a, b}, a.at); }
+constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::minimum_op>, {a, b}, a.at); }
+constexpr value power(operand a, operand b) { return detail::elementwise(detail::code_of<detail::power_op>, {a, b}, a.at); }
 /// Returns the remainder of a divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of signed ones.)
-constexpr value remainder(operand a, operand b) { return detail::elementwise(detail::opcode::remainder, {a, b}, a.at); }
+constexpr value remainder(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::remainder_op>, {a, b}, a.at);
+}
 constexpr value operator%(operand a, operand b) { return remainder(a, b); }
 /// The angle of the point (x, y), from -pi to pi.
-constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::opcode::atan2, {y, x}, y.at); }
+constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::code_of<detail::atan2_op>, {y, x}, y.at); }
 /// The bits of integers moved by so many places; what moves out is lost. By as many places as the type has bits, or more, or a negative
 /// number of them, all are lost. To the right a signed integer keeps its sign.
-constexpr value shift_left(operand a, operand b) { return detail::elementwise(detail::opcode::shift_left, {a, b}, a.at); }
-constexpr value shift_right(operand a, operand b) { return detail::elementwise(detail::opcode::shift_right, {a, b}, a.at); }
+constexpr value shift_left(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::shift_left_op>, {a, b}, a.at);
+}
+constexpr value shift_right(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::shift_right_op>, {a, b}, a.at);
+}
 /// The bits of integers one by one, and the logic of bools: so are logical_and, logical_or and logical_not.
-constexpr value bitwise_xor(operand a, operand b) { return detail::elementwise(detail::opcode::xor_, {a, b}, a.at); }
-constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::opcode::and_, {a, b}, a.at); }
-constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::opcode::or_, {a, b}, a.at); }
+constexpr value bitwise_xor(operand a, operand b) { return detail::elementwise(detail::code_of<detail::xor_op>, {a, b}, a.at); }
+constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::code_of<detail::and_op>, {a, b}, a.at); }
+constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::code_of<detail::or_op>, {a, b}, a.at); }
 
 /// Comparisons give a tensor of bool.
-constexpr value operator<(operand a, operand b) { return detail::elementwise(detail::opcode::compare_lt, {a, b}, a.at); }
-constexpr value operator<=(operand a, operand b) { return detail::elementwise(detail::opcode::compare_le, {a, b}, a.at); }
-constexpr value operator>(operand a, operand b) { return detail::elementwise(detail::opcode::compare_gt, {a, b}, a.at); }
-constexpr value operator>=(operand a, operand b) { return detail::elementwise(detail::opcode::compare_ge, {a, b}, a.at); }
-constexpr value equal(operand a, operand b) { return detail::elementwise(detail::opcode::compare_eq, {a, b}, a.at); }
-constexpr value not_equal(operand a, operand b) { return detail::elementwise(detail::opcode::compare_ne, {a, b}, a.at); }
+constexpr value operator<(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_lt_op>, {a, b}, a.at);
+}
+constexpr value operator<=(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_le_op>, {a, b}, a.at);
+}
+constexpr value operator>(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_gt_op>, {a, b}, a.at);
+}
+constexpr value operator>=(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_ge_op>, {a, b}, a.at);
+}
+constexpr value equal(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_eq_op>, {a, b}, a.at); }
+constexpr value not_equal(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::compare_ne_op>, {a, b}, a.at);
+}
 
 /// `on_true` where `condition` (bool) holds, else `on_false`.
 constexpr value select(operand condition, operand on_true, operand on_false) {
-  return detail::elementwise(detail::opcode::select, {condition, on_true, on_false}, condition.at);
+  return detail::elementwise(detail::code_of<detail::select_op>, {condition, on_true, on_false}, condition.at);
 }
 
 /// `x`, but at least `low` and at most `high`. Where it is equal to one of them, half of the gradient passes.
@@ -203,15 +222,15 @@ constexpr value& operator/=(value& a, operand b) { return a = operand(a, b.at) /
 
 /// The parts of complex numbers, as float of c64 and double of c128; abs(z) is their absolute value. Linear: of a partial tensor they are
 /// partial. Errors: a tensor that is not complex.
-constexpr value real(value z, location at = location::current()) { return detail::unary<detail::opcode::real>(z, at); }
-constexpr value imag(value z, location at = location::current()) { return detail::unary<detail::opcode::imag>(z, at); }
+constexpr value real(value z, location at = location::current()) { return detail::unary<detail::real_op>(z, at); }
+constexpr value imag(value z, location at = location::current()) { return detail::unary<detail::imag_op>(z, at); }
 /// The complex conjugates.
-constexpr value conj(value z, location at = location::current()) { return detail::unary<detail::opcode::conj>(z, at); }
+constexpr value conj(value z, location at = location::current()) { return detail::unary<detail::conj_op>(z, at); }
 /// Complex numbers of two tensors of float (c64) or double (c128), or of a tensor and a number.
 ///
 ///     complex(cosine(phi), sine(phi))
 constexpr value complex(operand real, operand imag) {
-  return detail::elementwise(detail::opcode::complex, {real, imag}, real.at);
+  return detail::elementwise(detail::code_of<detail::complex_op>, {real, imag}, real.at);
 }
 
 namespace detail {
@@ -220,7 +239,7 @@ namespace detail {
 constexpr value converted(value x, dtype type, location at) {
   if (!x.is_valid() || x.type() == type) return x;
   const int id = x.id();
-  return made(*x.graph(), add_elementwise(*x.graph(), opcode::convert, span<const int>(&id, 1), at, type), type, x.shape());
+  return made(*x.graph(), add_elementwise(*x.graph(), code_of<convert_op>, span<const int>(&id, 1), at, type), type, x.shape());
 }
 
 }  // namespace detail
@@ -237,9 +256,10 @@ constexpr value convert(value x, location at = location::current()) {
     if (!x.is_valid()) return {};
     const int id = x.id();
     auto& g = *x.graph();
-    return detail::made(
-        g, detail::add_elementwise(g, detail::opcode::convert, detail::span<const int>(&id, 1), at, detail::dtype_of<T>()),
-        detail::dtype_of<T>(), x.shape());
+    return detail::made(g,
+                        detail::add_elementwise(g, detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at,
+                                                detail::dtype_of<T>()),
+                        detail::dtype_of<T>(), x.shape());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gspmd/detail/ops/as_index.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/support/callable.hpp"
@@ -213,24 +214,25 @@ constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... i
   auto& g = *n.trips.graph();
   int count = detail::as_index(g, n.trips.id(), n.at);
   if (count >= 0 && g.nodes[static_cast<std::size_t>(count)].type != dtype::s64)
-    count = detail::add_elementwise(g, detail::opcode::convert, {count}, n.at, dtype::s64);
+    count = detail::add_elementwise(g, detail::code_of<detail::convert_op>, {count}, n.at, dtype::s64);
   const value wide = detail::made(g, count, dtype::s64, n.trips.shape());
   const value zero = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 0, n.at), dtype::s64, {});
   const value one = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 1, n.at), dtype::s64, {});
-  const auto of = [&](detail::opcode op, value a, value b) {
+  const auto of = [&](const detail::operator_code& op, value a, value b) {
     return detail::made(g, detail::add_elementwise(g, op, {a.id(), b.id()}, n.at),
-                        op == detail::opcode::add ? dtype::s64 : dtype::pred, {});
+                        op == detail::code_of<detail::add_op> ? dtype::s64 : dtype::pred, {});
   };
-  const carried_type last = while_loop(
-      [&](const carried_type& now) { return of(detail::opcode::compare_lt, std::get<0>(now), wide); },
-      [&](const carried_type& now) {
-        return std::apply(
-            [&](const value& i, const auto&... c) {
-              return std::tuple_cat(std::tuple<value>(of(detail::opcode::add, i, one)), std::tuple<Carry...>(body(i, c...)));
-            },
-            now);
-      },
-      carried_type(zero, init...), n.at);
+  const carried_type last =
+      while_loop([&](const carried_type& now) { return of(detail::code_of<detail::compare_lt_op>, std::get<0>(now), wide); },
+                 [&](const carried_type& now) {
+                   return std::apply(
+                       [&](const value& i, const auto&... c) {
+                         return std::tuple_cat(std::tuple<value>(of(detail::code_of<detail::add_op>, i, one)),
+                                               std::tuple<Carry...>(body(i, c...)));
+                       },
+                       now);
+                 },
+                 carried_type(zero, init...), n.at);
   if constexpr (sizeof...(Carry) == 1) return std::get<1>(last);
   else return std::apply([](const value&, const auto&... c) { return std::tuple<Carry...>(c...); }, last);
 }

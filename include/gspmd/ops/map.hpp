@@ -84,7 +84,7 @@ constexpr value map(F f, operand first, Rest... rest) {
   constexpr int arity = 1 + static_cast<int>(sizeof...(Rest));
   static_assert(arity <= detail::max_map_arity, "gspmd: map: a function of 1 to 8 arguments");
   if constexpr (detail::is_constant_function<F>) {
-    return detail::elementwise(detail::opcode::map, {first, operand(rest, first.at)...}, first.at,
+    return detail::elementwise(detail::code_of<detail::map_op>, {first, operand(rest, first.at)...}, first.at,
                                &detail::map_holder<F, arity>::function);
   } else {
     value tensor;
@@ -98,7 +98,7 @@ constexpr value map(F f, operand first, Rest... rest) {
               "captureless lambda, and numbers as operands");
       return detail::made(-1, tensor);
     }
-    return detail::elementwise(detail::opcode::map, {first, operand(rest, first.at)...}, first.at,
+    return detail::elementwise(detail::code_of<detail::map_op>, {first, operand(rest, first.at)...}, first.at,
                                detail::function_keeper<arity>{*g->functions}(std::move(f)));
   }
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/modes/manual.hpp"
 #include "gspmd/ops/loops.hpp"
@@ -123,7 +124,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const tick_rows rows(table, this->schedule);
     const looked_up tables{rows, rows.works.words(g, this->at), rows.slots.words(g, this->at), rows.leaving.words(g, this->at)};
     const value any = leaves_of(xs)[0];
-    const int wide = add_elementwise(g, opcode::convert, {local::axis_index<Axis>(any, this->at).id()}, this->at, dtype::s64);
+    const int wide = add_elementwise(g, code_of<convert_op>, {local::axis_index<Axis>(any, this->at).id()}, this->at, dtype::s64);
     const value place = made(g, wide, dtype::s64, {});
     // On a device, dim 0 of the weights (the stages) is 1.
     const Weights mine = leaf_by_leaf(own, [&](value w) { return reshape(w, as_integers(shape_of_row(w)), this->at); });

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/grad.hpp"
 #include "gspmd/pipeline/vectorized.hpp"
 
@@ -76,7 +77,7 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     const auto [dw, dx] = grad(product, std::tuple{w, x});
     // A factor of 0 or 1 instead of a select, so that a sum over devices along other axes can wait until the loop ends.
     const value counts = logical_and(this->here(is_last), this->here(is_there));
-    const int factor = add_elementwise(*own.graph(), opcode::convert, {counts.id()}, this->at, own.type());
+    const int factor = add_elementwise(*own.graph(), code_of<convert_op>, {counts.id()}, this->at, own.type());
     return std::tuple{value(this->here(own) * this->here(made(*own.graph(), factor, own.type(), {}))), dw, dx};
   }
 

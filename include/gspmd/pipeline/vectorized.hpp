@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/pipeline/stages.hpp"
 
@@ -70,7 +71,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
       const value is_in = equal(this->here(round), this->here(static_cast<std::int64_t>(r)));
       now = transform_leaves(
           [&](value w, value sum) {
-            const int mask = add_elementwise(*w.graph(), opcode::convert, {is_in.id()}, this->at, w.type());
+            const int mask = add_elementwise(*w.graph(), code_of<convert_op>, {is_in.id()}, this->at, w.type());
             const value part =
                 this->here(w) * this->here(along_stages(made(*w.graph(), mask, w.type(), is_in.shape()), w, this->at));
             return r == 0 ? part : this->here(sum) + this->here(part);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "gspmd/detail/ir/elementwise/choice.hpp"
+#include "gspmd/detail/ir/elementwise/order.hpp"
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
@@ -26,9 +28,9 @@ using load_offsets = inline_vec<offset_along, max_offset_dims>;
 ///   iota       index along loop dim `dim`, plus iota_offsets[`slot`] of the device
 ///   parameter  a load: inputs[`slot`], with `strides`, at `offsets` from the current element. Elements beyond the ends of the
 ///              loop are in a margin (fused_margin)
-///   otherwise  an elementwise opcode on the registers `args`
+///   otherwise  an elementwise operator on the registers `args`
 struct scalar_op {
-  opcode op = opcode::constant;
+  scalar_code op = opcode::constant;
   dtype type = dtype::f32;          // of the result
   dtype operand_type = dtype::f32;  // of the operands (select: of the two values): see result_type
   inline_vec<std::int16_t, max_map_arity> args;
@@ -46,7 +48,7 @@ struct scalar_op {
 
   [[nodiscard]] constexpr bool is_load() const { return op == opcode::parameter; }
   [[nodiscard]] constexpr bool is_index() const { return op == opcode::iota; }
-  [[nodiscard]] constexpr bool is_conversion() const { return op == opcode::convert; }
+  [[nodiscard]] constexpr bool is_conversion() const { return op == scalar_code_of<convert_op>; }
   [[nodiscard]] constexpr bool is_at_offset() const { return !offsets.empty(); }
   [[nodiscard]] constexpr bool has_margins() const { return is_at_offset() && given == 0; }
 
@@ -67,7 +69,7 @@ struct scalar_op {
   /// Returns the conversion of one register.
   static constexpr scalar_op conversion(int from, dtype type, dtype to) {
     scalar_op s = constant(to, 0, 0);
-    s.op = opcode::convert;
+    s.op = scalar_code_of<convert_op>;
     s.operand_type = type;
     s.args.push_back(static_cast<std::int16_t>(from));
     return s;
@@ -75,7 +77,7 @@ struct scalar_op {
   /// Returns the larger of two registers if `below` is set, otherwise the smaller one.
   static constexpr scalar_op bound_of(int a, int b, dtype type, bool below) {
     scalar_op s = constant(type, 0, 0);
-    s.op = below ? opcode::maximum : opcode::minimum;
+    s.op = below ? scalar_code_of<maximum_op> : scalar_code_of<minimum_op>;
     s.args.push_back(static_cast<std::int16_t>(a));
     s.args.push_back(static_cast<std::int16_t>(b));
     return s;

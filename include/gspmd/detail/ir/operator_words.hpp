@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 
 namespace gspmd::detail {
@@ -35,11 +36,11 @@ struct operator_words : operator_name {
   void (*describe)(std::string&, const plan_view&, const plan_step*) = nullptr;
 
   constexpr operator_words() = default;
-  constexpr operator_words(const char* written, origin made_, realisation runs_,
+  constexpr operator_words(const operator_name& said, origin made_, realisation runs_,
                            void (*describe_)(std::string&, const plan_view&, const plan_step*))
-      : operator_name(written), made(made_), runs(runs_), describe(describe_) {}
+      : operator_name(said), made(made_), runs(runs_), describe(describe_) {}
 };
 template <class O>
-inline constexpr operator_words words_for{O::name, O::made, O::runs, O::describe};
+inline constexpr operator_words words_for{operator_name(O::name), O::made, O::runs, O::describe};
 
 }  // namespace gspmd::detail

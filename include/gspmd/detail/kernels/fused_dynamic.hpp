@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "gspmd/detail/ir/scalar_ops.hpp"
+#include "gspmd/detail/ir/elementwise/list.hpp"
 #include "gspmd/detail/kernels/fused_code.hpp"
 #include "gspmd/detail/kernels/reduce_rows.hpp"
 #include "gspmd/detail/kernels/simd.hpp"

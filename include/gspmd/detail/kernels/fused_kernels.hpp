@@ -8,6 +8,7 @@
 #include <iterator>
 #include <type_traits>
 
+#include "gspmd/detail/ir/elementwise/list.hpp"
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
@@ -16,8 +17,8 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The kernels of the interpreter of fused groups: one loop for each opcode and element type, and one loop for frequent
-/// pairs of opcodes. Pairs are worth a kernel because the time of an interpreted loop is the traffic of intermediate
+/// The kernels of the interpreter of fused groups: one loop for each operator and element type, and one loop for frequent
+/// pairs of operators. Pairs are worth a kernel because the time of an interpreted loop is the traffic of intermediate
 /// results through the first-level cache.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
@@ -66,33 +67,51 @@ template <class Body>
 ///   {subtract, multiply, both_places}  (a - b) * (a - b) from a, b
 inline constexpr int both_places = -1;
 struct fused_pair {
-  opcode first, second;
-  int place;  // index of the result of `first` among the operands of `second`
-  opcode other = opcode::parameter;
+  std::uint32_t first, second;  // short ids
+  int place;                    // index of the result of `first` among the operands of `second`
+  std::uint32_t other = 0;
   friend constexpr bool operator==(const fused_pair&, const fused_pair&) = default;
+  [[nodiscard]] constexpr bool has_other() const { return other != 0; }
 };
-inline constexpr fused_pair square_of_difference{opcode::subtract, opcode::multiply, both_places},
-    exponential_of_difference{opcode::subtract, opcode::exponential, 0};
+template <class O>
+inline constexpr std::uint32_t short_id_for = short_id(scalar_code_of<O>);
+template <class First, class Second>
+constexpr fused_pair pair_at(int place) {
+  return {short_id_for<First>, short_id_for<Second>, place};
+}
+template <class First, class Second, class Other>
+constexpr fused_pair pair_with() {
+  return {short_id_for<First>, short_id_for<Second>, 0, short_id_for<Other>};
+}
+inline constexpr fused_pair square_of_difference = pair_at<subtract_op, multiply_op>(both_places),
+                            exponential_of_difference = pair_at<subtract_op, exponential_op>(0);
 /// The pairs of operators that have a common kernel, for f32 and f64. All operands and results have that type, except
 /// results of comparisons. Each pair adds 15 ms of compile time per type to every program that interprets.
-inline constexpr fused_pair fused_pairs[] = {{opcode::multiply, opcode::add, 0},
-                                             {opcode::multiply, opcode::subtract, 0},
-                                             {opcode::multiply, opcode::subtract, 1},
-                                             {opcode::multiply, opcode::multiply, 0},
-                                             {opcode::multiply, opcode::add, 0, opcode::multiply},
-                                             {opcode::multiply, opcode::subtract, 0, opcode::multiply},
-                                             {opcode::add, opcode::add, 0},
-                                             {opcode::add, opcode::add, 0, opcode::add},
-                                             {opcode::add, opcode::multiply, 0},
-                                             {opcode::add, opcode::relu, 0},
-                                             {opcode::subtract, opcode::multiply, 0},
+inline constexpr fused_pair fused_pairs[] = {pair_at<multiply_op, add_op>(0),
+                                             pair_at<multiply_op, subtract_op>(0),
+                                             pair_at<multiply_op, subtract_op>(1),
+                                             pair_at<multiply_op, multiply_op>(0),
+                                             pair_with<multiply_op, add_op, multiply_op>(),
+                                             pair_with<multiply_op, subtract_op, multiply_op>(),
+                                             pair_at<add_op, add_op>(0),
+                                             pair_with<add_op, add_op, add_op>(),
+                                             pair_at<add_op, multiply_op>(0),
+                                             pair_at<add_op, relu_op>(0),
+                                             pair_at<subtract_op, multiply_op>(0),
                                              square_of_difference,
                                              exponential_of_difference,
-                                             {opcode::compare_gt, opcode::select, 0},
-                                             {opcode::compare_eq, opcode::convert, 0}};
+                                             pair_at<compare_gt_op, select_op>(0),
+                                             pair_at<compare_eq_op, convert_op>(0)};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
+template <class... O>
+constexpr loop_facts listed_facts(std::uint32_t id, boost::mp11::mp_list<O...>) {
+  loop_facts found;
+  ((short_id_for<O> == id ? void(found = scalar_name<O>.loop) : void()), ...);
+  return found;
+}
 constexpr int operands_of(const fused_pair& p) {
-  return is_unary(p.second) || p.place == both_places ? 2 : p.second == opcode::select || p.other != opcode::parameter ? 4 : 3;
+  const loop_facts second = listed_facts(p.second, listed_elementwise{});
+  return second.operands == 1 || p.place == both_places ? 2 : second.has_condition || p.has_other() ? 4 : 3;
 }
 
 /// Two pairs that have a common kernel: the result of `first` is operand `place` of `second`. The operands of the
@@ -103,9 +122,9 @@ struct fused_chain {
   fused_pair first, second;
   int place;
 };
-inline constexpr fused_pair sum_of_three{opcode::add, opcode::add, 0}, sum_times{opcode::add, opcode::multiply, 0},
-    product_added{opcode::multiply, opcode::add, 0}, less_product{opcode::multiply, opcode::subtract, 1},
-    sum_of_products{opcode::multiply, opcode::add, 0, opcode::multiply};
+inline constexpr fused_pair sum_of_three = pair_at<add_op, add_op>(0), sum_times = pair_at<add_op, multiply_op>(0),
+                            product_added = pair_at<multiply_op, add_op>(0), less_product = pair_at<multiply_op, subtract_op>(1),
+                            sum_of_products = pair_with<multiply_op, add_op, multiply_op>();
 inline constexpr fused_chain fused_chains[] = {{sum_of_three, sum_of_three, 0},
                                                {sum_of_three, sum_times, 0},
                                                {sum_of_products, less_product, 2},
@@ -113,15 +132,10 @@ inline constexpr fused_chain fused_chains[] = {{sum_of_three, sum_of_three, 0},
                                                {less_product, product_added, 0}};
 inline constexpr std::size_t fused_chain_count = std::size(fused_chains);
 
-/// Returns true if the resulting bits do not depend on the sign of an integer type. Then the kernel of the signed type
-/// is used.
-constexpr bool ignores_sign(opcode op) {
-  return op == opcode::add || op == opcode::subtract || op == opcode::multiply || op == opcode::negate || op == opcode::and_ ||
-         op == opcode::or_ || op == opcode::xor_ || op == opcode::not_ || op == opcode::shift_left || op == opcode::compare_eq ||
-         op == opcode::compare_ne || op == opcode::select || op == opcode::stop_gradient;
-}
-template <opcode Op, class T>
-using kernel_element = element_t<ignores_sign(Op) ? signed_of(dtype_of<T>()) : dtype_of<T>()>;
+/// The element type that the kernel of an operator is compiled for. It is the signed type if the bits of the result do not
+/// depend on the sign of an integer.
+template <class O, class T>
+using kernel_element = element_t<O::ignores_sign ? signed_of(dtype_of<T>()) : dtype_of<T>()>;
 /// The same for conversions. A conversion to an integer that is not wider, or to bool, does not depend on the sign of
 /// the source. A conversion from an integer does not depend on the sign of the target.
 template <class To, class From>
@@ -131,39 +145,41 @@ template <class To, class From>
 using convert_to =
     std::conditional_t<std::is_unsigned_v<To> && std::is_integral_v<From>, element_t<signed_of(dtype_of<To>())>, To>;
 
-/// Kernels are compiled only for opcodes that swapped() does not change: a > b is computed as b < a.
-constexpr opcode swapped(opcode op) {
-  return op == opcode::compare_gt ? opcode::compare_lt : op == opcode::compare_ge ? opcode::compare_le : op;
+/// Kernels are compiled only for operators that swapped() does not change: a > b is computed as b < a.
+inline scalar_code swapped(const scalar_code& op) {
+  if (op == scalar_code_of<compare_gt_op>) return scalar_code_of<compare_lt_op>;
+  return op == scalar_code_of<compare_ge_op> ? scalar_code_of<compare_le_op> : op;
 }
+template <class O>
+inline constexpr bool is_swapped = std::is_same_v<O, compare_gt_op> || std::is_same_v<O, compare_ge_op>;
 
 #if defined(__clang__)
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wpass-failed"  // see for_each_index
 #endif
-template <opcode Op, class Out, class In>
+template <class O, class Out, class In>
 GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::byte* const* registers, std::byte* out,
                                          std::int64_t n) {
   GSPMD_KEEP_LOOP_OPTIONS
   const fused_operand a(o, registers, 0);
-  if constexpr (is_unary(Op)) {
+  if constexpr (O::operands == 1) {
     for_each_in_steps(
-        n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
-          store_element(out, begin + i, apply<Op, Out, In>(a.template load<In>(begin, i)));
-        });
+        n, [=](std::int64_t begin, std::int64_t i)
+               __attribute__((always_inline)) { store_element(out, begin + i, apply<O, Out>(a.template load<In>(begin, i))); });
   } else {
     const fused_operand b(o, registers, 1);
-    if constexpr (Op == opcode::select) {
+    if constexpr (O::has_condition) {
       const fused_operand c(o, registers, 2);
       for_each_in_steps(
           n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
-            store_element(out, begin + i,
-                          apply<Op, Out, In>(a.template load<bool>(begin, i), b.template load<In>(begin, i),
-                                             c.template load<In>(begin, i)));
+            store_element(
+                out, begin + i,
+                apply<O, Out>(a.template load<bool>(begin, i), b.template load<In>(begin, i), c.template load<In>(begin, i)));
           });
     } else {
       for_each_in_steps(
           n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
-            store_element(out, begin + i, apply<Op, Out, In>(a.template load<In>(begin, i), b.template load<In>(begin, i)));
+            store_element(out, begin + i, apply<O, Out>(a.template load<In>(begin, i), b.template load<In>(begin, i)));
           });
     }
   }
@@ -172,9 +188,10 @@ GSPMD_LOOP_FUNCTION void fused_kernel_of(const fused_instruction& o, const std::
 /// Computes a pair of arithmetic opcodes. `d` is used only if the pair has four operands.
 template <fused_pair Pair, class Out, class In>
 [[gnu::always_inline]] inline Out apply_pair(In a, In b, In c, In d) {
-  const auto first = apply<Pair.first, In, In>(a, b);
-  if constexpr (Pair.other != opcode::parameter) c = apply<Pair.other, In, In>(c, d);
-  return Pair.place == 0 ? apply<Pair.second, Out, In>(first, c) : apply<Pair.second, Out, In>(c, first);
+  using second = operator_struct<Pair.second>;
+  const auto first = apply<operator_struct<Pair.first>, In>(a, b);
+  if constexpr (Pair.has_other()) c = apply<operator_struct<Pair.other>, In>(c, d);
+  return Pair.place == 0 ? apply<second, Out>(first, c) : apply<second, Out>(c, first);
 }
 
 template <std::size_t Pair, class Out, class In>
@@ -183,21 +200,23 @@ GSPMD_LOOP_FUNCTION void fused_pair_kernel_of(const fused_instruction& o, const 
   GSPMD_KEEP_LOOP_OPTIONS
   constexpr fused_pair p = fused_pairs[Pair];
   constexpr int count = operands_of(p);
+  using first = operator_struct<p.first>;
+  using second = operator_struct<p.second>;
   const fused_operand a(o, registers, 0), b(o, registers, 1), c(o, registers, count > 2 ? 2 : 0),
       d(o, registers, count > 3 ? 3 : 0);
   for_each_in_steps(
       n, [=](std::int64_t begin, std::int64_t i) __attribute__((always_inline)) {
         const In x = a.template load<In>(begin, i), y = b.template load<In>(begin, i);
-        if constexpr (is_unary(p.second)) {
-          using middle = std::conditional_t<is_compare(p.first), bool, In>;
-          store_element(out, begin + i, apply<p.second, Out, middle>(apply<p.first, middle, In>(x, y)));
+        if constexpr (second::operands == 1) {
+          using middle = std::conditional_t<first::result == element_result::truth, bool, In>;
+          store_element(out, begin + i, apply<second, Out>(apply<first, middle>(x, y)));
         } else if constexpr (p.place == both_places) {
-          const In middle = apply<p.first, In, In>(x, y);
-          store_element(out, begin + i, apply<p.second, Out, In>(middle, middle));
-        } else if constexpr (p.second == opcode::select) {
-          store_element(out, begin + i,
-                        apply<p.second, Out, Out>(apply<p.first, bool, In>(x, y), c.template load<Out>(begin, i),
-                                                  d.template load<Out>(begin, i)));
+          const In middle = apply<first, In>(x, y);
+          store_element(out, begin + i, apply<second, Out>(middle, middle));
+        } else if constexpr (second::has_condition) {
+          store_element(
+              out, begin + i,
+              apply<second, Out>(apply<first, bool>(x, y), c.template load<Out>(begin, i), d.template load<Out>(begin, i)));
         } else {
           store_element(out, begin + i,
                         apply_pair<p, Out, In>(x, y, c.template load<In>(begin, i), d.template load<In>(begin, i)));
@@ -240,6 +259,7 @@ GSPMD_LOOP_FUNCTION void fused_sum_kernel_of(const fused_instruction& o, const s
                                              std::int64_t n, std::byte* sums) {
   GSPMD_KEEP_LOOP_OPTIONS
   constexpr fused_sum sum = fused_sums[Sum];
+  using second = operator_struct<sum.pair.second>;
   constexpr int at_once = 4 * simd_lanes<T>;
   static_assert(for_each_index_step % at_once == 0, "operands that repeat have so many elements");
   const fused_operand a(o, registers, 0), b(o, registers, 1);
@@ -252,12 +272,12 @@ GSPMD_LOOP_FUNCTION void fused_sum_kernel_of(const fused_instruction& o, const s
 #pragma GCC ivdep
 #endif
     for (int j = 0; j < at_once; ++j) {
-      const T middle = apply<sum.pair.first, T, T>(a.template load<T>(begin, j), b.template load<T>(begin, j));
+      const T middle = apply<operator_struct<sum.pair.first>, T>(a.template load<T>(begin, j), b.template load<T>(begin, j));
       T x;
-      if constexpr (is_unary(sum.pair.second)) x = apply<sum.pair.second, T, T>(middle);
-      else x = apply<sum.pair.second, T, T>(middle, middle);
+      if constexpr (second::operands == 1) x = apply<second, T>(middle);
+      else x = apply<second, T>(middle, middle);
       if constexpr (sum.stores) store_element(out, begin + j, x);
-      all[j] = apply<opcode::add, T, T>(all[j], x);
+      all[j] = apply<add_op, T>(all[j], x);
     }
   }
   std::memcpy(sums, all, sizeof all);
@@ -281,34 +301,51 @@ void map_kernel_of(const fused_instruction& o, const std::byte* const* registers
   }
 }
 
-/// The kernels of all combinations of an elementwise opcode and an operand type. It is a template, so only programs
-/// that interpret instantiate it.
+/// Returns the kernel of an elementwise operator for one operand type. Returns null if the operator is not defined for the
+/// type, or if swapped() replaces the operator.
+template <class O, class In>
+constexpr fused_kernel kernel_for() {
+  constexpr dtype in = dtype_of<In>();
+  if constexpr (is_narrow(in)) return nullptr;
+  else if constexpr (O::operands == loop_facts::any_number) {
+    if constexpr (is_complex(in)) return nullptr;
+    else return map_kernel_of<In>;
+  } else if constexpr (O::result == element_result::chosen || is_swapped<O> || !O::defined.has(in)) return nullptr;
+  else if constexpr (O::result == element_result::truth) return fused_kernel_of<O, bool, kernel_element<O, In>>;
+  else if constexpr (constexpr dtype to = result_type(scalar_code_of<O>, in, in); to != in)
+    return fused_kernel_of<O, element_t<to>, In>;
+  else return fused_kernel_of<O, kernel_element<O, In>, kernel_element<O, In>>;
+}
+template <class O, class... In>
+constexpr std::array<fused_kernel, sizeof...(In)> kernels_for(boost::mp11::mp_list<In...>) {
+  return {kernel_for<O, In>()...};
+}
+/// Returns the kernel of an operator that is not listed. Its kernels are compiled with the program that uses it.
+template <class O>
+void (*scalar_kernel(dtype type))() {
+  static constexpr auto table = kernels_for<O>(element_types{});
+  return reinterpret_cast<void (*)()>(table[static_cast<std::size_t>(type)]);
+}
+
+template <class... O>
+constexpr std::array<std::array<fused_kernel, element_type_count>, sizeof...(O)> kernels_of_list(boost::mp11::mp_list<O...>) {
+  return {kernels_for<O>(element_types{})...};
+}
+template <class... O>
+constexpr std::array<std::uint64_t, sizeof...(O)> ids_of_list(boost::mp11::mp_list<O...>) {
+  return {operator_id<O>...};
+}
+
+/// The kernels of all combinations of a listed operator and an operand type. It is a template, so only programs that
+/// interpret instantiate it.
 template <class>
 struct fused_kernels {
   static constexpr std::size_t types = element_type_count;
   using by_type = std::array<fused_kernel, types>;
 
-  static constexpr std::array<by_type, enumerated_count> elementwise = [] {
-    std::array<by_type, enumerated_count> table{};
-    boost::mp11::mp_for_each<boost::mp11::mp_iota_c<enumerated_count>>([&]<class O>(O) {
-      boost::mp11::mp_for_each<boost::mp11::mp_iota_c<types>>([&]<class Index>(Index) {
-        constexpr auto op = static_cast<opcode>(O::value);
-        using in = boost::mp11::mp_at<element_types, Index>;
-        if constexpr (is_narrow(dtype_of<in>())) return;
-        else if constexpr (op == opcode::map) {
-          if constexpr (!is_complex_element<in>) table[O::value][Index::value] = map_kernel_of<in>;
-        } else if constexpr (op != opcode::convert && is_defined(op, dtype_of<in>())) {
-          using kernel_in = kernel_element<op, in>;
-          if constexpr (is_compare(op) && swapped(op) == op) table[O::value][Index::value] = fused_kernel_of<op, bool, kernel_in>;
-          else if constexpr (is_compare(op)) return;
-          else if constexpr (result_type(op, dtype_of<in>(), dtype_of<in>()) != dtype_of<in>())
-            table[O::value][Index::value] = fused_kernel_of<op, element_t<result_type(op, dtype_of<in>(), dtype_of<in>())>, in>;
-          else table[O::value][Index::value] = fused_kernel_of<op, kernel_in, kernel_in>;
-        }
-      });
-    });
-    return table;
-  }();
+  /// Indexed by the position in listed_elementwise, then by the operand type.
+  static constexpr auto elementwise = kernels_of_list(listed_elementwise{});
+  static constexpr auto ids = ids_of_list(listed_elementwise{});
 
   /// Indexed [to][from].
   static constexpr std::array<by_type, types> convert = [] {
@@ -318,7 +355,7 @@ struct fused_kernels {
         using to = boost::mp11::mp_at<element_types, O>;
         using from = boost::mp11::mp_at<element_types, Index>;
         if constexpr (is_converted_directly(dtype_of<from>(), dtype_of<to>()))
-          table[O::value][Index::value] = fused_kernel_of<opcode::convert, convert_to<to, from>, convert_from<to, from>>;
+          table[O::value][Index::value] = fused_kernel_of<convert_op, convert_to<to, from>, convert_from<to, from>>;
       });
     });
     return table;
@@ -366,8 +403,12 @@ struct fused_kernels {
 template <class Once = once>
 fused_kernel fused_kernel_for(const scalar_op& o) {
   const auto in = static_cast<std::size_t>(o.operand_type);
-  if (o.op == opcode::convert) return fused_kernels<Once>::convert[static_cast<std::size_t>(o.type)][in];
-  return fused_kernels<Once>::elementwise[static_cast<std::size_t>(swapped(o.op))][in];
+  if (o.op == scalar_code_of<convert_op>) return fused_kernels<Once>::convert[static_cast<std::size_t>(o.type)][in];
+  if (!o.op.loop().is_listed) return reinterpret_cast<fused_kernel>(o.op.loop().kernel(o.operand_type));
+  const scalar_code op = swapped(o.op);
+  std::size_t place = 0;
+  while (fused_kernels<Once>::ids[place] != op.id) ++place;
+  return fused_kernels<Once>::elementwise[place][in];
 }
 /// Returns the kernel that converts indices to elements.
 template <class Once = once>
@@ -378,15 +419,16 @@ fused_kernel fused_kernel_of_indices(dtype to) {
 /// Returns the kernel of `second` applied to the result of `first`, which is operand `place`. If `other` is not
 /// parameter, it computes the other operand. Returns null if there is no such kernel.
 template <class Once = once>
-fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, int place, opcode other) {
+fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, int place, const scalar_code& other) {
   if (second.type != dtype::f32 && second.type != dtype::f64) return nullptr;
   const auto to = static_cast<std::size_t>(second.type);
-  if (place > 0 && (second.op == opcode::add || second.op == opcode::multiply)) place = 0;  // a + b = b + a
+  if (place > 0 && (second.op == scalar_code_of<add_op> || second.op == scalar_code_of<multiply_op>)) place = 0;  // a + b = b + a
+  const std::uint32_t id = short_id(second.op), first_id = short_id(first.op), other_id = short_id(other);
   for (std::size_t p = 0; p < fused_pair_count; ++p) {
     const auto& known = fused_pairs[p];
-    if (known.first != first.op || known.second != second.op || known.place != place || known.other != other) continue;
+    if (known.first != first_id || known.second != id || known.place != place || known.other != other_id) continue;
     if (first.operand_type == second.type) return fused_kernels<Once>::pair[p][to];
-    if (second.op == opcode::convert && first.operand_type == dtype::s32) return fused_kernels<Once>::one_hot[to];
+    if (second.op == scalar_code_of<convert_op> && first.operand_type == dtype::s32) return fused_kernels<Once>::one_hot[to];
   }
   return nullptr;
 }
@@ -398,7 +440,7 @@ fused_kernel fused_kernel_for(fused_kernel first, fused_kernel second, int place
   using kernels = fused_kernels<Once>;
   for (std::size_t c = 0; c < fused_chain_count; ++c) {
     const auto& known = fused_chains[c];
-    const bool changes_places = known.second.first == opcode::add || known.second.first == opcode::multiply;
+    const bool changes_places = known.second.first == short_id_for<add_op> || known.second.first == short_id_for<multiply_op>;
     if (known.place != (changes_places && place == 1 ? 0 : place)) continue;
     for (std::size_t type = 0; type < 2; ++type)
       if (kernels::is_pair(first, known.first, type) && kernels::is_pair(second, known.second, type))
@@ -419,7 +461,7 @@ fused_sum_kernel fused_sum_kernel_for(fused_kernel kernel, bool is_stored) {
 }
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&));
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_of_indices<once>(dtype));
-GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&, const scalar_op&, int, opcode));
+GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&, const scalar_op&, int, const scalar_code&));
 GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(fused_kernel, fused_kernel, int));
 GSPMD_KERNELS_ONCE(fused_sum_kernel fused_sum_kernel_for<once>(fused_kernel, bool));
 

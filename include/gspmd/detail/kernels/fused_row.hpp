@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ir/elementwise/list.hpp"
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/support/tuning.hpp"
@@ -19,17 +20,27 @@ namespace gspmd::detail {
 /// Groups with more operators are not shared: their type names would be long, and they are seldom equal.
 inline constexpr std::size_t most_shared_ops = 64;
 
+/// Bits 0 to 7 and 48 to 63 of an operator's word hold its short id (ir/elementwise/facts.hpp). The bits between them have
+/// space for 3 operands.
+constexpr std::uint64_t word_of_short_id(std::uint32_t id) { return (id & 255U) | static_cast<std::uint64_t>(id >> 8) << 48; }
+constexpr std::uint32_t short_id_in(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word & 255U) | static_cast<std::uint32_t>(word >> 48) << 8;
+}
+
 /// Two words per operator, then one word per store; see row_words.
 template <std::size_t Ops, std::uint64_t... Words>
 struct row_description {
   static constexpr std::array<std::uint64_t, sizeof...(Words)> words{Words...};
   static constexpr std::size_t store_count = sizeof...(Words) - 2 * Ops;
+  static constexpr auto codes = []<std::size_t... K>(std::index_sequence<K...>) {
+    return std::array<scalar_code, Ops>{code_with_short_id<short_id_in(words[2 * K])>()...};
+  }(std::make_index_sequence<Ops>{});
   static constexpr auto ops = [] {
     std::array<scalar_op, Ops> list{};
     for (std::size_t i = 0; i < Ops; ++i) {
       const auto word = words[2 * i], value = words[2 * i + 1];
       scalar_op& o = list[i];
-      o.op = static_cast<opcode>(word & 255);
+      o.op = codes[i];
       o.type = static_cast<dtype>(word >> 8 & 15);
       o.operand_type = static_cast<dtype>(word >> 12 & 15);
       o.dim = static_cast<std::int8_t>((word >> 16 & 1) != 0 ? 0 : -1);
@@ -96,7 +107,7 @@ template <class Group>
 constexpr bool has_shared_row() {
   if (std::size(Group::ops) > most_shared_ops) return false;
   for (const auto& o : Group::ops)
-    if (o.op == opcode::map || is_own(o.type) || is_own(o.operand_type)) return false;
+    if (o.op == scalar_code_of<map_op> || is_own(o.type) || is_own(o.operand_type)) return false;
   return true;
 }
 
@@ -105,7 +116,7 @@ template <class Ops, class Stores>
 constexpr void write_row_words(const Ops& ops, const Stores& stores, int last, std::uint64_t* words) {
   for (const scalar_op& o : ops) {
     auto &word = *words++, &value = *words++;
-    word = static_cast<std::uint64_t>(o.op) | static_cast<std::uint64_t>(o.type) << 8 |
+    word = word_of_short_id(short_id(o.op)) | static_cast<std::uint64_t>(o.type) << 8 |
            static_cast<std::uint64_t>(o.operand_type) << 12 |
            static_cast<std::uint64_t>(o.op == opcode::iota && o.dim == last ? 1 : 0) << 16 |
            static_cast<std::uint64_t>(o.args.count) << 20;

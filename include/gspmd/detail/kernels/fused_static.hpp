@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gspmd/detail/ir/elementwise/list.hpp"
 #include "gspmd/detail/ir/fused_group.hpp"
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/inner_part.hpp"
@@ -86,7 +87,7 @@ struct fused_plan {
       if (o.op == opcode::parameter) t.load[i] = t.loads++;
       if (o.op == opcode::iota) t.load[i] = t.iotas++;
       t.has_own = t.has_own || is_own(o.type);
-      t.has_map = t.has_map || o.op == opcode::map;
+      t.has_map = t.has_map || o.op == scalar_code_of<map_op>;
     }
     return t;
   }();
@@ -145,10 +146,9 @@ template <class Group, std::size_t Index>
                                            std::int64_t i) {
   using group_plan = fused_plan<Group>;
   constexpr const scalar_op& o = Group::ops[Index];
-  constexpr opcode op = o.op;
-  constexpr dtype type = o.type, operand_type = o.operand_type;  // GCC 12 accepts no member of `o` as a template argument
+  constexpr opcode op = o.op.code;
+  constexpr dtype type = o.type;  // GCC 12 accepts no member of `o` as a template argument
   using out = element_t<type>;
-  using in = element_t<operand_type>;
   auto& result = group_plan::template at<Index>(r);
   if constexpr (op == opcode::parameter) {
     constexpr std::int64_t stride = group_plan::ndim == 0 ? 0 : o.strides[group_plan::ndim - 1];
@@ -160,20 +160,20 @@ template <class Group, std::size_t Index>
   } else if constexpr (op == opcode::iota) {
     const std::int64_t moved = o.dim == group_plan::ndim - 1 ? i : 0;
     result = convert_element<out>(row.index[group_plan::facts.load[Index]] + moved);
-  } else if constexpr (op == opcode::select) {
-    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r),
-                                group_plan::template at<o.args[2]>(r));
-  } else if constexpr (op == opcode::map) {
+  } else if constexpr (constexpr std::uint32_t id = short_id(o.op); id == short_id(scalar_code_of<map_op>)) {
     constexpr auto function = function_for<out>(*o.function);
     [&]<std::size_t... K>(std::index_sequence<K...>) __attribute__((always_inline)) {
       const out args[] = {group_plan::template at<o.args[K]>(r)...};
       result = function(args);
     }
     (std::make_index_sequence<static_cast<std::size_t>(o.args.count)>{});
-  } else if constexpr (is_unary(op)) {
-    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r));
+  } else if constexpr (o.args.count == 1) {
+    result = apply<operator_struct<id>, out>(group_plan::template at<o.args[0]>(r));
+  } else if constexpr (o.args.count == 2) {
+    result = apply<operator_struct<id>, out>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r));
   } else {
-    result = apply<op, out, in>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r));
+    result = apply<operator_struct<id>, out>(group_plan::template at<o.args[0]>(r), group_plan::template at<o.args[1]>(r),
+                                             group_plan::template at<o.args[2]>(r));
   }
 }
 

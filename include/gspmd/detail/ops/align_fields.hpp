@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/composed.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -65,7 +67,7 @@ class field_aligner {
     if (n.results != 1 || n.local_axes != 0 || n.forbid_reshard || n.keep_split || n.keep_partial || n.exchange_axes != 0)
       return part::none;
     if (n.op == code_of<broadcast_op>) return part::spread;
-    if (facts.runs == realisation::loop && is_elementwise(n.op) && n.op != opcode::map) return part::pointwise;
+    if (facts.runs == realisation::loop && is_elementwise(n.op) && n.op != code_of<map_op>) return part::pointwise;
     if (n.op == code_of<concatenate_op>) {
       for (const int o : n.operands)
         if (facts_of(at(o).op).made != origin::source &&
@@ -377,7 +379,7 @@ class field_aligner {
       int piece = aligned(o, shape_[i]);
       if (result >= 0) {
         piece = put(i, o, d, -begin, piece);
-        result = chosen(n, d, opcode::compare_lt, begin_of(i, d) + begin, result, piece);
+        result = chosen(n, d, code_of<compare_lt_op>, begin_of(i, d) + begin, result, piece);
       } else {
         result = put(i, o, d, 0, piece);
       }
@@ -418,9 +420,9 @@ class field_aligner {
       if (map.beyond != continuation::none) continue;
       const auto low = first - by, high = low + extent;  // the range of indices with an element to read
       if (high < begin + to && (first + extent < whole || is_chosen || by == 0))
-        v = chosen(n, map.dim, opcode::compare_lt, high, v, filled(n, shape_[i]));
+        v = chosen(n, map.dim, code_of<compare_lt_op>, high, v, filled(n, shape_[i]));
       if (low > begin && (first > 0 || is_chosen || by == 0))
-        v = chosen(n, map.dim, opcode::compare_ge, low, v, filled(n, shape_[i]));
+        v = chosen(n, map.dim, code_of<compare_ge_op>, low, v, filled(n, shape_[i]));
     }
     for (const auto& map : at_places(i)) v = map.from_first == 0 ? v : add_shift(out_, v, map.dim, map.from_first, n.at);
     return v;
@@ -447,12 +449,12 @@ class field_aligner {
   }
   /// Returns `yes` for elements whose index along `d` is less than `number` (or not less, by `compare`), and `no` for
   /// the others.
-  constexpr int chosen(const node& n, int d, opcode compare, std::int64_t number, int yes, int no) {
+  constexpr int chosen(const node& n, int d, const operator_code& compare, std::int64_t number, int yes, int no) {
     const extents shape = out_.nodes[static_cast<std::size_t>(yes)].shape;
     const dtype type = bytes_of(n.type) <= 4 && shape[d] < (std::int64_t{1} << 31) ? dtype::s32 : dtype::s64;
     const int index = add_iota(out_, type, shape, d, n.at);
     const int is_it = add_elementwise(out_, compare, {index, add_constant(out_, type, shape, 0, number, n.at)}, n.at);
-    return add_elementwise(out_, opcode::select, {is_it, yes, no}, n.at);
+    return add_elementwise(out_, code_of<select_op>, {is_it, yes, no}, n.at);
   }
 
   const graph& g_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
@@ -23,9 +24,9 @@ constexpr int as_index(graph& g, int indices, location at) {
   if (type == dtype::u64) {
     const extents shape = g.nodes[static_cast<std::size_t>(indices)].shape;
     const int most = add_constant(g, type, shape, 0, std::numeric_limits<std::int64_t>::max(), at);
-    indices = add_elementwise(g, opcode::minimum, {indices, most}, at);
+    indices = add_elementwise(g, code_of<minimum_op>, {indices, most}, at);
   }
-  return add_elementwise(g, opcode::convert, {indices}, at, bytes_of(type) < 4 ? dtype::s32 : dtype::s64);
+  return add_elementwise(g, code_of<convert_op>, {indices}, at, bytes_of(type) < 4 ? dtype::s32 : dtype::s64);
 }
 
 }  // namespace gspmd::detail

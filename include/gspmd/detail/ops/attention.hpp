@@ -2,6 +2,8 @@
 #pragma once
 
 #include "gspmd/detail/ops/attention_rule.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
 namespace gspmd::detail {
@@ -141,7 +143,7 @@ constexpr int add_attention(graph& g, int q, int k, int v, double scale, const s
   if (seen != nullptr) {
     const int row = add_iota(g, dtype::s32, rows, rows.count - 1, at);
     const int first = add_number(g, *seen, dtype::s32, rows, attention_op::name, at);
-    n.operands.push_back(row < 0 || first < 0 ? -1 : add_elementwise(g, opcode::add, {row, first}, at));
+    n.operands.push_back(row < 0 || first < 0 ? -1 : add_elementwise(g, code_of<add_op>, {row, first}, at));
   }
   for (const int o : n.operands)
     if (o < 0) return -1;

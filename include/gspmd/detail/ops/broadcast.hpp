@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/transpose.hpp"

@@ -3,8 +3,10 @@
 
 #include <initializer_list>
 
+#include "gspmd/detail/ir/elementwise/arithmetic.hpp"
+#include "gspmd/detail/ir/elementwise/choice.hpp"
+#include "gspmd/detail/ir/elementwise/order.hpp"
 #include "gspmd/detail/ir/fused_group.hpp"
-#include "gspmd/detail/ir/scalar_ops.hpp"
 
 namespace gspmd::detail {
 
@@ -18,7 +20,7 @@ namespace gspmd::detail {
 /// has the elements z. Bound 0 is the start of the first dim. Returns the number of the register.
 template <class Group>
 constexpr int add_both_turns(Group& group, dtype type) {
-  const auto add = [&group](opcode op, dtype of, std::initializer_list<int> args) {
+  const auto add = [&group](const scalar_code& op, dtype of, std::initializer_list<int> args) {
     scalar_op s = scalar_op::constant(result_type(op, of, of), 0, 0);
     s.op = op;
     s.operand_type = of;
@@ -31,9 +33,9 @@ constexpr int add_both_turns(Group& group, dtype type) {
   turn.op = opcode::iota;  // along dim 0
   const dtype part = part_of(type);
   const int z = group.add_op(load), index = group.add_op(turn), zero = group.add_op(scalar_op::constant(dtype::s32, 0, 0));
-  const int real = add(opcode::real, type, {z}), imag = add(opcode::imag, type, {z});
-  const int turned = add(opcode::complex, part, {add(opcode::negate, part, {imag}), real});
-  return add(opcode::select, type, {add(opcode::compare_eq, dtype::s32, {index, zero}), z, turned});
+  const int real = add(scalar_code_of<real_op>, type, {z}), imag = add(scalar_code_of<imag_op>, type, {z});
+  const int turned = add(scalar_code_of<complex_op>, part, {add(scalar_code_of<negate_op>, part, {imag}), real});
+  return add(scalar_code_of<select_op>, type, {add(scalar_code_of<compare_eq_op>, dtype::s32, {index, zero}), z, turned});
 }
 
 }  // namespace gspmd::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/convolution_steps.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/windowed_einsum.hpp"
 

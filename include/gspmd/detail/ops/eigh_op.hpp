@@ -5,6 +5,8 @@
 #include <string>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/matrix_ops.hpp"
 
 namespace gspmd::detail {
@@ -46,14 +48,14 @@ struct eigh_op : matrix_operator {
       for (int d = 0; d < n.shape.count; ++d)
         if (d != without) dims.push_back(static_cast<std::int8_t>(d));
       const term wide(g, add_broadcast(g, x, n.shape, dims, n.at), n.at);
-      return is_complex(n.type) ? term::of(opcode::complex, wide, wide.number(0)) : wide;
+      return is_complex(n.type) ? term::of<complex_op>(wide, wide.number(0)) : wide;
     };
     const auto index = [&](int dim) { return term(g, add_iota(g, dtype::s32, n.shape, dim, n.at), n.at); };
-    const term on_diagonal = term::of(opcode::compare_eq, index(row), index(column));
+    const term on_diagonal = term::of<compare_eq_op>(index(row), index(column));
     const term by_values = dw >= 0 ? along(dw, row) : along(w, row).number(0);
     term by_vectors = by_values.number(0);
     if (dv >= 0) by_vectors = term(g, m.product(v, true, dv, false), n.at) / (along(w, row) - along(w, column));
-    const int inner = term::of(opcode::select, on_diagonal, by_values, by_vectors).id();
+    const int inner = term::of<select_op>(on_diagonal, by_values, by_vectors).id();
     b.send(0, m.product(m.product(m.conjugated(v), false, inner, false), false, v, true));
   }
   template <class Lowering>

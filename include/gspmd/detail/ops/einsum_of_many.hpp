@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/sources.hpp"
@@ -219,9 +220,9 @@ class einsum_of_many {
         const extents own = shape(t);
         const dtype type = g_.nodes[static_cast<std::size_t>(t.id)].type;
         const int equal = add_elementwise(
-            g_, opcode::compare_eq, {add_iota(g_, dtype::s64, own, first, at_), add_iota(g_, dtype::s64, own, d, at_)}, at_);
+            g_, code_of<compare_eq_op>, {add_iota(g_, dtype::s64, own, first, at_), add_iota(g_, dtype::s64, own, d, at_)}, at_);
         const double nothing = is_floating(type) ? -0.0 : 0;  // 0.0 would turn -0.0 into 0.0
-        t.id = add_elementwise(g_, opcode::select, {equal, t.id, add_constant(g_, type, own, nothing, 0, at_)}, at_);
+        t.id = add_elementwise(g_, code_of<select_op>, {equal, t.id, add_constant(g_, type, own, nothing, 0, at_)}, at_);
         if (operands_.size() == 1) {
           t.letters[d] = fresh();
           continue;

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 
+#include "gspmd/detail/ir/elementwise/choice.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"
 #include "gspmd/detail/support/span.hpp"
@@ -44,7 +45,7 @@ namespace gspmd::detail {
 
 /// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
 /// select (first operand pred) and convert (result `to`).
-constexpr int add_elementwise(graph& g, opcode op, span<const int> operands, location at, dtype to = dtype::f32,
+constexpr int add_elementwise(graph& g, const operator_code& op, span<const int> operands, location at, dtype to = dtype::f32,
                               const map_function* function = nullptr) {
   node n;
   n.op = op;
@@ -54,7 +55,7 @@ constexpr int add_elementwise(graph& g, opcode op, span<const int> operands, loc
     if (o < 0) return -1;
     n.operands.push_back(o);
   }
-  const int first_value = op == opcode::select ? 1 : 0;
+  const int first_value = op.loop().has_condition ? 1 : 0;
   const node& model = g.nodes[static_cast<std::size_t>(n.operands[first_value])];
   const dtype in = model.type;
   n.shape = model.shape;
@@ -66,31 +67,29 @@ constexpr int add_elementwise(graph& g, opcode op, span<const int> operands, loc
                     text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value << " is "
                                      << shape_text(n.shape) << differing_dim_text(o.shape, n.shape)
                                      << "; correct the extents or use broadcast_in_dim"
-                                     << (op == opcode::multiply ? "; a matrix product is an einsum" : ""));
-    const dtype wanted = op == opcode::select && k == 0 ? dtype::pred : in;
+                                     << (op == scalar_code_of<multiply_op> ? "; a matrix product is an einsum" : ""));
+    const dtype wanted = op.loop().has_condition && k == 0 ? dtype::pred : in;
     if (o.type != wanted)
       return g.fail(
           at, name_of(op), mistake::type,
           text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted) << " is wanted; convert it");
   }
-  const bool defined = op == opcode::map ? accepts(*function, in) : is_defined(op, in);
-  if (!defined && op == opcode::map) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));
+  const bool defined = op == scalar_code_of<map_op> ? accepts(*function, in) : is_defined(op, in);
+  if (!defined && op == scalar_code_of<map_op>) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));
   if (!defined)
     return g.fail(at, name_of(op), mistake::type, not_defined_for(in, is_defined(op, dtype::c64) && !is_defined(op, dtype::f32)));
-  if (op == opcode::convert && is_complex(in) && !is_complex(to))
+  if (op == scalar_code_of<convert_op> && is_complex(in) && !is_complex(to))
     return g.fail(at, name_of(op), mistake::type,
                   text("of ") << name_of(in) << " to " << name_of(to) << " would lose a part; take real(x), imag(x) or abs(x)");
-  if (op == opcode::convert && is_floating(in) && is_floating(to))
-    n.integer = bytes_of(part_of(to)) > bytes_of(part_of(in)) || part_of(to) == part_of(in) || g.is_in_call ? 1 : 2;
+  if (op == scalar_code_of<convert_op> && is_floating(in) && is_floating(to)) {
+    const bool is_widened = bytes_of(part_of(to)) > bytes_of(part_of(in)) || part_of(to) == part_of(in);
+    n.integer = is_widened || g.is_in_call ? convert_op::linear : convert_op::linear_in_gradient;
+  }
   return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
 }
 
-/// The `integer` of a conversion that widens a term of a sum. The planner may keep its operand and its result partial, as those of an add.
-/// Other conversions are recomputed where they are read, from the reduced operand.
-inline constexpr std::int64_t widened_term_number = 3;
-
-constexpr int add_elementwise(graph& g, opcode op, std::initializer_list<int> operands, location at, dtype to = dtype::f32,
-                              const map_function* function = nullptr) {
+constexpr int add_elementwise(graph& g, const operator_code& op, std::initializer_list<int> operands, location at,
+                              dtype to = dtype::f32, const map_function* function = nullptr) {
   return add_elementwise(g, op, span<const int>(operands.begin(), operands.size()), at, to, function);
 }
 

@@ -112,7 +112,7 @@ struct exact_link_op : shard_alike_op {
     int dy = b.dy().id();
     if (dy < 0) return;
     if (const dtype type = b.at(n.operands[1]).type; b.at(dy).type != type)
-      dy = add_elementwise(b.program(), opcode::convert, {dy}, n.at, type);
+      dy = add_elementwise(b.program(), code_of<convert_op>, {dy}, n.at, type);
     b.send(1, dy);
   }
 };
@@ -162,27 +162,27 @@ class exact_parts {
   constexpr exact_operand cut_all(const exact_cut& how, int is_added) {
     exact_operand result;
     const term x(g_, x_, at_);
-    const term is_finite = term::of(opcode::compare_eq, x - x, x.number(0));
-    const term counts = is_added < 0 ? is_finite : term::of(opcode::and_, is_finite, term(g_, is_added, at_));
+    const term is_finite = term::of<compare_eq_op>(x - x, x.number(0));
+    const term counts = is_added < 0 ? is_finite : term::of<and_op>(is_finite, term(g_, is_added, at_));
     const term finite = pick(counts, x, x.number(0));
-    cut(result, how, as_double(finite), as_double(reduced(term::of(opcode::abs, finite))), true, is_finite.id());
+    cut(result, how, as_double(finite), as_double(reduced(term::of<abs_op>(finite))), true, is_finite.id());
     return result;
   }
   constexpr exact_operand cut_factor(const exact_cut& how) {
     exact_operand result;
     const term x(g_, x_, at_);
-    cut(result, how, as_double(x), as_double(reduced(term::of(opcode::abs, x))), false, -1);
+    cut(result, how, as_double(x), as_double(reduced(term::of<abs_op>(x))), false, -1);
     return result;
   }
 
  private:
   constexpr void cut(exact_operand& result, const exact_cut& how, term x, term largest, bool is_sum, int is_finite) {
     const bool is_wide = type_ == dtype::f64;
-    term m = term::of(opcode::maximum, largest, largest.number(is_wide ? 0x1p-1022 : 0x1p-149));
+    term m = term::of<maximum_op>(largest, largest.number(is_wide ? 0x1p-1022 : 0x1p-149));
     if (is_wide) {  // keeps the largest element times 2^53, and its reciprocal, within the doubles
       const auto chosen = [&](double if_large, double if_small) {
-        const term small = pick(term::of(opcode::compare_lt, m, m.number(0x1p-400)), m.number(if_small), m.number(1));
-        return pick(term::of(opcode::compare_gt, m, m.number(0x1p600)), m.number(if_large), small);
+        const term small = pick(term::of<compare_lt_op>(m, m.number(0x1p-400)), m.number(if_small), m.number(1));
+        return pick(term::of<compare_gt_op>(m, m.number(0x1p600)), m.number(if_large), small);
       };
       const term before = chosen(0x1p-600, 0x1p500);
       result.further_scale = chosen(0x1p600, 0x1p-500).id();
@@ -197,26 +197,26 @@ class exact_parts {
       term part = (left + c) - c;
       // Only the last part has a gradient.
       if (k + 1 < how.parts) {
-        part = term::of(opcode::stop_gradient, part);
+        part = term::of<stop_gradient_op>(part);
         left = left - part;
       }
       const term whole = as_double(term(g_, x_, at_));
-      if (k == 0 && is_finite >= 0) part = pick(term(g_, is_finite, at_), part, term::of(opcode::stop_gradient, whole));
+      if (k == 0 && is_finite >= 0) part = pick(term(g_, is_finite, at_), part, term::of<stop_gradient_op>(whole));
       if (is_sum && k + 1 == how.parts) part = term(g_, add_exact_link(g_, part.id(), whole.id(), at_), at_);
       result.parts.push_back(part.id());
     }
   }
-  [[nodiscard]] static constexpr term pick(term pred, term a, term b) { return term::of(opcode::select, pred, a, b); }
+  [[nodiscard]] static constexpr term pick(term pred, term a, term b) { return term::of<select_op>(pred, a, b); }
   [[nodiscard]] constexpr term as_double(term x) const {
     const auto to = [&](term from, dtype type) {
-      return term(g_, add_elementwise(g_, opcode::convert, {from.id()}, at_, type), at_);
+      return term(g_, add_elementwise(g_, code_of<convert_op>, {from.id()}, at_, type), at_);
     };
     if (type_ == dtype::f64) return x;
     return to(is_narrow(type_) ? to(x, dtype::f32) : x, dtype::f64);
   }
   [[nodiscard]] constexpr term reduced(term x) const {
     const term all(g_, dims_ == 0 ? x.id() : add_reduce(g_, x.id(), dims_, monoid::maximum, at_), at_);
-    return term::of(opcode::stop_gradient, all);
+    return term::of<stop_gradient_op>(all);
   }
   [[nodiscard]] constexpr term spread(term x) const {
     return {g_, kept_.count == shape_.count ? x.id() : add_broadcast(g_, x.id(), shape_, kept_, at_), at_};
@@ -226,8 +226,8 @@ class exact_parts {
   constexpr term largest_of_sum(exact_operand& result) const {
     const term x(g_, x_, at_);
     const term above = as_double(reduced(x)), below = as_double(reduced(-x));
-    const term largest = term::of(opcode::maximum, above, below);
-    result.is_finite = term::of(opcode::compare_le, largest, largest.number(0x1.fffffffffffffp1023)).id();
+    const term largest = term::of<maximum_op>(above, below);
+    result.is_finite = term::of<compare_le_op>(largest, largest.number(0x1.fffffffffffffp1023)).id();
     result.if_not = (above - below).id();
     return largest;
   }
@@ -235,7 +235,7 @@ class exact_parts {
   [[nodiscard]] static constexpr term power_from_above(term m) {
     const term p = m * m.number(0x1p53);
     const term power = (p + m) - p;
-    return pick(term::of(opcode::compare_eq, power, power.number(0)), m, power);
+    return pick(term::of<compare_eq_op>(power, power.number(0)), m, power);
   }
 
   graph& g_;

@@ -6,6 +6,7 @@
 
 #include "gspmd/detail/ops/concatenate.hpp"
 #include "gspmd/detail/ops/convolution.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/exact_parts.hpp"
 #include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/placed.hpp"
@@ -77,7 +78,7 @@ class exact_sum {
     if (id < 0) return -1;
     const node n = at(id);
     const int zero = add_constant(g_, n.type, n.shape, 0, 0, n.at);
-    return add_elementwise(g_, opcode::add, {id, zero}, n.at);
+    return add_elementwise(g_, code_of<add_op>, {id, zero}, n.at);
   }
   /// Marks the sums from node `first` on that are exact already: the operands of an exact total, and the sums that they
   /// consist of.
@@ -90,7 +91,7 @@ class exact_sum {
       open.pop_back();
       if (i < first) continue;
       is_exact[static_cast<std::size_t>(i - first)] = 1;
-      if (at(i).op == opcode::add)
+      if (at(i).op == code_of<add_op>)
         for (const int o : at(i).operands) open.push_back(o);
     }
   }
@@ -187,7 +188,7 @@ class exact_sum {
     for (int k = 0; k < t.operands.count; ++k) total = total * spread(k, cut[k].scale);
     for (int k = 0; k < t.operands.count; ++k)
       if (cut[k].further_scale >= 0) total = total * spread(k, cut[k].further_scale);
-    if (cut[0].is_finite >= 0) total = term::of(opcode::select, spread(0, cut[0].is_finite), total, spread(0, cut[0].if_not));
+    if (cut[0].is_finite >= 0) total = term::of<select_op>(spread(0, cut[0].is_finite), total, spread(0, cut[0].if_not));
     const int id = converted(converted(total.id(), is_narrow(n.type) ? dtype::f32 : n.type, n.at), n.type, n.at);
     return is_product ? id : add_exact_link(g_, id, last, n.at);
   }
@@ -225,19 +226,19 @@ class exact_sum {
     int sum = -1;
     for (int i = 0; i <= level; ++i) {
       const int product = of_parts(n, both, {cut[0].parts[i], cut[1].parts[level - i]});
-      sum = sum < 0 ? product : add_elementwise(g_, opcode::add, {sum, product}, n.at);
+      sum = sum < 0 ? product : add_elementwise(g_, code_of<add_op>, {sum, product}, n.at);
     }
     return add_total<exact_product_op>(sum, n.at);
   }
   constexpr int converted(int id, dtype type, location where) {
     if (id < 0 || at(id).type == type) return id;
-    return add_elementwise(g_, opcode::convert, {id}, where, type);
+    return add_elementwise(g_, code_of<convert_op>, {id}, where, type);
   }
 
   // ---- complex numbers ----
 
   constexpr int add_complex(const node& n) {
-    const auto part = [&](opcode which, int k) { return add_elementwise(g_, which, {n.operands[k]}, n.at); };
+    const auto part = [&](const operator_code& which, int k) { return add_elementwise(g_, which, {n.operands[k]}, n.at); };
     const auto of = [&](std::initializer_list<int> operands) {
       node real = n;
       real.type = part_of(n.type);
@@ -248,15 +249,16 @@ class exact_sum {
     };
     const int last = is_one_of<scatter_op>(n) ? 1 : 0;
     if (!is_one_of<einsum_op, convolution_op>(n) || n.operands.count == 1) {
-      const int re = part(opcode::real, last), im = part(opcode::imag, last);
+      const int re = part(code_of<real_op>, last), im = part(code_of<imag_op>, last);
       const int parts[]{last == 0 ? of({re}) : of({n.operands[0], re}), last == 0 ? of({im}) : of({n.operands[0], im})};
-      return add_elementwise(g_, opcode::complex, {parts[0], parts[1]}, n.at);
+      return add_elementwise(g_, code_of<complex_op>, {parts[0], parts[1]}, n.at);
     }
-    const int a = part(opcode::real, 0), b = part(opcode::imag, 0), c = part(opcode::real, 1), d = part(opcode::imag, 1);
+    const int a = part(code_of<real_op>, 0), b = part(code_of<imag_op>, 0), c = part(code_of<real_op>, 1),
+              d = part(code_of<imag_op>, 1);
     const int ac = of({a, c}), bd = of({b, d}), ad = of({a, d}), bc = of({b, c});
-    const int re = add_elementwise(g_, opcode::subtract, {ac, bd}, n.at);
-    const int im = add_elementwise(g_, opcode::add, {ad, bc}, n.at);
-    return add_elementwise(g_, opcode::complex, {re, im}, n.at);
+    const int re = add_elementwise(g_, code_of<subtract_op>, {ac, bd}, n.at);
+    const int im = add_elementwise(g_, code_of<add_op>, {ad, bc}, n.at);
+    return add_elementwise(g_, code_of<complex_op>, {re, im}, n.at);
   }
 
   graph& g_;

@@ -8,6 +8,7 @@
 
 #include "gspmd/detail/ir/line_transform.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 

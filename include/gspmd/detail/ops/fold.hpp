@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/ir/kernels/folds.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/scan.hpp"

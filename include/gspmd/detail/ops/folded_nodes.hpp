@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstdint>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/reshape.hpp"
 
 namespace gspmd::detail {
 
@@ -71,16 +73,10 @@ class folded_nodes {
       return is_floating(n.type) ? x.real == real && (x.real != 0 || is_negative_zero(x.real) == is_negative_zero(real))
                                  : x.integer == integer;
     };
-    switch (n.op) {
-      case opcode::multiply: return n.type == dtype::pred ? -1 : is(1, 1, 1) ? 0 : is(0, 1, 1) ? 1 : -1;
-      case opcode::divide: return is(1, 1, 1) ? 0 : -1;
-      case opcode::add: return is(1, -0.0, 0) ? 0 : is(0, -0.0, 0) ? 1 : -1;
-      case opcode::subtract: return is(1, 0.0, 0) ? 0 : -1;
-      case opcode::or_:
-      case opcode::xor_: return is(1, 0, 0) ? 0 : is(0, 0, 0) ? 1 : -1;
-      case opcode::select: return !numbers_[n.operands[0]].is_known ? -1 : numbers_[n.operands[0]].integer != 0 ? 1 : 2;
-      default: return -1;
-    }
+    if (n.op.loop().has_condition) return !numbers_[n.operands[0]].is_known ? -1 : numbers_[n.operands[0]].integer != 0 ? 1 : 2;
+    const neutral_operand& neutral = elementwise_facts_of(n.op).neutral;
+    if (neutral.right && is(1, neutral.real, neutral.integer)) return 0;
+    return neutral.left && is(0, neutral.real, neutral.integer) ? 1 : -1;
   }
   static constexpr bool is_negative_zero(double x) { return x == 0 && std::bit_cast<std::uint64_t>(x) != 0; }
 
@@ -98,41 +94,22 @@ class folded_nodes {
       if (!numbers_[o].is_known) return {};
     if (is_complex(n.type) || is_complex(from) || is_narrow(n.type) || is_narrow(from)) return {};
     const number a = numbers_[n.operands[0]], b = numbers_[n.operands[n.operands.count - 1]];
-    if (n.op == opcode::select) return a.integer != 0 ? numbers_[n.operands[1]] : b;
-    if (is_compare(n.op)) return compared(n.op, from, a, b);
+    if (n.op.loop().has_condition) return a.integer != 0 ? numbers_[n.operands[1]] : b;
+    const auto& facts = elementwise_facts_of(n.op);
+    if (facts.folds == folding::never) return {};
+    if (is_compare(n.op)) return compared(facts.folded, from, a, b);
     if (is_floating(from) && is_floating(n.type)) {
       const double x = rounded(from, a.real), y = rounded(from, b.real);
-      if (!is_ordinary(x) || !is_ordinary(y)) return {};
+      if (facts.folds == folding::integers || !is_ordinary(x) || !is_ordinary(y)) return {};
+      if (facts.folds == folding::floats_unless_by_zero && y == 0) return {};
       // A product, quotient, sum or difference of floats is that of doubles, rounded to float.
-      switch (n.op) {
-        case opcode::convert:
-        case opcode::stop_gradient: return real(n.type, x);
-        case opcode::negate: return real(n.type, -x);
-        case opcode::add: return real(n.type, x + y);
-        case opcode::subtract: return real(n.type, x - y);
-        case opcode::multiply: return real(n.type, x * y);
-        case opcode::divide: return y == 0 ? number{} : real(n.type, x / y);
-        default: return {};
-      }
+      return real(n.type, facts.folded.real(x, y));
     }
-    if (is_floating(from) || is_floating(n.type) || n.type != from) return {};
-    const auto x = static_cast<std::uint64_t>(a.integer), y = static_cast<std::uint64_t>(b.integer);
-    const bool is_pred = n.type == dtype::pred;
-    switch (n.op) {
-      case opcode::convert:
-      case opcode::stop_gradient: return a;
-      case opcode::not_: return is_pred ? number{0, a.integer == 0 ? 1 : 0, true} : whole(n.type, ~x);
-      case opcode::and_: return whole(n.type, x & y);
-      case opcode::or_: return whole(n.type, x | y);
-      case opcode::xor_: return whole(n.type, x ^ y);
-      case opcode::negate: return is_pred ? number{} : whole(n.type, std::uint64_t{0} - x);
-      case opcode::add: return is_pred ? number{} : whole(n.type, x + y);
-      case opcode::subtract: return is_pred ? number{} : whole(n.type, x - y);
-      case opcode::multiply: return is_pred ? number{} : whole(n.type, x * y);
-      default: return {};
-    }
+    if (is_floating(from) || is_floating(n.type) || n.type != from || facts.folds == folding::floats_unless_by_zero) return {};
+    const auto bits = facts.folded.bits(static_cast<std::uint64_t>(a.integer), static_cast<std::uint64_t>(b.integer));
+    return n.type == dtype::pred ? number{0, static_cast<std::int64_t>(bits & 1U), true} : whole(n.type, bits);
   }
-  static constexpr number compared(opcode op, dtype type, const number& a, const number& b) {
+  static constexpr number compared(const folded_values& folded, dtype type, const number& a, const number& b) {
     if (type == dtype::u64 && (a.integer < 0 || b.integer < 0)) return {};
     int order = 0;  // negative if a < b, positive if a > b
     if (is_floating(type)) {
@@ -142,13 +119,7 @@ class folded_nodes {
     } else {
       order = a.integer < b.integer ? -1 : a.integer > b.integer ? 1 : 0;
     }
-    const bool holds = op == opcode::compare_eq   ? order == 0
-                       : op == opcode::compare_ne ? order != 0
-                       : op == opcode::compare_lt ? order < 0
-                       : op == opcode::compare_le ? order <= 0
-                       : op == opcode::compare_gt ? order > 0
-                                                  : order >= 0;
-    return {0, holds ? 1 : 0, true};
+    return {0, folded.compared(order) ? 1 : 0, true};
   }
   /// Returns `x` rounded to the type. Returns numbers that are not ordinary, NaN included, unchanged: callers check
   /// is_ordinary before they use the result.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/element_bits.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/indexing.hpp"
 #include "gspmd/detail/ops/scatter.hpp"
 #include "gspmd/detail/support/span.hpp"

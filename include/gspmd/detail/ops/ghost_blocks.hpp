@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
 #include "gspmd/detail/ops/shift.hpp"
@@ -152,15 +153,15 @@ class block_reads {
     const int inside = add_iota(g_, dtype::s64, shape_, place_of(d), at);
     const ghost_blocks* const b = along(d);
     if (b == nullptr) return inside;
-    const int first = combined(opcode::multiply, add_iota(g_, dtype::s64, shape_, place_of(d) - 1, at), b->size(), at);
-    const int sum = add_elementwise(g_, opcode::add, {first, inside}, at);
-    if (b->beyond == continuation::none) return b->low == 0 ? sum : combined(opcode::subtract, sum, b->low, at);
+    const int first = combined(code_of<multiply_op>, add_iota(g_, dtype::s64, shape_, place_of(d) - 1, at), b->size(), at);
+    const int sum = add_elementwise(g_, code_of<add_op>, {first, inside}, at);
+    if (b->beyond == continuation::none) return b->low == 0 ? sum : combined(code_of<subtract_op>, sum, b->low, at);
     const auto turns = ceil_div(b->low, b->extent);  // so that the first index is not below 0
-    return combined(opcode::remainder, combined(opcode::add, sum, turns * b->extent - b->low, at), b->extent, at);
+    return combined(code_of<remainder_op>, combined(code_of<add_op>, sum, turns * b->extent - b->low, at), b->extent, at);
   }
   constexpr int index_as(dtype type, int d, location at) {
     const int i = index(d, at);
-    return type == dtype::s64 ? i : add_elementwise(g_, opcode::convert, {i}, at, type);
+    return type == dtype::s64 ? i : add_elementwise(g_, code_of<convert_op>, {i}, at, type);
   }
   /// Adds a shift of a field by `map`. Elements beyond the field are `fill` if `map` has no continuation.
   constexpr int shifted(int x, const dim_map& map, std::int64_t offset, std::uint64_t fill, location at) {
@@ -180,14 +181,14 @@ class block_reads {
       node c = source(opcode::constant, type, shape_, at);
       c.real = constant_of(type, fill).real;
       c.integer = constant_of(type, fill).integer;
-      const int is_inside =
-          offset > 0 ? combined(opcode::compare_lt, i, b->extent - offset, at) : combined(opcode::compare_ge, i, -offset, at);
-      return add_elementwise(g_, opcode::select, {is_inside, y, g_.add(c)}, at);
+      const int is_inside = offset > 0 ? combined(code_of<compare_lt_op>, i, b->extent - offset, at)
+                                       : combined(code_of<compare_ge_op>, i, -offset, at);
+      return add_elementwise(g_, code_of<select_op>, {is_inside, y, g_.add(c)}, at);
     }
     const auto outside = beyond_ends(b->extent, offset);
     for (auto e = outside.begin; e < outside.end; ++e) {
       const int instead = by(element_at(map.beyond, b->extent, e + offset) - e);
-      y = add_elementwise(g_, opcode::select, {combined(opcode::compare_eq, i, e, at), instead, y}, at);
+      y = add_elementwise(g_, code_of<select_op>, {combined(code_of<compare_eq_op>, i, e, at), instead, y}, at);
     }
     return y;
   }
@@ -203,7 +204,7 @@ class block_reads {
       if (b.dim == d) return &b;
     return nullptr;
   }
-  constexpr int combined(opcode op, int x, std::int64_t n, location at) {
+  constexpr int combined(const operator_code& op, int x, std::int64_t n, location at) {
     return add_elementwise(g_, op, {x, add_constant(g_, dtype::s64, shape_, 0, n, at)}, at);
   }
   /// Sets the number that a shift reads beyond its ends.

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -18,18 +19,22 @@ class term {
 
   [[nodiscard]] constexpr int id() const { return id_; }
 
-  friend constexpr term operator+(term a, term b) { return of(opcode::add, a, b); }
-  friend constexpr term operator-(term a, term b) { return of(opcode::subtract, a, b); }
-  friend constexpr term operator-(double a, term b) { return of(opcode::subtract, b.number(a), b); }
-  friend constexpr term operator-(term a, double b) { return of(opcode::subtract, a, a.number(b)); }
-  friend constexpr term operator-(term a) { return of(opcode::negate, a); }
-  friend constexpr term operator*(term a, term b) { return of(opcode::multiply, a, b); }
-  friend constexpr term operator*(term a, double b) { return of(opcode::multiply, a, a.number(b)); }
-  friend constexpr term operator/(term a, term b) { return of(opcode::divide, a, b); }
+  friend constexpr term operator+(term a, term b) { return of(code_of<add_op>, a, b); }
+  friend constexpr term operator-(term a, term b) { return of(code_of<subtract_op>, a, b); }
+  friend constexpr term operator-(double a, term b) { return of(code_of<subtract_op>, b.number(a), b); }
+  friend constexpr term operator-(term a, double b) { return of(code_of<subtract_op>, a, a.number(b)); }
+  friend constexpr term operator-(term a) { return of(code_of<negate_op>, a); }
+  friend constexpr term operator*(term a, term b) { return of(code_of<multiply_op>, a, b); }
+  friend constexpr term operator*(term a, double b) { return of(code_of<multiply_op>, a, a.number(b)); }
+  friend constexpr term operator/(term a, term b) { return of(code_of<divide_op>, a, b); }
 
   /// Adds an elementwise operator with these operands.
+  template <class O, class... More>
+  static constexpr term of(term first, More... more) {
+    return of(code_of<O>, first, more...);
+  }
   template <class... More>
-  static constexpr term of(opcode op, term first, More... more) {
+  static constexpr term of(const operator_code& op, term first, More... more) {
     return {*first.graph_, add_elementwise(*first.graph_, op, {first.id_, more.id_...}, first.at_), first.at_};
   }
   /// Adds a number as a tensor of the shape and type of this term.
@@ -47,7 +52,7 @@ class term {
   location at_;
 };
 
-constexpr int conjugate(graph& g, int complex, location at) { return add_elementwise(g, opcode::conj, {complex}, at); }
+constexpr int conjugate(graph& g, int complex, location at) { return add_elementwise(g, code_of<conj_op>, {complex}, at); }
 
 /// The gradients of one scalar with respect to the nodes of a graph, during their computation. Operators send gradients
 /// to their operands. The gradients that a node receives from its users are added.
@@ -66,6 +71,10 @@ class gradient_builder {
   [[nodiscard]] constexpr dtype in_type(int k) const { return at(at(visited_).operands[k]).type; }
   [[nodiscard]] constexpr term as_term(int id) const { return {graph_, id, at(visited_).at}; }
   [[nodiscard]] constexpr int visited() const { return visited_; }
+  /// Converts the elements of `x` to `type`.
+  [[nodiscard]] constexpr term converted(term x, dtype type) const {
+    return as_term(add_elementwise(graph_, code_of<convert_op>, {x.id()}, at(visited_).at, type));
+  }
   /// Adds to the gradient of operand `k`.
   constexpr void send(int k, term gradient) { give(at(visited_).operands[k], gradient.id()); }
   constexpr void send(int k, int gradient) { give(at(visited_).operands[k], gradient); }
@@ -90,10 +99,10 @@ class gradient_builder {
     const int before = slot(i);
     const axis_mask local = graph_.open_local;
     graph_.open_local = at(i).local_axes;
-    const auto add = [&](int a, int b) { return add_elementwise(graph_, opcode::add, {a, b}, at(gradient).at); };
+    const auto add = [&](int a, int b) { return add_elementwise(graph_, code_of<add_op>, {a, b}, at(gradient).at); };
     // For a carried value c, (c + a) + b becomes c + (a + b). So the loop adds to the carried value once, and partial
     // values are reduced after their sum.
-    const bool is_summed_up = before >= 0 && at(before).op == opcode::add && at(at(before).operands[0]).op == opcode::carry;
+    const bool is_summed_up = before >= 0 && at(before).op == code_of<add_op> && at(at(before).operands[0]).op == opcode::carry;
     const int sum = before < 0     ? gradient
                     : is_summed_up ? add(int{at(before).operands[0]}, add(int{at(before).operands[1]}, gradient))
                                    : add(before, gradient);
@@ -113,3 +122,5 @@ class gradient_builder {
 };
 
 }  // namespace gspmd::detail
+
+#include "gspmd/detail/ops/elementwise_gradients.hpp"  // gradients consist of elementwise operators, whose gradients are defined here

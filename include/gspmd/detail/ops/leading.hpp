@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
@@ -204,7 +205,7 @@ constexpr int add_led_row(graph& g, const node& like, const node& led, const exa
   if (!reads) n.operands.push_back(led.operands[1]);
   ix.keep(n);
   const int id = g.add_sized(n);
-  return adds && id >= 0 ? add_elementwise(g, opcode::add, {table, id}, like.at) : id;
+  return adds && id >= 0 ? add_elementwise(g, code_of<add_op>, {table, id}, like.at) : id;
 }
 
 /// Adds a node like `like`, with other operands, for `size` examples.
@@ -262,7 +263,7 @@ constexpr int add_chosen_by_example(graph& g, int holds, int on_true, int on_fal
   if (holds < 0 || on_true < 0 || on_false < 0) return -1;
   const extents shape = g.nodes[static_cast<std::size_t>(on_true)].shape;
   const int chosen = add_broadcast(g, holds, shape, {static_cast<std::int8_t>(place)}, at);
-  return add_elementwise(g, opcode::select, {chosen, on_true, on_false}, at);
+  return add_elementwise(g, code_of<select_op>, {chosen, on_true, on_false}, at);
 }
 
 /// Adds a scalar bool that is true if the bool of any example is true.

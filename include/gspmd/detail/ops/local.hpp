@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/local_rule.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"

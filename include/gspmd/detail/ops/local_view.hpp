@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/even_cuts.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
 
 /// The border between the global and the local view. In the local view, a program describes the work of one device:

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/sources.hpp"
@@ -26,9 +27,9 @@ constexpr int add_identity(graph& g, monoid kind, dtype type, const extents& sha
 constexpr int add_first_or_zeros(graph& g, int x, int place, monoid kind, location at) {
   if (x < 0) return -1;
   const node like = g.nodes[static_cast<std::size_t>(x)];
-  const int is = add_elementwise(g, opcode::compare_eq, {place, add_constant(g, dtype::s32, {}, 0, 0, at)}, at);
+  const int is = add_elementwise(g, code_of<compare_eq_op>, {place, add_constant(g, dtype::s32, {}, 0, 0, at)}, at);
   const int zeros = add_identity(g, kind, like.type, like.shape, at);
-  return add_elementwise(g, opcode::select, {add_broadcast(g, is, like.shape, {}, at), x, zeros}, at);
+  return add_elementwise(g, code_of<select_op>, {add_broadcast(g, is, like.shape, {}, at), x, zeros}, at);
 }
 
 /// Adds a value that has `x` as part number `place` of the `n` parts of dim `d`, and zeros in the other parts.
@@ -41,9 +42,9 @@ constexpr int add_among_zeros(graph& g, int x, int place, std::int64_t n, int d,
   inline_vec<std::int8_t, max_rank> dims;
   for (int k = 0; k < like.shape.count; ++k) dims.push_back(static_cast<std::int8_t>(k < d ? k : k + 1));
   const int copies = add_broadcast(g, x, wide, dims, at), own = add_broadcast(g, place, wide, {}, at);
-  const int is = add_elementwise(g, opcode::compare_eq, {add_iota(g, dtype::s32, wide, d, at), own}, at);
-  return add_reshape(g, add_elementwise(g, opcode::select, {is, copies, add_identity(g, kind, like.type, wide, at)}, at), joined,
-                     at);
+  const int is = add_elementwise(g, code_of<compare_eq_op>, {add_iota(g, dtype::s32, wide, d, at), own}, at);
+  return add_reshape(g, add_elementwise(g, code_of<select_op>, {is, copies, add_identity(g, kind, like.type, wide, at)}, at),
+                     joined, at);
 }
 
 }  // namespace gspmd::detail

@@ -58,7 +58,7 @@ class lowering {
   };
   /// Returns the result of the next operator if this operator is `combine` and the only user of the result of `op`. Its
   /// operands and result must have equal layouts. The step of `op` then also computes the combination.
-  virtual constexpr combination combined_next(const instruction& op, opcode combine) = 0;
+  virtual constexpr combination combined_next(const instruction& op, const operator_code& combine) = 0;
 
   /// Returns a value for kernels to compute with: `v` itself, or its elements in the wider type if the type of `v` is
   /// narrow.

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/matrix_ops.hpp"
 
 namespace gspmd::detail {
@@ -43,9 +45,9 @@ constexpr term where_equal(graph& g, dtype type, extents shape, int row, int x, 
   };
   const term column(g, add_iota(g, dtype::s32, shape, rank - 1, at), at);
   const term found =
-      term::of(opcode::compare_eq, row < 0 ? term(g, add_iota(g, dtype::s32, shape, rank - 2, at), at) : wide(row), column);
+      term::of<compare_eq_op>(row < 0 ? term(g, add_iota(g, dtype::s32, shape, rank - 2, at), at) : wide(row), column);
   const term zero(g, add_number(g, 0, type, shape, "grad", at), at);
-  return term::of(opcode::select, found, x < 0 ? zero.number(1) : wide(x), zero);
+  return term::of<select_op>(found, x < 0 ? zero.number(1) : wide(x), zero);
 }
 
 /// The LU factorisation with partial pivoting: `a` with reordered rows is l u. The first result has both factors in its
@@ -108,11 +110,11 @@ struct slogdet_op : matrix_operator {
     term factor(g, -1, n.at);
     const auto add = [&](term t) { factor = factor.id() < 0 ? t : factor + t; };
     if (const int by = b.slot(log_size); by >= 0)
-      add(is_complex(n.type) ? term::of(opcode::complex, b.as_term(by), b.as_term(by).number(0)) : b.as_term(by));
+      add(is_complex(n.type) ? term::of<complex_op>(b.as_term(by), b.as_term(by).number(0)) : b.as_term(by));
     if (const int by = b.slot(determinant); by >= 0) add(b.as_term(by) * b.as_term(determinant));
     if (const int by = b.slot(sign); by >= 0 && is_complex(n.type)) {
-      const term turn = term::of(opcode::imag, b.as_term(by) * b.as_term(sign));
-      add(term::of(opcode::complex, turn.number(0), turn));
+      const term turn = term::of<imag_op>(b.as_term(by) * b.as_term(sign));
+      add(term::of<complex_op>(turn.number(0), turn));
     }
     if (factor.id() < 0) return;
     const extents shape = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/layout.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 
 namespace gspmd::detail {
@@ -15,12 +16,13 @@ struct masked_diagonal {
 /// between devices. Both dims must have the same extent: some elements of a rectangle's longer dim are on no diagonal.
 template <class State>
 constexpr masked_diagonal diagonal_of(const State& s, int v, dim_mask dims) {
-  const auto is_made_by = [&s](int w, opcode op) { return s.waits(w) && s.node_of(s.maker(w)).op == op; };
+  const auto is_made_by = [&s](int w, const operator_code& op) { return s.waits(w) && s.node_of(s.maker(w)).op == op; };
   const auto source_of = [&s](int w) {
     const bool is_source = s.waits_virtual(w) && facts_of(s.node_of(s.maker(w)).op).made == origin::source;
     return is_source ? facts_of(s.node_of(s.maker(w)).op).in_loop(*s.graph_, s.node_of(s.maker(w))) : scalar_op{};
   };
-  if (!is_made_by(v, opcode::select) || s.uses_[v] != 1 || !is_made_by(s.maker(v).operands[0], opcode::compare_eq)) return {};
+  if (!is_made_by(v, code_of<select_op>) || s.uses_[v] != 1 || !is_made_by(s.maker(v).operands[0], code_of<compare_eq_op>))
+    return {};
   const instruction &select = s.maker(v), &equal = s.maker(select.operands[0]);
   const int of = select.operands[1];
   const auto first = source_of(equal.operands[0]), second = source_of(equal.operands[1]), other = source_of(select.operands[2]);

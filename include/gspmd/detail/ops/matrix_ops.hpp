@@ -11,6 +11,8 @@
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/matrix_functions.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
@@ -155,11 +157,11 @@ class matrix_terms {
     const extents shape = g_.nodes[static_cast<std::size_t>(a)].shape;
     const auto index = [&](int dim) { return term(g_, add_iota(g_, dtype::s32, shape, dim, at_), at_); };
     const term row = index(shape.count - 2), column = index(shape.count - 1);
-    const term inside = term::of(lower ? opcode::compare_gt : opcode::compare_lt, row, column);
+    const term inside = term::of(lower ? code_of<compare_gt_op> : code_of<compare_lt_op>, row, column);
     const term zero = x.number(0);
     const term diagonal = of_diagonal == 0 ? zero : of_diagonal == 1 ? x : x * of_diagonal;  // 0 times infinity is NaN
-    const term rest = term::of(opcode::select, term::of(opcode::compare_eq, row, column), diagonal, zero);
-    return term::of(opcode::select, inside, x, rest).id();
+    const term rest = term::of<select_op>(term::of<compare_eq_op>(row, column), diagonal, zero);
+    return term::of<select_op>(inside, x, rest).id();
   }
 
  private:

@@ -13,8 +13,11 @@
 #include "gspmd/detail/ir/operator_words.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/rule.hpp"
-#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/lowering.hpp"
+
+namespace gspmd::detail {
+class gradient_builder;  // ops/gradient_builder.hpp
+}
 
 /// The facts that an operator states: an operator is a struct that defines each fact below, without defaults. The
 /// passes query these facts and name no operator. `complete_operator` rejects a struct that lacks a fact.
@@ -222,7 +225,7 @@ struct checked_operator<O, true> {
 /// The facts of an operator as one constant, as the passes read them: the constant facts, and pointers to the
 /// functions. Passes read the facts of each operator, and each call counts against the limits of constant evaluation.
 struct operator_facts : operator_name {
-  const operator_words* words = nullptr;
+  const operator_name* in_plan = nullptr;  // identifies the operator in a plan
   origin made = origin::shards;
   realisation runs = realisation::steps;
   completion_rounds completes;
@@ -253,9 +256,9 @@ struct operator_facts : operator_name {
 
   constexpr operator_facts() = default;
   template <class O>
-  constexpr operator_facts(std::type_identity<O>, const operator_words& said)
-      : operator_name(said),
-        words(&said),
+  constexpr explicit operator_facts(std::type_identity<O>)
+      : operator_name(words_for<O>),
+        in_plan(&words_for<O>),
         made(O::made),
         runs(O::runs),
         completes(O::completes),
@@ -286,9 +289,15 @@ struct operator_facts : operator_name {
   }
 };
 
+/// The type of an operator's facts. Argument-dependent lookup finds the overload for elementwise operators
+/// (ops/elementwise.hpp).
+operator_facts type_of_facts(const void*);
+template <class O>
+using facts_type = decltype(type_of_facts(static_cast<const O*>(nullptr)));
+
 /// The facts of an operator with its own struct, and the code that its nodes have.
 template <class O>
-inline constexpr operator_facts facts_for{std::type_identity<O>{}, words_for<O>};
+inline constexpr facts_type<O> facts_for{std::type_identity<O>{}};
 template <class O>
 inline constexpr operator_code code_of{facts_for<O>};
 

@@ -3,7 +3,9 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sum_of_product.hpp"
 #include "gspmd/detail/support/saturating.hpp"
@@ -78,8 +80,8 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
     } else if (n.reduced_by == monoid::multiply) {
       b.send(0, spread(dy * y) / x);
     } else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum) {  // equal elements share the gradient evenly
-      const auto is_equal = y.of(opcode::compare_eq, x, spread(y));
-      const auto hit = b.as_term(add_elementwise(b.program(), opcode::convert, {is_equal.id()}, n.at, n.type));
+      const auto is_equal = y.of(code_of<compare_eq_op>, x, spread(y));
+      const auto hit = b.as_term(add_elementwise(b.program(), code_of<convert_op>, {is_equal.id()}, n.at, n.type));
       const auto hits = b.as_term(add_reduce(b.program(), hit.id(), reduced_dims(n), monoid::add, n.at));
       b.send(0, hit * spread(dy / hits));
     }

@@ -38,7 +38,7 @@ constexpr int open_while(graph& g, location at) {
 }
 
 /// Returns the identity in a region: a carried value at the start of its iteration, or the result of a branch.
-constexpr node copy_of(const graph& g, opcode op, int x, location at) {
+constexpr node copy_of(const graph& g, const operator_code& op, int x, location at) {
   node n = source(op, g.nodes[static_cast<std::size_t>(x)].type, g.nodes[static_cast<std::size_t>(x)].shape, at);
   n.operands.push_back(x);
   return n;
@@ -86,7 +86,7 @@ constexpr int add_cond_result(graph& g, int otherwise, int on_true, int on_false
 /// sharding, so completion iterates over the loop until a fixed point. The region passes and the gradient
 /// (passes/grad/grad.hpp) do the rest.
 struct region_op : named_by_opcode, plain_operator, same_dims, without_steps, names_no_dims {
-  static constexpr bool owns(opcode op) { return is_region(op) && op != opcode::cond_result; }
+  static constexpr bool owns(const operator_code& op) { return is_region(op) && op != opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
 
@@ -98,7 +98,7 @@ struct region_op : named_by_opcode, plain_operator, same_dims, without_steps, na
 /// **Shapes.** Both values have the shape of the result. **Splits.** Every dim may be split, equally in both values and
 /// the result.
 struct cond_result_op : named_by_opcode, plain_operator, without_steps, names_no_dims {
-  static constexpr bool owns(opcode op) { return op == opcode::cond_result; }
+  static constexpr bool owns(const operator_code& op) { return op == opcode::cond_result; }
   static constexpr origin made = origin::region;
   static constexpr realisation runs = realisation::region;
   static constexpr bool uniform = false;

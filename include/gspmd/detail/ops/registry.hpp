@@ -20,7 +20,6 @@ class table_by_opcode {
   constexpr explicit table_by_opcode(Make make) {
     add<parameter_op>(make);
     add<source_op>(make);
-    add<elementwise_op>(make);
     add<region_op>(make);
     add<cond_result_op>(make);
     add<further_result_op>(make);
@@ -42,20 +41,21 @@ constexpr const operator_facts& facts_of(const operator_code& op) {
                                    : facts_by_opcode.of[static_cast<int>(op.code)];
 }
 constexpr const operator_facts& facts_of(const planned_code&) = delete;
+constexpr const operator_facts& facts_of(const scalar_code&) = delete;
 constexpr const operator_words& words_of(const planned_code& op) {
+  if (is_elementwise(op)) return words_for<elementwise_op>;
   return op.code == opcode::listed ? static_cast<const operator_words&>(*op.listed)
                                    : words_by_opcode.of[static_cast<int>(op.code)];
 }
 /// Returns the code of a node's operator, in the form that plans store.
 constexpr planned_code in_words(const operator_code& op) {
-  return op.code == opcode::listed ? planned_code(*facts_of(op).words) : planned_code(op.code);
+  return op.code == opcode::listed ? planned_code(*facts_of(op).in_plan) : planned_code(op.code);
 }
 
 constexpr bool each_opcode_has_one_operator() {
   for (int op = 0; op < enumerated_count; ++op) {
     const auto code = static_cast<opcode>(op);
-    const int owners = (parameter_op::owns(code) ? 1 : 0) + (source_op::owns(code) ? 1 : 0) +
-                       (elementwise_op::owns(code) ? 1 : 0) + (region_op::owns(code) ? 1 : 0) +
+    const int owners = (parameter_op::owns(code) ? 1 : 0) + (source_op::owns(code) ? 1 : 0) + (region_op::owns(code) ? 1 : 0) +
                        (cond_result_op::owns(code) ? 1 : 0) + (further_result_op::owns(code) ? 1 : 0);
     if (owners != 1) return false;
   }

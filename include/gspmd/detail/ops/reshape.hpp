@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 
 namespace gspmd::detail {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/kernels/scans.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/scatter.hpp"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/indexing.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 
@@ -56,16 +58,16 @@ constexpr int add_gather_like(graph& g, const node& like, int table, int indices
 constexpr int add_scatter_set_like(graph& g, const node& like, int table, int indices, int updates, location at);
 
 /// Returns the operator that combines two elements.
-constexpr opcode opcode_of(monoid kind) {
+constexpr operator_code operator_of(monoid kind) {
   switch (kind) {
-    case monoid::add: return opcode::add;
-    case monoid::multiply: return opcode::multiply;
-    case monoid::maximum: return opcode::maximum;
-    case monoid::minimum: return opcode::minimum;
-    case monoid::and_: return opcode::and_;
+    case monoid::add: return code_of<add_op>;
+    case monoid::multiply: return code_of<multiply_op>;
+    case monoid::maximum: return code_of<maximum_op>;
+    case monoid::minimum: return code_of<minimum_op>;
+    case monoid::and_: return code_of<and_op>;
     case monoid::or_: break;
   }
-  return opcode::or_;
+  return code_of<or_op>;
 }
 
 /// Combines slices into a tensor at positions given by indices. Rule `bs,bsd->[v]d`.
@@ -101,10 +103,10 @@ struct scatter_op : indexing_operator {
     } else if (n.reduced_by == monoid::multiply) {
       b.send(1, taken(dy * y) / u);
     } else {
-      const auto is_equal = y.of(opcode::compare_eq, u, taken(y));
-      const auto hit = b.as_term(add_elementwise(b.program(), opcode::convert, {is_equal.id()}, n.at, updates.type));
+      const auto is_equal = y.of(code_of<compare_eq_op>, u, taken(y));
+      const auto hit = b.as_term(add_elementwise(b.program(), code_of<convert_op>, {is_equal.id()}, n.at, updates.type));
       const auto hits = b.as_term(add_scatter_like(b.program(), n, n.operands[0], hit.id(), n.shape, monoid::add, n.at));
-      b.send(1, hit * taken(dy / y.of(opcode::maximum, hits, hits.number(1))));
+      b.send(1, hit * taken(dy / y.of(code_of<maximum_op>, hits, hits.number(1))));
     }
   }
   template <class Lowering>
@@ -121,7 +123,7 @@ struct scatter_op : indexing_operator {
       a.slices.push_back(2);
     }
     const int updates = l.widened(op, updates_of(l, op, 1, a));
-    if (const auto onto = l.combined_next(op, opcode_of(n.reduced_by)); onto.result >= 0) {
+    if (const auto onto = l.combined_next(op, operator_of(n.reduced_by)); onto.result >= 0) {
       a.onto = true;
       auto& s = add_step<kernels::scatter_set>(l, op, a, {onto.with, op.operands[0], updates}, {onto.result});
       s.type = part_of(s.type);
@@ -202,15 +204,15 @@ struct scatter_set_op : indexing_operator {
       if (ix.lookup[d] < 0) continue;
       several = true;
       const int scale = add_constant(g, dtype::s64, updates.shape, 0, updates.shape[d], n.at);
-      number = add_elementwise(g, opcode::multiply, {number, scale}, n.at);
-      number = add_elementwise(g, opcode::add, {number, add_iota(g, dtype::s64, updates.shape, d, n.at)}, n.at);
+      number = add_elementwise(g, code_of<multiply_op>, {number, scale}, n.at);
+      number = add_elementwise(g, code_of<add_op>, {number, add_iota(g, dtype::s64, updates.shape, d, n.at)}, n.at);
     }
     const int taken = add_gather_like(g, n, dy, n.operands[1], updates.shape, n.at);
     if (!several) return b.send(2, taken);
     const int last = add_scatter_like(g, n, n.operands[1], number, n.shape, monoid::maximum, n.at);
-    const int stays =
-        add_elementwise(g, opcode::compare_eq, {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
-    b.send(2, add_elementwise(g, opcode::select, {stays, taken, nothing}, n.at));
+    const int stays = add_elementwise(g, code_of<compare_eq_op>,
+                                      {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
+    b.send(2, add_elementwise(g, code_of<select_op>, {stays, taken, nothing}, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/windowed.hpp"
 
 namespace gspmd::detail {

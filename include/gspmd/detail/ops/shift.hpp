@@ -3,7 +3,9 @@
 
 #include "gspmd/detail/ir/element_bits.hpp"
 #include "gspmd/detail/ir/index_map.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 
@@ -71,9 +73,9 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
       for (auto i = outside.begin; i < outside.end; ++i) {
         const auto from = element_at(beyond, extent, i + offset);
         const int is_it =
-            add_elementwise(g, opcode::compare_eq, {index, add_constant(g, dtype::s64, n.shape, 0, from, n.at)}, n.at);
-        const int part = add_elementwise(g, opcode::select, {is_it, add_shift(g, dy, dim, i - from, n.at), zero}, n.at);
-        sum = add_elementwise(g, opcode::add, {sum, part}, n.at);
+            add_elementwise(g, code_of<compare_eq_op>, {index, add_constant(g, dtype::s64, n.shape, 0, from, n.at)}, n.at);
+        const int part = add_elementwise(g, code_of<select_op>, {is_it, add_shift(g, dy, dim, i - from, n.at), zero}, n.at);
+        sum = add_elementwise(g, code_of<add_op>, {sum, part}, n.at);
       }
     }
     b.send(0, sum);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 
@@ -25,16 +26,16 @@ class softmax_matcher {
  public:
   constexpr softmax_matcher(const graph& g, int node) : graph_(g), region_(at(node).region) {
     const struct node& n = at(node);
-    const bool is_log = n.op == opcode::subtract;
-    if (!is_log && n.op != opcode::divide) return;
+    const bool is_log = n.op == code_of<subtract_op>;
+    if (!is_log && n.op != code_of<divide_op>) return;
     const int sum = spread_sum(n.operands[1], is_log);
     if (sum < 0) return;
     const int e = at(sum).operands[0];
-    if (at(e).op != opcode::exponential || !is_here(e)) return;
+    if (at(e).op != code_of<exponential_op> || !is_here(e)) return;
     const int z = at(e).operands[0];
     if (n.operands[0] != (is_log ? z : e)) return;
     result = {e, sum, z};
-    if (at(z).op == opcode::subtract && is_here(z) && is_constant_along(at(z).operands[1], reduced_dims(at(sum))))
+    if (at(z).op == code_of<subtract_op> && is_here(z) && is_constant_along(at(z).operands[1], reduced_dims(at(sum))))
       result.source = at(z).operands[0];
   }
 
@@ -55,7 +56,7 @@ class softmax_matcher {
       i = at(i).operands[0];
     }
     if (is_log) {
-      if (at(i).op != opcode::log || !is_here(i)) return -1;
+      if (at(i).op != code_of<log_op> || !is_here(i)) return -1;
       i = at(i).operands[0];
     }
     const extents spread = at(i).shape;

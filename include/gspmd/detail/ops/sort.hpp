@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/ir/kernels/sorts.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/sources.hpp"

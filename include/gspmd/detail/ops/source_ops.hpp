@@ -8,7 +8,7 @@ namespace gspmd::detail {
 
 /// The inputs of the program.
 struct parameter_op : named_by_opcode, plain_operator, same_dims, without_steps, names_no_dims {
-  static constexpr bool owns(opcode op) { return op == opcode::parameter; }
+  static constexpr bool owns(const operator_code& op) { return op == opcode::parameter; }
   static constexpr origin made = origin::given;
   static constexpr realisation runs = realisation::steps;
 
@@ -26,14 +26,14 @@ struct source_op : named_by_opcode,
                    without_arithmetic,
                    dims_by_number {
   static constexpr leading_dim leading{.count = 1};
-  static constexpr bool owns(opcode op) { return op == opcode::constant || op == opcode::iota; }
+  static constexpr bool owns(const operator_code& op) { return op == opcode::constant || op == opcode::iota; }
   static constexpr origin made = origin::source;
   static constexpr realisation runs = realisation::strides;
   static constexpr completion_rounds completes{.forward = 0, .backward = 0};
 
   static constexpr scalar_op in_loop(const graph&, const node& n) {
     scalar_op s = scalar_op::constant(n.type, n.real, n.integer);
-    s.op = n.op;
+    s.op = scalar_code(n.op.code);
     if (s.is_index()) s.dim = static_cast<std::int8_t>(attribute_dim(n, 0));
     return s;
   }

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/plan.hpp"
+#include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
 namespace gspmd::detail {
@@ -19,7 +20,7 @@ constexpr bool add_sum_of_product(Lowering& l, const instruction& op, dim_mask d
   const instruction* const maker = l.waiting(product);
   if (dims == 0) return false;  // nothing is summed, so the product itself is needed
   if (maker == nullptr || n.reduced_by != monoid::add || !is_floating(n.type) || is_narrow(n.type) || is_complex(n.type) ||
-      l.node_of(*maker).op != opcode::multiply)
+      l.node_of(*maker).op != code_of<multiply_op>)
     return false;
   const int lhs = maker->operands[0], rhs = maker->operands[1];
   if (!l.lies_in_memory(lhs) || !l.lies_in_memory(rhs)) return false;

@@ -3,6 +3,7 @@
 
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ir/transition.hpp"
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/matrix_ops.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 

@@ -31,7 +31,7 @@ struct native_source {
   int left_out = 0;                       // loops without native code, see can_write
 
   explicit native_source(const plan_view& plan) {
-    std::vector<std::string> rows, loops;
+    std::vector<std::string> rows, loops, used_headers = headers();
     for (const auto& s : plan.steps) {
       const auto* const group = description_by<kernels::fused>(plan, s);
       loop_of_step.push_back(-1);
@@ -40,13 +40,15 @@ struct native_source {
         ++left_out;
         continue;
       }
+      for (const auto& o : group_of(plan, s).ops)
+        if (*o.op.loop().header != 0) (void)index_of(used_headers, o.op.loop().header);
       const auto length = row_length(*group, group_of(plan, s));
       const auto row = index_of(rows, row_text(group_of(plan, s), length));
       const auto loop = index_of(loops, functions_text(plan, s, *group, "row" + std::to_string(row)));
       if (loop == computes_any_length.size()) computes_any_length.push_back(length.rest < 0);
       loop_of_step.back() = static_cast<int>(loop);
     }
-    for (const auto& header : headers()) text += "#include \"" + header + "\"\n";
+    for (const auto& header : used_headers) text += "#include \"" + header + "\"\n";
     text += "using namespace gspmd::detail;\n" + conditions_text();
     for (std::size_t r = 0; r < rows.size(); ++r) text += "using row" + std::to_string(r) + " = " + rows[r] + ";\n";
     text +=
@@ -64,12 +66,12 @@ struct native_source {
     const auto require = [&text](const std::string& value, auto is) {
       text += "static_assert(" + value + " == " + std::to_string(is) + ");\n";
     };
-    const auto enumerator = [](const std::string& name) {
-      const bool is_keyword = name == "not" || name == "and" || name == "or" || name == "xor";
-      return is_keyword ? name + '_' : name;
-    };
+    const auto enumerator = [](const std::string& name) { return name == "and" || name == "or" ? name + '_' : name; };
     require("GSPMD_VERSION", GSPMD_VERSION);
-    for (int k = 0; k < enumerated_count; ++k) require("int(opcode::" + enumerator(name_of(static_cast<opcode>(k))) + ")", k);
+    for (int k = 0; k < enumerated_count; ++k) require(std::string("int(opcode::") + name_of(static_cast<opcode>(k)) + ")", k);
+    [&]<class... O>(boost::mp11::mp_list<O...>) {
+      (require(std::string("short_id(scalar_code_of<") + O::name + "_op>)", short_id(scalar_code_of<O>)), ...);
+    }(listed_elementwise{});
     for (int k = 0; k < static_cast<int>(element_type_count); ++k)
       require(std::string("int(gspmd::dtype::") + name_of(static_cast<dtype>(k)) + ")", k);
     for (int k = 0; k <= static_cast<int>(monoid::or_); ++k)
@@ -108,7 +110,7 @@ struct native_source {
     auto iota = scalar_op::constant(dtype::s32, 0, 0);
     iota.op = opcode::iota;
     auto compared = scalar_op::constant(dtype::pred, 0, 0);
-    compared.op = opcode::compare_lt;
+    compared.op = scalar_code_of<compare_lt_op>;
     compared.operand_type = dtype::f64;
     compared.args = {0, 1};
     const scalar_op ops[] = {load, scalar_op::constant(dtype::f64, 1.5, 0), scalar_op::constant(dtype::s64, 0, -7), iota,
@@ -123,7 +125,7 @@ struct native_source {
            "static_assert(known[1].op == opcode::constant && known[1].real == 1.5);\n"
            "static_assert(known[2].type == gspmd::dtype::s64 && known[2].integer == -7);\n"
            "static_assert(known[3].op == opcode::iota && known[3].dim == 0);\n"
-           "static_assert(known[4].op == opcode::compare_lt && known[4].type == gspmd::dtype::pred);\n"
+           "static_assert(known[4].op == scalar_code_of<compare_lt_op> && known[4].type == gspmd::dtype::pred);\n"
            "static_assert(known[4].operand_type == gspmd::dtype::f64 && known[4].args.count == 2);\n"
            "static_assert(known[4].args[0] == 0 && known[4].args[1] == 1);\n"
            "static_assert(std::size(known_row::stores) == 1 && known_row::stores[0].op == 4);\n}\n";
@@ -140,11 +142,16 @@ struct native_source {
     if (at == static_cast<std::ptrdiff_t>(list.size())) list.push_back(std::move(text));
     return static_cast<std::size_t>(at);
   }
+  /// Returns true if native code can include the struct of an operator: the library's structs, and structs that state
+  /// their header.
+  static bool is_in_a_header(const scalar_code& op) {
+    return !is_elementwise(op) || op.loop().is_listed || *op.loop().header != 0;
+  }
   /// Returns false for loops that have too many operations, call a user's function or use a user's own type.
   static bool can_write(const fused_group& group) {
     if (group.ops.size() > most_ops) return false;
     for (const auto& o : group.ops)
-      if (o.op == opcode::map || is_own(o.type) || is_own(o.operand_type)) return false;
+      if (o.op == scalar_code_of<map_op> || is_own(o.type) || is_own(o.operand_type) || !is_in_a_header(o.op)) return false;
     return true;
   }
   static std::int64_t inner_elems_of(const fused_group& group) {

@@ -256,7 +256,7 @@ constexpr auto find_accumulation() {
       if (all[k].type != all[0].type || (kind != monoid::add && kind != monoid::maximum && kind != monoid::minimum)) return false;
     }
     for (const auto& o : Row::ops)
-      if (o.op == opcode::map) return false;
+      if (o.op == scalar_code_of<map_op>) return false;
     return 4 * simd_bytes / bytes_of(all[0].type) >= 32;
   }();
   if constexpr (can) {

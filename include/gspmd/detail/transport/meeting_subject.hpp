@@ -27,7 +27,7 @@ class subject_number {
   constexpr void add(const mesh_shape& mesh, axis_mask axes, const collective_origin& origin) {
     for (const auto n : mesh.sizes) add(static_cast<std::uint64_t>(n));
     add(axes);
-    add(origin.op.id() << 32 ^ static_cast<std::uint64_t>(origin.line));
+    add(origin.op.id << 32 ^ static_cast<std::uint64_t>(origin.line));
   }
   constexpr void add(const extents& shape) {
     for (const auto n : shape) add(static_cast<std::uint64_t>(n));

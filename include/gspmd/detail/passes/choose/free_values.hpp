@@ -9,7 +9,7 @@ namespace gspmd::detail {
 
 /// Returns true if a body passes the value on: a carried value or a result of a conditional. The planner chooses its
 /// sharding, whichever operator made the operand.
-constexpr bool is_handed_on(opcode op) { return op == opcode::carry || op == opcode::cond_result; }
+constexpr bool is_handed_on(const operator_code& op) { return op == opcode::carry || op == opcode::cond_result; }
 
 /// Returns true if the planner may change the sharding of node `i`. The node is neither annotated nor an output, is
 /// made by an operator or passed on by a body, and is read by no reshard.

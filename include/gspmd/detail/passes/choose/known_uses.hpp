@@ -75,7 +75,7 @@ class known_uses {
     for (const auto e : shape) take(e);
   }
   constexpr void take_operator(const node& n) {
-    take(n.op.id());
+    take(n.op.id);
     take(static_cast<std::uint64_t>(n.type) << 16 | static_cast<std::uint64_t>(n.reduced_by) << 8 | (n.forbid_reshard ? 2U : 0U) |
          (n.allow_replication ? 1U : 0U));
     take(std::bit_cast<std::uint64_t>(n.real));

@@ -49,7 +49,7 @@ class work_counter {
     const node& n = g.nodes[static_cast<std::size_t>(i)];
     const auto& facts = facts_of(n.op);
     works_ = works(facts);
-    is_product_ = n.op.id() == einsum.id || n.op.id() == convolution.id;
+    is_product_ = n.op.id == einsum.id || n.op.id == convolution.id;
     each_ = by_flops_alone ? 2 : is_product_ ? (is_complex(n.type) ? 8 : 2) : 1;
     if (works_ && !by_flops_alone) elem_bytes_ = moved_bytes(g, uses, i);
   }

@@ -24,7 +24,7 @@ constexpr dim_mask repeated_dims(const graph& g, const node& x) {
 }
 
 /// Returns true if node `i` is a result of the region that node `start` opened. `op` is loop_result or cond_result.
-constexpr bool is_result_of(const graph& g, int i, opcode op, int start) {
+constexpr bool is_result_of(const graph& g, int i, const operator_code& op, int start) {
   if (i >= static_cast<int>(g.nodes.size())) return false;
   const node& n = g.nodes[static_cast<std::size_t>(i)];
   if (n.op != op) return false;

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/detail/ops/set_policy.hpp"
+#include "gspmd/detail/ops/softmax_gradient.hpp"
 #include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -61,7 +62,7 @@ class differentiator {
   constexpr void visit(int i) {
     const node n = at(i);  // a copy: the graph grows
     gradients_.visit(i);
-    facts_of(n.op).gradient(gradients_, n);
+    if (!give_softmax(gradients_)) facts_of(n.op).gradient(gradients_, n);
   }
 
   constexpr void walk(int first, int last) {

@@ -16,7 +16,7 @@ class body_number {
   /// instruction.
   constexpr bool passes(const graph& g, const instruction& op) {
     if (op.what != instruction_kind::control) return false;
-    const opcode what = g.nodes[static_cast<std::size_t>(op.node)].op;
+    const opcode what = g.nodes[static_cast<std::size_t>(op.node)].op.code;
     const bool opens = what == opcode::loop || what == opcode::branch;
     if (opens) around_.push_back(now_);
     now_ = opens || what == opcode::otherwise ? ++last_ : around_.back();

@@ -90,7 +90,7 @@ class computed_twice {
     int large = -1, work = 0;
     for (const int m : made) {
       const instruction& op = s_.maker(m);
-      if ((work += additions_of(s_.node_of(op).op.code)) > most) return false;
+      if ((work += additions_of(s_.node_of(op).op)) > most) return false;
       int uses = 0;
       for (const int reader : made)
         for (const int o : s_.maker(reader).operands) uses += o == m ? 1 : 0;

@@ -71,11 +71,11 @@ class loop_fuser {
   /// 15 ms and 7 ms.
   [[nodiscard]] constexpr bool is_drawn_apart(int v, int operand) const {
     constexpr std::size_t most_looked_at = 32;
-    if (!chooses_polynomials(s_.node_of(s_.maker(v)).op.code)) return false;
+    if (s_.node_of(s_.maker(v)).op.loop().vectors != loop_facts::vector_class::own_loop) return false;
     vec<int> open(1, operand);
     for (std::size_t k = 0; k < open.size() && k < most_looked_at; ++k) {
       if (!s_.waits(open[k])) continue;
-      if (draws_bits(s_.node_of(s_.maker(open[k])).op.code)) return true;
+      if (s_.node_of(s_.maker(open[k])).op.loop().vectors == loop_facts::vector_class::random_bits) return true;
       for (const int o : s_.maker(open[k]).operands) open.push_back(o);
     }
     return false;

@@ -109,7 +109,7 @@ class step_lowering final : public lowering {
     state_.add_step(id_of<kernels::fused>, op, group.entry_for(planned), {}, {made});
     return made;
   }
-  constexpr combination combined_next(const instruction& op, opcode combine) final {
+  constexpr combination combined_next(const instruction& op, const operator_code& combine) final {
     const int v = op.result, at = state_.maker_[v] + 1;
     if (state_.uses_[v] != 1 || at == static_cast<int>(state_.program_.ops.size()) || out.is_checked) return {};
     const instruction& next = state_.program_.ops[at];

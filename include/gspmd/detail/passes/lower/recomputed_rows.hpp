@@ -108,7 +108,7 @@ class row_recomputer {
     if (own.reductions.count > 0 || own.margins.count > 0 || base_[v] != v || end >= static_cast<int>(plan_.steps.size()) ||
         saturating_multiply(elements(own.loop), bytes_of(made.type)) < least_recomputed_bytes)
       return false;
-    if (!is_sum_or_product(made.op)) return false;
+    if (made.op.loop().role == loop_facts::role_class::other) return false;
     bool is_read = false;
     for (int reader = step + 1; reader <= end; ++reader) {
       if (facts_of(plan_.steps[reader]).work == step_work::controls || writes(reader, v)) return false;
@@ -134,7 +134,7 @@ class row_recomputer {
     for (int f = own.reductions.begin; f < own.reductions.begin + own.reductions.count; ++f)
       if (table_of<loop_reduction>(plan_)[f].stored == store(step, k).slot) return false;
     const scalar_op& made = op(step, store(step, k).op);
-    if (!is_sum(made.op)) return false;
+    if (made.op.loop().role != loop_facts::role_class::sum) return false;
     int rows = 0;
     for (const int a : made.args) {
       const scalar_op& from = op(step, a);

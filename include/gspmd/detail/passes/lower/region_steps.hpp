@@ -16,7 +16,7 @@ class region_steps {
   /// from outside that a body reads are computed before the body.
   constexpr void emit_control(int i, const instruction& op) {
     loops_.reduce_all();
-    const opcode what = s_.node_of(op).op;
+    const opcode what = s_.node_of(op).op.code;
     const int here = static_cast<int>(s_.out.steps.size());
     if (what == opcode::loop || what == opcode::branch) {
       if (what == opcode::branch) loops_.need(op.operands[0]);
@@ -93,7 +93,7 @@ class region_steps {
     for (std::size_t i = static_cast<std::size_t>(start); i < s_.program_.ops.size(); ++i) {
       const instruction op = s_.program_.ops[i];
       if (op.what == instruction_kind::control) {
-        const opcode what = s_.node_of(op).op;
+        const opcode what = s_.node_of(op).op.code;
         if (what == opcode::loop || what == opcode::branch) ++depth;
         if (is_region_result(what) && --depth == 0) return;
       }

@@ -142,7 +142,7 @@ constexpr void try_operators(graph& g) {
   std::uint64_t some = 0;  // a bit for the last 6 bits of each key: a key whose bit is 0 is new
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     const node& n = g.nodes[i];
-    if (static_cast<int>(n.op.code) < enumerated_count) continue;
+    if (static_cast<int>(n.op.code) < enumerated_count || is_elementwise(n.op)) continue;  // these share one rule
     const auto tensors = static_cast<std::uint64_t>(n.operands.count + 16 * n.results);
     const std::uint64_t key = n.op.listed->id + 8 * tensors + static_cast<std::uint64_t>(n.reduced_by);
     if ((some >> (key & 63U) & 1U) != 0 && is_tried(key)) continue;

@@ -80,7 +80,7 @@ class equal_nodes {
   }
 
   [[nodiscard]] constexpr std::uint64_t hash_of(const node& n) const {
-    std::uint64_t h = n.op.id() * 31 + static_cast<std::uint64_t>(n.type);
+    std::uint64_t h = n.op.id * 31 + static_cast<std::uint64_t>(n.type);
     const auto mix = [&](std::int64_t x) { h = (h ^ static_cast<std::uint64_t>(x)) * 0x9e3779b97f4a7c15U, h ^= h >> 29U; };
     for (const int o : n.operands) mix(meaning_[o]);
     for (const auto a : n.attributes) mix(a);

@@ -23,7 +23,7 @@ class cheap_invariants {
       : graph_(g), nodes_(g.nodes.data()), is_light_(is_light), homes_(homes) {
     const int count = static_cast<int>(homes.size());
     for (int i = 0; i < count; ++i)
-      if (homes_[i] != nodes_[i].region && is_elementwise(nodes_[i].op) && is_arithmetic(nodes_[i].op)) {
+      if (homes_[i] != nodes_[i].region && is_arithmetic(nodes_[i].op)) {
         if (set_.empty()) set_.resize(homes.size(), -1);
         set_[i] = i;
       }
