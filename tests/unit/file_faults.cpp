@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // group: faults
-// timeout: 600
 // Saves to one file that are killed or run out of room at each of their calls, and two of them at once.
 #include <doctest/doctest.h>
 

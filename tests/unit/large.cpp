@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once exhaustive
 // timeout: 600
+// slow: fills up to 2.3 GiB, and computes each element
 // Shards and tensors of more elements than an int counts. No more than 2.3 GiB at a time; where there are not so many, it says that it skips.
 #include <doctest/doctest.h>
 

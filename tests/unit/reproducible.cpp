@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// alone: yes
 // Functions whose results have the same bits however they are planned, and how near they are.
 #include <doctest/doctest.h>
 
