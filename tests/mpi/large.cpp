@@ -2,6 +2,7 @@
 // labels: once exhaustive any_mpi
 // ranks: 2
 // timeout: 600
+// slow: sends messages of more than 2^31 bytes
 // Messages of more than 2^31 bytes, and collectives of more elements than an int counts. No more than 4.4 GiB on both ranks at a time; where
 // there are not so many, it says that it skips.
 #include <doctest/doctest.h>
