@@ -2,6 +2,7 @@
 // labels: planner
 // timeout: 120
 // group: compiled
+// alone: yes
 #include <doctest/doctest.h>
 
 #include <utility>
