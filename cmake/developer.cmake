@@ -10,13 +10,19 @@ set(GSPMD_COMPILER_FLAGS "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(GSPMD_COMPILER_FLAGS --param=ggc-min-heapsize=1048576)
 endif()
+find_package(Python3 COMPONENTS Interpreter QUIET)
 if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "${GSPMD_COMPILER_ENVIRONMENT}")
+  if(Python3_FOUND)  # notes time and memory of each compilation
+    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER "${Python3_EXECUTABLE}" -IS "${PROJECT_SOURCE_DIR}/.ci/units" run "${CMAKE_BINARY_DIR}/units.log")
+  endif()
   find_program(CCACHE_EXECUTABLE ccache)
   mark_as_advanced(CCACHE_EXECUTABLE)
   if(CCACHE_EXECUTABLE)
-    # Checkouts in several folders share compiled files: no absolute path enters ccache's keys.
-    list(APPEND CMAKE_CXX_COMPILER_LAUNCHER "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${CCACHE_EXECUTABLE}")
+    # Checkouts in several folders share compiled files: no absolute path enters ccache's keys. Without `sloppiness`, ccache
+    # compiles each file that uses a precompiled header anew.
+    list(APPEND CMAKE_CXX_COMPILER_LAUNCHER "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+                "${CCACHE_EXECUTABLE}")
   endif()
 endif()
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -35,6 +41,16 @@ function(gspmd_own target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror ${GSPMD_COMPILER_FLAGS})
   if(NOT CMAKE_BUILD_TYPE)
     target_compile_options(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# gspmd_precompiled_without_ccache(TARGET): disables ccache for a target that makes a precompiled header with Clang. Such a header contains
+# the paths and times of its sources, so it does not fit another checkout.
+function(gspmd_precompiled_without_ccache target)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CCACHE_EXECUTABLE)
+    set(launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
+    list(REMOVE_ITEM launcher "${CCACHE_EXECUTABLE}")
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
   endif()
 endfunction()
 

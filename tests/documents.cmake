@@ -155,4 +155,5 @@ function(gspmd_document_program name)
   # each would compile planner and kernels, which test_precompiled has; bench/digits and fuzz compile them in the file that uses them
   target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
+  gspmd_calls_library_functions(${name})
 endfunction()

@@ -39,7 +39,7 @@ TEST_CASE("random programs with limits on gathers over MPI") {
   std::uint64_t windows = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     std::uint64_t here = 0;
     for (const auto& s : plan.steps) here += gspmd::detail::is<gspmd::detail::kernels::contract_round_ring>(s) ? 1 : 0;
     if (here == 0) continue;
@@ -61,7 +61,7 @@ TEST_CASE("random programs with local_ops over MPI") {
   std::uint64_t local = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     for (const auto& s : plan.steps) local += gspmd::detail::is<gspmd::detail::kernels::local>(s) ? 1 : 0;
     const auto wrong = reference::run_and_check(comm, program, gspmd::detail::plan_view(plan));
     if (!wrong.empty()) FAIL_CHECK(wrong);
@@ -80,7 +80,7 @@ TEST_CASE("random programs with gathers, scatters and scans, and with windows, o
     options.devices = comm.device_count();
     for (auto seed = first; seed < first + count; ++seed) {
       const reference::random_program program(seed, options);
-      const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+      const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
       const auto wrong = reference::run_and_check(comm, program, gspmd::detail::plan_view(plan));
       if (!wrong.empty()) FAIL_CHECK(wrong);
     }
@@ -98,7 +98,7 @@ TEST_CASE("random programs on several meshes of the same ranks") {
     const auto a = reference::with_views(seed, options);
     if (!a.wrong.empty()) FAIL_CHECK(a.wrong);
     by_other_meshes += a.by_other_meshes > 0 ? 1 : 0;
-    const auto plan = gspmd::detail::make_plan(a.program.g, a.program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(a.program.g, a.program.mesh, {});
     const auto wrong = reference::run_and_check(comm, a.program, gspmd::detail::plan_view(plan));
     if (!wrong.empty()) FAIL_CHECK(wrong);
   }

@@ -144,7 +144,7 @@ TEST_CASE("random programs with shifts over MPI equal the naive reference") {
     std::uint64_t shifts = 0, overlapped = 0;
     for (auto seed = first; seed < first + count; ++seed) {
       const reference::random_program program(seed, options);
-      auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+      auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
       gspmd::detail::overlap_moves(plan, 1);  // otherwise, these loops are too small for overlap
       const gspmd::detail::plan_view view(plan);
       for (const auto& s : plan.steps) overlapped += gspmd::detail::is_rim(view, s) ? 1 : 0;

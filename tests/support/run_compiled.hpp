@@ -43,8 +43,8 @@ struct program {
   /// Returns the first difference between the plans made by the compiler and at run time, or "".
   static std::string plan_difference() {
     using planned_on = typename step::mesh_type;
-    const auto planned = detail::make_plan(detail::trace_program<callable<Seed>, planned_on, x, y, z>(), planned_on::info.shape,
-                                           planned_on::info.request);
+    const auto planned = detail::plan_at_run_time(detail::trace_program<callable<Seed>, planned_on, x, y, z>(),
+                                                  planned_on::info.shape, planned_on::info.request);
     return reference::difference(step::view, detail::plan_view(planned));
   }
 };

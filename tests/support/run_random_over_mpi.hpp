@@ -64,7 +64,7 @@ class mpi_lots {
 
   struct planned {
     planned(random_program made, bool is_overlapped)
-        : program(std::move(made)), plan(ir::make_plan(program.g, program.mesh, asked(is_overlapped))) {
+        : program(std::move(made)), plan(ir::plan_at_run_time(program.g, program.mesh, asked(is_overlapped))) {
       ir::overlap_moves(plan, 1);
     }
     static ir::plan_request asked(bool is_overlapped) {

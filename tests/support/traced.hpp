@@ -108,7 +108,7 @@ struct partitioned_run {
   explicit partitioned_run(const traced& program) {
     const graph g = ir::canonical_order(program.g);
     const auto& mesh = program.mesh.shape;
-    const auto planned = ir::make_plan(g, mesh, program.mesh.request);
+    const auto planned = ir::plan_at_run_time(g, mesh, program.mesh.request);
     if (!planned.error.empty()) {
       wrong = std::string(planned.error.view());
       return;

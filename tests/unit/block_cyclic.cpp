@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// alone: yes
 // A matrix over a grid of devices: distributed like ScaLAPACK, factored like a hand-written loop, and never gathered.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// alone: yes
 // General and complex matrices over a grid of devices. Solutions satisfy their equations for pivots in any rows, and
 // nothing is gathered.
 #include <doctest/doctest.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // group: faults
-// timeout: 600
 // Saves that are killed or run out of disk space at each of their calls, two concurrent saves, and every bit of every
 // file changed.
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // timeout: 120
 // group: compiled
+// alone: yes
 #include <doctest/doctest.h>
 
 #include <cstdio>

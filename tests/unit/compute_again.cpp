@@ -234,7 +234,7 @@ std::optional<ir::graph> with_states(const reference::random_program& program, b
 ir::plan plan_within(const ir::graph& g, const ir::mesh_shape& mesh, std::int64_t most_memory) {
   ir::plan_request request;
   request.most_memory = most_memory;
-  ir::plan made = ir::make_plan(g, mesh, request);
+  ir::plan made = ir::plan_at_run_time(g, mesh, request);
   std::optional<ir::graph> again;
   ir::compute_again(made, g, mesh, request, again);
   return made;
@@ -249,7 +249,7 @@ TEST_CASE("random programs with states under limits of memory equal the naive re
     const reference::random_program program(seed);
     const auto g = with_states(program);
     if (!g) continue;
-    const ir::plan freely = ir::make_plan(*g, program.mesh);
+    const ir::plan freely = ir::plan_at_run_time(*g, program.mesh, {});
     if (freely.broken != ir::mistake::none) continue;
     const auto held = ir::peak_bytes(ir::plan_view(freely));
     for (const auto percent : {90, 50, 20}) {

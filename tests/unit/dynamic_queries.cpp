@@ -175,7 +175,7 @@ TEST_CASE("equality sees every table of a plan") {
   b.output(sum(h));
   b.output(x * 2.0);
   const auto graph = detail::canonical_order(b.graph());
-  const auto make = [&] { return detail::make_plan(graph, m.info().shape, m.info().request); };
+  const auto make = [&] { return detail::plan_at_run_time(graph, m.info().shape, m.info().request); };
   const auto original = make();
   const auto is_noticed = [&](auto change) {
     auto other = make();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // group: faults
-// timeout: 600
 // Saves to one file that are killed or run out of disk space at each of their calls, and two concurrent saves.
 #include <doctest/doctest.h>
 

@@ -142,7 +142,7 @@ TEST_CASE("random loops of stencils with ghost zones equal the loop as it was wr
     std::vector<int> outputs(g.outputs.begin(), g.outputs.end());
     const bool is_plain = seed % 8 == 0;  // the same loop without the pass
     g = is_plain ? detail::program_to_plan<detail::program_passes, detail::without<detail::ghost_zones_pass>>(g)
-                 : detail::program_to_plan(g);
+                 : detail::program_to_plan_at_run_time(g);
     if (g.failed()) {
       FAIL_CHECK(std::string(g.error.view()));
       continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: compiled
+// alone: yes
 // Steps that read the caller's ghost layers in place, compared with the same steps on dense shards.
 #include "gspmd/strided/ghosted_step.hpp"
 

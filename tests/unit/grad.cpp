@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// timeout: 600
 // group: operators
 #include <doctest/doctest.h>
 

@@ -212,7 +212,7 @@ TEST_CASE("random programs of many operators equal the naive reference") {
   const auto count = reference::programs(10000) / 50;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, {.max_devices = 8, .min_operators = 15, .max_operators = 40});
-    const auto plan = ir::make_plan(program.g, program.mesh);
+    const auto plan = ir::plan_at_run_time(program.g, program.mesh, {});
     check_places(ir::plan_view(plan));
     simulated_communicator comm(program.device_count());
     const auto message = reference::run_and_check(comm, program, ir::plan_view(plan));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once exhaustive
 // timeout: 600
+// slow: fills up to 2.3 GiB, and computes each element
 // Shards and tensors with more elements than an int can count. They use at most 2.3 GiB at a time. With less memory,
 // the tests report that they are skipped.
 #include <doctest/doctest.h>

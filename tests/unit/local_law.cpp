@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: map
+// alone: yes
 #include <doctest/doctest.h>
 
 #include <cstdlib>

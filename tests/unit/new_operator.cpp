@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // group: compiled
+// alone: yes
 #include "new_operator/logaddexp.hpp"
 #include "new_operator/program.hpp"
 

@@ -186,7 +186,7 @@ TEST_CASE("a weight is updated as soon as its gradient is there") {
 TEST_CASE("the compiler orders steps as the program at run time does") {
   const auto g =
       ir::trace_program<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>();
-  CHECK(reference::difference(four::view, ir::plan_view(ir::make_plan(g, pod::info.shape, pod::info.request))) == "");
+  CHECK(reference::difference(four::view, ir::plan_view(ir::plan_at_run_time(g, pod::info.shape, pod::info.request))) == "");
 }
 
 TEST_CASE("what is reduced at once is made one after the other") {
@@ -231,7 +231,7 @@ TEST_CASE("random programs: steps that are made a few operators at a time are th
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     CAPTURE(seed);
     const reference::random_program r(seed);
-    const ir::graph g = ir::program_to_plan(r.g);
+    const ir::graph g = ir::program_to_plan_at_run_time(r.g);
     if (g.failed()) continue;
     const auto local = ir::pass_results(g, r.mesh).take<ir::emit_pass>();
     const auto finished = [&](std::size_t most) {

@@ -152,8 +152,8 @@ TEST_CASE("passes: random programs without one of them") {
     reference::random_options options;
     options.maps = seed % 2 == 0;
     const reference::random_program program(seed, options);
-    const auto plain = detail::program_to_plan(program.g);
-    const auto plan = detail::make_plan(plain, program.mesh);
+    const auto plain = detail::program_to_plan_at_run_time(program.g);
+    const auto plan = detail::plan_at_run_time(plain, program.mesh, {});
     const auto check = [&](const detail::plan& other) {
       simulated_communicator comm(program.device_count());
       const detail::plan_view view(other);
@@ -162,7 +162,7 @@ TEST_CASE("passes: random programs without one of them") {
       return reference::difference(detail::plan_view(plan), view) == "" ? 0 : 1;
     };
     const auto written = [&]<class Off>(Off) {
-      return detail::make_plan(detail::program_to_plan<detail::program_passes, Off>(program.g), program.mesh);
+      return detail::plan_at_run_time(detail::program_to_plan<detail::program_passes, Off>(program.g), program.mesh, {});
     };
     reordered += check(detail::plan_again<without<detail::order_pass>>(plain, program.mesh, {}));
     joined += check(detail::plan_again<without<detail::join_pass>>(plain, program.mesh, {}));

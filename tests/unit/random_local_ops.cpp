@@ -16,7 +16,7 @@ TEST_CASE("random programs with local_ops equal the naive reference") {
   std::uint64_t local = 0, in_bodies = 0, partial = 0, of_two_results = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) {
       if (!gspmd::detail::is<gspmd::detail::kernels::local>(s)) continue;

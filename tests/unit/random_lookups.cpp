@@ -22,7 +22,7 @@ TEST_CASE("random programs with gathers, scatters and scans equal the naive refe
   std::uint64_t lookups = 0, in_bodies = 0, partial = 0, exchanges = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     const gspmd::detail::plan_view view(plan);
     using gspmd::detail::is;
     namespace kernels = gspmd::detail::kernels;

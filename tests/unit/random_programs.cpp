@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive threads native
 // timeout: 600
+// slow: GSPMD_PROGRAMS sets the number of programs
 // group: random
 #include <doctest/doctest.h>
 
@@ -28,7 +29,7 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
     if (seed % 8 == 5)
       request.network.one_switch.per_kib = std::int64_t{1} << 40;  // bytes are expensive, so another plan is searched for
     if (seed % 8 == 1 || seed % 16 == 13) request.hide = gspmd::detail::hide_collectives;
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, request);
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) {
       collectives += s.bytes_sent > 0 ? 1 : 0;
@@ -49,7 +50,7 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
     const auto wrong = reference::run_and_check(comm, program, view);
     if (!wrong.empty()) FAIL_CHECK(wrong);
     if (!program.g.has_regions) continue;
-    const auto ordered = gspmd::detail::make_plan(gspmd::detail::canonical_order(program.g), program.mesh);
+    const auto ordered = gspmd::detail::plan_at_run_time(gspmd::detail::canonical_order(program.g), program.mesh, {});
     const auto wrong_in_order = reference::run_and_check(comm, program, gspmd::detail::plan_view(ordered));
     if (!wrong_in_order.empty()) FAIL_CHECK("in canonical order: ", wrong_in_order);
   }
@@ -105,8 +106,8 @@ TEST_CASE("random programs in which every operator is written twice are planned 
     const auto once = gspmd::detail::canonical_order(program.g);
     const auto twice = gspmd::detail::canonical_order(written_twice(program.g));
     REQUIRE(twice.nodes.size() == once.nodes.size());
-    const auto plan = gspmd::detail::make_plan(once, program.mesh);
-    const auto other = gspmd::detail::make_plan(twice, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(once, program.mesh, {});
+    const auto other = gspmd::detail::plan_at_run_time(twice, program.mesh, {});
     const auto difference = reference::difference(gspmd::detail::plan_view(plan), gspmd::detail::plan_view(other));
     if (!difference.empty()) FAIL_CHECK("seed ", seed, ": ", difference);
   }
@@ -116,20 +117,20 @@ TEST_CASE("seeds that were wrong once") {
   for (const std::uint64_t seed : {std::uint64_t{3115680}}) {  // computed in one branch for two users that read it through
                                                                // a broadcast
     const reference::random_program program(seed);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     gspmd::simulated_communicator comm(program.device_count());
     CHECK(reference::run_and_check(comm, program, gspmd::detail::plan_view(plan)) == "");
   }
   reference::random_options with_lookups;
   with_lookups.lookups = true;
   const reference::random_program sums(91032459, with_lookups);  // a sum of other values after a scatter that adds
-  const auto two_results = gspmd::detail::make_plan(gspmd::detail::canonical_order(sums.g), sums.mesh);
+  const auto two_results = gspmd::detail::plan_at_run_time(gspmd::detail::canonical_order(sums.g), sums.mesh, {});
   gspmd::simulated_communicator devices(sums.device_count());
   CHECK(reference::run_and_check(devices, sums, gspmd::detail::plan_view(two_results)) == "");
   const reference::random_program program(71016005);  // with GCC: an output over an input that is being sent
   gspmd::detail::plan_request request;
   request.hide = gspmd::detail::hide_collectives;
-  const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
+  const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, request);
   CHECK(reference::run_and_check_on_threads(program, gspmd::detail::plan_view(plan)) == "");
 }
 
@@ -140,7 +141,7 @@ TEST_CASE("random programs on threads equal the naive reference") {
     const reference::random_program program(seed);
     gspmd::detail::plan_request request;
     if (seed % 3 == 1) request.hide = gspmd::detail::hide_collectives;
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh, request);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, request);
     const gspmd::detail::plan_view view(plan);
     const auto on_threads = reference::run_and_check_on_threads(program, view);
     if (!on_threads.empty()) FAIL_CHECK(on_threads);

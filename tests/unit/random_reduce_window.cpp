@@ -69,7 +69,7 @@ struct windowed {
       n.annotated = true;
       n.annotation = layout;
     }
-    planned = make_plan(g, mesh);
+    planned = plan_at_run_time(g, mesh, {});
     REQUIRE(planned.error.empty());
   }
   [[nodiscard]] plan_view view() const { return plan_view(planned); }
@@ -311,7 +311,7 @@ TEST_CASE("random programs with windows equal the naive reference") {
   std::uint64_t windows = 0, sending = 0, in_bodies = 0, partial = 0, convolutions = 0, scattered = 0;
   for (auto seed = first; seed < first + count; ++seed) {
     const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     const plan_view view(plan);
     for (const auto& n : plan.nodes) {
       convolutions += n.op == code_of<convolution_op> ? 1 : 0;

@@ -24,7 +24,7 @@ std::uint64_t run_programs(const reference::random_options& options, Look look) 
     if (seed % 2 != 0) g = program.g;
     else if (gspmd::detail::compose_movements(g)) g = gspmd::detail::canonical_order(g);
     composed += g.composed.size();
-    auto plan = gspmd::detail::make_plan(g, program.mesh);
+    auto plan = gspmd::detail::plan_at_run_time(g, program.mesh, {});
     if (seed % 4 < 2) gspmd::detail::overlap_moves(plan, 1);  // loops that are too small for it else
     const gspmd::detail::plan_view view(plan);
     for (const auto& s : plan.steps) look(view, s);

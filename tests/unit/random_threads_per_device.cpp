@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
-// timeout: 600
 // group: random
 // Random programs on devices with several threads are right, and have the bits of one thread.
 #include <doctest/doctest.h>
@@ -53,7 +52,7 @@ TEST_CASE("threads of a device: random programs have the bits of one thread") {
     reference::random_options options;
     options.lookups = seed % 2 == 0;  // most programs have few lookups
     const reference::random_program program(seed, options);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh, {});
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     const gspmd::detail::plan_view view(plan);
     for (const auto is_shared : gspmd::detail::find_shared_steps(view, all_work, [](std::size_t) { return false; }))
       shared += is_shared;

@@ -23,7 +23,7 @@ TEST_CASE("random programs on two or three meshes over the same devices equal th
     const auto a = reference::with_views(seed);
     if (!a.wrong.empty()) FAIL_CHECK(a.wrong);
     by_other_meshes += a.by_other_meshes > 0 ? 1 : 0;
-    const auto plan = detail::make_plan(a.program.g, a.program.mesh);
+    const auto plan = detail::plan_at_run_time(a.program.g, a.program.mesh, {});
     const detail::plan_view view(plan);
     for (const auto& s : plan.steps) collectives += s.bytes_sent > 0 ? 1 : 0;
     simulated_communicator comm(a.program.device_count());

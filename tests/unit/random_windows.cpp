@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: exhaustive threads
-// timeout: 600
 // group: random
 #include <doctest/doctest.h>
 
@@ -60,7 +59,7 @@ TEST_CASE("random programs with limits on gathers equal the naive reference") {
   counts total;
   for (auto seed = first; seed < first + count; ++seed) {
     const named_program program(seed);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     if (!plan.error.empty()) {
       CHECK(plan.broken == gspmd::detail::mistake::gather_limit);
       ++total.refused;
@@ -90,7 +89,7 @@ TEST_CASE("random programs with limits on gathers, on threads") {
   const auto count = reference::programs(10000) / 5;
   for (auto seed = first; seed < first + count; ++seed) {
     const named_program program(seed);
-    const auto plan = gspmd::detail::make_plan(program.g, program.mesh);
+    const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, {});
     const gspmd::detail::plan_view view(plan);
     counts total;
     if (plan.error.empty()) total.add(view);

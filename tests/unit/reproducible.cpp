@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// alone: yes
 // timeout: 600
 // Functions whose results have the same bits with every plan, and their accuracy.
 #include <doctest/doctest.h>

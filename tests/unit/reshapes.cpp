@@ -81,7 +81,7 @@ class reshape_program {
       n.annotated = true;
       n.annotation.layout = &n == g.nodes.data() ? r.s : r.t;
     }
-    planned_ = detail::make_plan(g, r.mesh);
+    planned_ = detail::plan_at_run_time(g, r.mesh, {});
   }
   [[nodiscard]] std::int64_t bytes() const {
     std::int64_t all = 0;

@@ -153,7 +153,7 @@ TEST_CASE("a plan does nothing where two shardings are one") {
   const int in = b.input({8, 4, 6}, split({{x}, {z}, {}}));
   const int same = b.reshard(b.op(code_of<relu_op>, in), split({{x, y}, {z}, {}}));
   b.g.outputs = {b.op(code_of<negate_op>, same)};
-  const auto p = make_plan(b.g, b.mesh);
+  const auto p = plan_at_run_time(b.g, b.mesh, {});
   REQUIRE(p.error.empty());
   CHECK(count_of<kernels::move>(p) == 0);
   CHECK(count_of<kernels::combine>(p) == 0);
@@ -194,7 +194,7 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
   const int moved = b.reshard(in, split({{}, {x}, {y}}));                         // a slice, then all_to_all
   const int summed = b.reduce(b.op(code_of<exponential_op>, moved), dim_bit(1));  // partial over x
   b.g.outputs = {b.op(code_of<negate_op>, b.reshard(summed, split({{y}, {}})))};  // reduce_scatter, then the cheapest path
-  const auto p = make_plan(b.g, b.mesh);
+  const auto p = plan_at_run_time(b.g, b.mesh, {});
   REQUIRE(p.error.empty());
   const plan_view view(p);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// alone: yes
 // A reshard of a program with types converts any layout to any other layout, and so does its gradient.
 #include <doctest/doctest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // group: dynamic
+// alone: yes
 #include <doctest/doctest.h>
 
 #include <algorithm>

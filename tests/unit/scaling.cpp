@@ -100,7 +100,7 @@ TEST_CASE("planning takes work in proportion to the operators") {
       b.output(p(x, b.input(f32({64, 64}, {"", "y"})), count));
       const auto work = detail::planning_work::done;
       const auto before = std::clock();
-      const auto plan = detail::make_plan(detail::canonical_order(b.graph()), m.info().shape);
+      const auto plan = detail::plan_at_run_time(detail::canonical_order(b.graph()), m.info().shape, {});
       const auto after = std::clock();
       CHECK(plan.error.empty());
       return cost{static_cast<double>(detail::planning_work::done - work) / count, static_cast<double>(after - before) / count};

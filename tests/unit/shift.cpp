@@ -41,7 +41,7 @@ struct shifted {
       n.annotated = true;
       n.annotation = s;
     }
-    planned = make_plan(g, mesh);
+    planned = plan_at_run_time(g, mesh, {});
   }
   [[nodiscard]] plan_view view() const { return plan_view(planned); }
 

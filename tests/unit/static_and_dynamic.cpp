@@ -55,7 +55,7 @@ using single = mesh<axis<"data", 1>, axis<"model", 1>>;
 /// Runs a step by both executors on simulated devices from the same shards and compares every byte of the outputs.
 template <class Step, class Graph>
 void compare(const Graph& graph) {
-  const auto planned = detail::make_plan(graph, Step::mesh_type::info.shape, Step::mesh_type::info.request);
+  const auto planned = detail::plan_at_run_time(graph, Step::mesh_type::info.shape, Step::mesh_type::info.request);
   const detail::plan_view view(planned);
   CHECK(reference::difference(Step::view, view) == "");
 

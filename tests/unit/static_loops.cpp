@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: compiled
+// alone: yes
 #include <doctest/doctest.h>
 
 #include <tuple>
@@ -92,7 +93,7 @@ struct random_case {
   static std::string difference() {
     static_assert(planned::is_accepted);
     const auto g = detail::trace_program<random_callable<Seed>, pod, a, b>();
-    const auto made = detail::make_plan(g, pod::info.shape, pod::info.request);
+    const auto made = detail::plan_at_run_time(g, pod::info.shape, pod::info.request);
     return reference::difference(planned::view, detail::plan_view(made));
   }
 };

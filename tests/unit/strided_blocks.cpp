@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// alone: yes
 // Blocks that other codes have distributed, in their memory: to steps and back, and their ghost layers.
 #include "gspmd/strided/blocks.hpp"
 

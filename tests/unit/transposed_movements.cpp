@@ -25,7 +25,7 @@ struct transposes {
   std::int64_t arena = 0;
 
   explicit transposes(const graph_builder& b) {
-    const auto p = make_plan(b.g, b.mesh, b.request);
+    const auto p = plan_at_run_time(b.g, b.mesh, b.request);
     for (const auto& s : p.steps) {
       apart += is<kernels::permute>(s) ? 1 : 0;
       const auto& from = p.values[static_cast<std::size_t>(p.slots[static_cast<std::size_t>(s.operands.begin)])];
