@@ -86,8 +86,8 @@ class Gspmd(ConanFile):
         return cpp_info.components["gspmd"] if self.options.mpi or self.options.hdf5 else cpp_info
 
     def package_info(self):
-        # CMakeDeps advises to link the target of the whole package. Without components this is gspmd::gspmd. With components
-        # gspmd::all is everything, MPI included; programs link gspmd::gspmd, gspmd::mpi or gspmd::hdf5.
+        # CMakeDeps advises to link the target of the whole package. Without components this is gspmd::gspmd. With
+        # components gspmd::all is everything, MPI included; programs link gspmd::gspmd, gspmd::mpi or gspmd::hdf5.
         core = self._core(self.cpp_info)
         self.cpp_info.set_property("cmake_target_name", "gspmd::all")
         core.set_property("cmake_target_name", "gspmd::gspmd")

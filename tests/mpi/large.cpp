@@ -2,8 +2,8 @@
 // labels: once exhaustive any_mpi
 // ranks: 2
 // timeout: 600
-// Messages of more than 2^31 bytes, and collectives of more elements than an int can count. Both ranks together use at most 4.4 GiB. On a
-// machine with less memory, the test prints that it skips.
+// Messages of more than 2^31 bytes, and collectives of more elements than an int can count. Both ranks together use at
+// most 4.4 GiB. On a machine with less memory, the test prints that it skips.
 #include <doctest/doctest.h>
 
 #include <cstddef>

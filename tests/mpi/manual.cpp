@@ -22,7 +22,8 @@ using namespace gspmd;
 
 namespace manual_over_mpi {
 
-/// A communicator with the ranks in another order than in MPI_COMM_WORLD. `each` consecutive ranks share a communicator.
+/// A communicator with the ranks in another order than in MPI_COMM_WORLD. `each` consecutive ranks share a
+/// communicator.
 struct own_communicator {
   MPI_Comm is = MPI_COMM_NULL;
   explicit own_communicator(int each) {

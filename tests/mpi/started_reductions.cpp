@@ -2,8 +2,8 @@
 // group: calls
 // ranks: 2 3 4
 // two nodes: 4
-// Started reductions give the same bits as blocking reductions, in the order of the members, for every kind of transport. Any number of
-// reductions can be in progress, and other work in between gives right results.
+// Started reductions give the same bits as blocking reductions, in the order of the members, for every kind of
+// transport. Any number of reductions can be in progress, and other work in between gives right results.
 #include "gspmd/comm/mpi.hpp"
 
 #include <doctest/doctest.h>

@@ -275,7 +275,8 @@ TEST_CASE("links and pipes with names of a checkpoint are not followed, waited f
           "gspmd: checkpoint: `" + partial + "` is no directory; remove it");
     CHECK(text_of_file(mine) == "mine");
   }
-  // A checkpoint on another disk can be restored. When it is the oldest, the link is removed and the checkpoint stays there.
+  // A checkpoint on another disk can be restored. When it is the oldest, the link is removed and the checkpoint stays
+  // there.
   const test_directory directory("way"), other("way-other");
   save_simulated(other.path, 1);
   fs::create_directories(directory.path);

@@ -8,7 +8,8 @@
 
 #include "support/run_compiled.hpp"
 
-// Random programs run by the compiled executor: loops, conditionals and gradients, uneven shards, meshes of 2 to 8 devices.
+// Random programs run by the compiled executor: loops, conditionals and gradients, uneven shards, meshes of 2 to 8
+// devices.
 
 namespace {
 

@@ -22,7 +22,8 @@ namespace local_gradients {
 
 const std::vector<double> v{1, -2, 3, 4}, r{5, 6}, weights{2, 7};
 
-/// The sum over devices of (r + v) w, or, first half on the first device and so on, of the part of the sum over devices.
+/// The sum over devices of (r + v) w, or, first half on the first device and so on, of the part of the sum over
+/// devices.
 value of_sum(value x, value w) { return einsum("a,a->", local::all_reduce<"x">(x), w); }
 value of_parts(value x, value w) {
   const value part = local::reduce_scatter<"x">(x, 0);

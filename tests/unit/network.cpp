@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// Estimated times: closed forms, and measurements of the papers (GShard Fig. 9, GSPMD Table 2). examples/papers has Tables 2 to 8.
+// Estimated times: closed forms, and measurements of the papers (GShard Fig. 9, GSPMD Table 2). examples/papers has
+// Tables 2 to 8.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -194,8 +194,8 @@ std::vector<int> numbers_after(const std::string& line, const std::string& key) 
   for (int n = 0; list >> n; list.ignore()) numbers.push_back(n);
   return numbers;
 }
-/// Checks that the edges of the graph are those of the JSON: one for each value that a step reads, from the step that makes this value or from
-/// the input. Returns the nodes that are neither inputs, steps nor outputs.
+/// Checks that the edges of the graph are those of the JSON: one for each value that a step reads, from the step that
+/// makes this value or from the input. Returns the nodes that are neither inputs, steps nor outputs.
 std::vector<std::string> check_edges(const std::string& dot, const std::string& json) {
   std::vector<std::string> nodes, others;
   std::map<std::string, std::vector<std::string>> into;

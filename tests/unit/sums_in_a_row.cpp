@@ -39,7 +39,8 @@ list first_result(const dynamic::program& p, const std::vector<list>& inputs) {
 
 constexpr std::int64_t rows = 20, D = 6, F = 5;
 
-/// Returns a term that a trip adds, [D,F]: of x [rows,D] and y [rows,F], which axes split by rows, or of c [D,F], which is whole or split.
+/// Returns a term that a trip adds, [D,F]: of x [rows,D] and y [rows,F], which axes split by rows, or of c [D,F], which
+/// is whole or split.
 value term(int kind, value i, value x, value y, value c) {
   const value t = convert<double>(i);
   switch (kind) {

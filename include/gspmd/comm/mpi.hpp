@@ -79,9 +79,9 @@ struct mpi_options {
 /// use this communicator.
 ///
 /// If a rank may fail alone, use launch, which prints the text and ends all ranks. If an exception unwinds past this
-/// object, the destructor waits up to 2.5 s until all other ranks are about to destroy theirs. If they are not, they may wait
-/// for this rank in MPI, so MPI_Abort ends all ranks. So all ranks end within 5 s of an exception. If a rank is killed
-/// or exits, the launcher (mpirun, mpiexec) ends the other ranks.
+/// object, the destructor waits up to 2.5 s until all other ranks are about to destroy theirs. If they are not, they
+/// may wait for this rank in MPI, so MPI_Abort ends all ranks. So all ranks end within 5 s of an exception. If a rank
+/// is killed or exits, the launcher (mpirun, mpiexec) ends the other ranks.
 ///
 /// **Threads.** MPI_THREAD_SINGLE is enough. Only one thread at a time may use the object and the steps that run on it,
 /// and MPI must allow calls from this thread. With MPI_THREAD_MULTIPLE several threads may each use an object, each
@@ -244,8 +244,8 @@ class mpi_communicator {
     for (const auto& memory : work_.memories) bytes += memory ? memory->bytes() : 0;
     if (bytes > most_kept_bytes) static_cast<void>(detail::free_memory(work_.memories, all_.comm, 0));
   }
-  /// Returns when all ranks have called it. If an exception unwinds this rank, the other ranks have 2.5 seconds to follow.
-  /// Otherwise ends all ranks, because they may wait for this rank in MPI forever.
+  /// Returns when all ranks have called it. If an exception unwinds this rank, the other ranks have 2.5 seconds to
+  /// follow. Otherwise ends all ranks, because they may wait for this rank in MPI forever.
   void leave(bool by_exception) {
     if (count_ == 1) return;
     try {

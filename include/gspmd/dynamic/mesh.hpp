@@ -232,8 +232,8 @@ class mesh {
 /// value that is sharded by one mesh is resharded if an operator needs it sharded by another mesh. gspmd::mesh_views
 /// documents which meshes can be combined.
 ///
-/// **Errors.** gspmd::error if the numbers of devices differ, or if an axis ends inside an axis of another mesh. Also if a
-/// device order is not an exchange of axes, or if one name has two meanings.
+/// **Errors.** gspmd::error if the numbers of devices differ, or if an axis ends inside an axis of another mesh. Also
+/// if a device order is not an exchange of axes, or if one name has two meanings.
 /// **Example.**
 ///
 ///     const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});

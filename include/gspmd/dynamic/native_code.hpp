@@ -33,8 +33,8 @@ struct native_options {
   /// /tmp.
   std::string cache;
   /// The directory that contains gspmd/core.hpp. If empty: GSPMD_INCLUDE, then the directory from which the program was
-  /// compiled, if its path was absolute. If sizes or numbers that the loops share with the program differ in these headers,
-  /// no native code is made.
+  /// compiled, if its path was absolute. If sizes or numbers that the loops share with the program differ in these
+  /// headers, no native code is made.
   std::string include;
   /// The seconds that native_code waits for the compiler, or for another process that compiles the same loops. After
   /// that it ends the compiler and all its processes, and there is no native code. The limit must be positive. For 0, a

@@ -110,8 +110,9 @@ class checkpoint_in_progress {
     is_made_ = false;
     sync_directory(directory_);
   }
-  /// Removes the oldest checkpoints before this one until `count` are left, this one included. Checkpoints of later steps belong to
-  /// another run and stay. A checkpoint loses its name before its files are removed. If the name is a link, only the link is removed.
+  /// Removes the oldest checkpoints before this one until `count` are left, this one included. Checkpoints of later
+  /// steps belong to another run and stay. A checkpoint loses its name before its files are removed. If the name is a
+  /// link, only the link is removed.
   void keep(std::int64_t count) const {
     auto steps = steps_in(directory_);
     steps.erase(std::lower_bound(steps.begin(), steps.end(), step_), steps.end());

@@ -126,7 +126,8 @@ constexpr window_gradient gradient_by_windows(const windowed_einsum& e, const le
     if (is_outer) {
       back.windows.push_back({fresh, w.inner, w.along.transposed()});
     } else {
-      // base * j = stride * o + dilation * w + offset, solved for w. The outer letter is the letter that counts upwards.
+      // base * j = stride * o + dilation * w + offset, solved for w. The outer letter is the letter that counts
+      // upwards.
       const auto& v = w.along;
       if (v.dilation > 0) back.windows.push_back({fresh, w.outer, {extent[w.outer], v.base, -v.stride, -v.offset, v.dilation}});
       else back.windows.push_back({w.outer, fresh, {of_fresh, v.stride, -v.base, v.offset, -v.dilation}});

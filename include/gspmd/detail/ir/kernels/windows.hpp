@@ -28,9 +28,9 @@ struct window_reduction {
 };
 
 /// The gradient of a maximum or minimum over windows, for any part of a tensor. An element depends only on its own
-/// windows. Along every dim with a window, index q of the gradient's tile belongs to the window that begins at index q of
-/// the operand's tile. It holds the gradient of this window, or 0 if no window begins there. Element i of the result is at
-/// index room + step * i of the operand's tile.
+/// windows. Along every dim with a window, index q of the gradient's tile belongs to the window that begins at index q
+/// of the operand's tile. It holds the gradient of this window, or 0 if no window begins there. Element i of the result
+/// is at index room + step * i of the operand's tile.
 struct window_selection {
   struct along_dim {
     std::int8_t dim = 0;
