@@ -53,7 +53,8 @@ using draw_step = compile<drawn, pair_of_devices, in<std::uint64_t, dims<>, spli
 ///
 ///   me                             0 or 1
 ///   meet()                         waits for the other device
-///   sum_halves(part, n, half)      half = the sum of both parts; device 0 gets the first n elements and device 1 the other n
+///   sum_halves(part, n, half)      half = the sum of both parts; device 0 gets the first n elements and device 1 the
+///                                  other n
 ///   sum(part, n, all)              all = the sum of both parts, on both devices
 ///   others(x, n)                   the address of the other device's n elements, until the next call
 

@@ -8,9 +8,11 @@
 // ranks 1 and 2 exchange their shards and the other ranks keep their shards.
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
-//   mpirun -n 2 mpi_collectives messages [largest size in MiB, 64]     without memory that the ranks share, as between nodes
-//   mpirun -n 2 mpi_collectives joined [values, 4]     several values in one message, with copies, against one message for each value;
-//                                                      most_joined_bytes (detail/support/tuning.hpp) is the limit that this measures
+//   mpirun -n 2 mpi_collectives messages [largest size in MiB, 64]     without memory that the ranks share, as between
+//                                                                      nodes
+//   mpirun -n 2 mpi_collectives joined [values, 4]     several values in one message, with copies, against one message
+//                                                      for each value; most_joined_bytes (detail/support/tuning.hpp) is
+//                                                      the limit that this measures
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 

@@ -5,7 +5,8 @@
 #   // expect: some text        the compiler's output contains this text; one or more of these lines
 #   x = bad<...>();  // <- here the output names this line
 #   // language: c++17          without -DFIXED, the file is compiled with this standard; default: c++20
-#   // mistakes: 20             the number of mistakes. Each is one error, and multiplies the permitted lines; default: 1
+#   // mistakes: 20             the number of mistakes. Each is one error, and multiplies the permitted lines; default:
+#                               1
 # With -DFIXED, the file must compile (tested with GCC). Without it, compilation must fail with all these texts and
 # exactly one error for each mistake, in at most 20 lines of GCC or 25 of Clang.
 # CASES: SOURCE includes these files. The output for each file must be the output of this file alone.

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # gspmd_document_tests(FILE): the ```cpp blocks of FILE with a marker on the line before become the test docs.NAME.
 #
-# | marker                     | the block is                                                                              |
-# |----------------------------|-------------------------------------------------------------------------------------------|
-# | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each block that has one      |
-# | <!-- compile alone -->     | a separate program, docs.NAME.alone: it must not be in a namespace, or needs HDF5         |
-# | <!-- compile mpi RANKS --> | a separate program, docs.NAME.mpi, run with RANKS ranks if MPI is installed                |
-# | <!-- from SOURCE -->       | a literal part of that file, which is compiled elsewhere: see sources.cmake                |
-# | <!-- prints FILE.cpp -->   | ```text: lines that the previous program prints (see tests/prints); its name is FILE.cpp   |
+# | marker                     | the block is |
+# |----------------------------|--------------------------------------------------------------------------------------|
+# | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each block that has one |
+# | <!-- compile alone -->     | a separate program, docs.NAME.alone: it must not be in a namespace, or needs HDF5    |
+# | <!-- compile mpi RANKS --> | a separate program, docs.NAME.mpi, run with RANKS ranks if MPI is installed          |
+# | <!-- from SOURCE -->       | a literal part of that file, which is compiled elsewhere: see sources.cmake          |
+# | <!-- prints FILE.cpp -->   | ```text: lines that the previous program prints (tests/prints); its name is FILE.cpp |
 #
 # gspmd_documents_together(): call it after all documents. Documents whose blocks include only <gspmd/gspmd.hpp> become
 # one program, so the planner is compiled once for them. No block can use a header that it does not include.

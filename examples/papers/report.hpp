@@ -13,7 +13,8 @@ namespace papers {
 
 /// The claim of a band.
 ///
-///   agreement      One limit holds for all numbers of a kind: counts are exact, FLOPS utilisation is within 3 %, exponents within 0.02.
+///   agreement      One limit holds for all numbers of a kind: counts are exact, FLOPS utilisation is within 3 %,
+///                  exponents within 0.02.
 ///   regression     The limits are close to our own number. They show that it has not changed, and not that it agrees.
 ///   construction   Both numbers are equal for every plan, for example a ratio to itself.
 enum class claim { agreement, regression, construction };

@@ -156,7 +156,8 @@ inline std::string explain_weight_updates(const graph& g) {
 /// **Example.**
 ///
 ///     constexpr auto train = [](auto w, auto state, auto x) { return adam.update(w, grad(loss(w, x), w), state); };
-///     using step = compile<shard_weight_update<"data">(train), pod, w_in, optimizer::state_of<optimizer::adam, w_in>, x_in>;
+///     using step = compile<shard_weight_update<"data">(train), pod, w_in,
+///                          optimizer::state_of<optimizer::adam, w_in>, x_in>;
 template <dim_spec... Axes, class F>
 constexpr auto shard_weight_update(F step) {
   static_assert(sizeof...(Axes) > 0, "gspmd: shard_weight_update: name the axes over which the same is updated, \"data\" say");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// instructions CASE   runs a compiled step and the same hand-written loops once each, in the functions CASE_step and CASE_by_hand.
+// instructions CASE   runs a compiled step and the same hand-written loops once each, in the functions CASE_step and
+//                     CASE_by_hand.
 // callgrind counts their instructions (count.cmake). Returns 1 if their results differ.
 #include <bit>
 #include <cmath>
@@ -32,7 +33,7 @@ constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5
   }
 }
 
-// ---- a choice of which one side is computed: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks ----
+// ---- a choice of which one side is computed: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks
 
 constexpr auto choice = [](auto x, auto y) { return select(x > 0.0f, x * 2.0f, y); };
 void choice_of(const float* __restrict x, const float* __restrict y, float* __restrict out, int64_t n) {

@@ -221,7 +221,7 @@ inline std::string steps_of(const path& p, int rank) {
   return t;
 }
 
-// ---- execution --------------------------------------------------------------------------------------------------------------
+// ---- execution ------------------------------------------------------------------------------------------------------
 
 /// Returns the value of an element on a device. Devices with the same coordinates on all partial axes have equal
 /// values.
@@ -266,7 +266,7 @@ inline int wrong_after(const mesh_shape& mesh, const extents& global, sharding f
   return wrong;
 }
 
-// ---- all pairs --------------------------------------------------------------------------------------------------------------
+// ---- all pairs ------------------------------------------------------------------------------------------------------
 
 struct tally {
   std::int64_t pairs = 0, executed = 0;

@@ -185,7 +185,7 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
   return wrapped(t, static_cast<wide>(power::of(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))));
 }
 
-// ---- memory of any type ------------------------------------------------------------------------------------------------
+// ---- memory of any type ---------------------------------------------------------------------------------------------
 /// Reads a pred as a byte: unwritten memory can hold any byte, and loading such a byte as a bool would be undefined.
 inline value read(dtype type, const std::byte* from, std::int64_t i) {
   value v{type, 0, 0};

@@ -28,7 +28,8 @@ namespace gspmd {
 /// partial value. Also for more placements than dims, and for a placement that is not defined for its extent and parts
 /// or breaks the law there. A placement without members that breaks the law on small shapes does not compile.
 /// **Example.**
-///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});   // rows block-cyclically, blocks of two
+///     // rows block-cyclically, blocks of two
+///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});
 template <placement... P>
 class placed_layout {
   static_assert((detail::accept_placement<P>() && ...));

@@ -139,7 +139,8 @@ constexpr text placements_text(detail::span<const per_axis::placement> list) {
 /// several axes split one dim, it is divided once into equal parts, rounded up: 9 over 2x2 is 3,3,3,0.
 ///
 /// **Example.**
-///     in<float, dims<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>       // split<"data", _> on data, model
+///     // split<"data", _> on data, model
+///     in<float, dims<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>
 template <per_axis::placement... List>
 struct placements {
   static constexpr bool is_annotation = true;

@@ -154,7 +154,7 @@ struct device_pair {
 /// Also if `Axes` have more than 64 devices; `rotate`, `shift_devices` and `reverse_devices` have no such limit.
 /// **Example.**
 ///
-///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
+///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});  // two devices exchange; the others get zeros
 template <dim_spec Axes>
 constexpr value permute(value x, detail::span<const device_pair> pairs, location at = location::current()) {
   detail::device_shift list{detail::device_shift::kind::listed, 0};

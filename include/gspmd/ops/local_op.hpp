@@ -32,7 +32,8 @@ struct flops {};
 /// tuple with one value for each operand. Return value{} for an operand without a gradient.
 ///
 /// **Example.**
-///     local_op<"b[t]->b[t]">(with_gradient(running_sum, [](value x, value y, value dy) { return running_sum_from_the_right(dy); }))
+///     const auto backward = [](value x, value y, value dy) { return running_sum_from_the_right(dy); };
+///     local_op<"b[t]->b[t]">(with_gradient(running_sum, backward))
 template <class F, class G>
 struct with_gradient : F {
   constexpr with_gradient(F f, G g) : F(std::move(f)), gradient(std::move(g)) {}

@@ -85,8 +85,9 @@ inline constexpr auto fillable_inputs = [] {
 ///
 ///     using step = compile<heat, mesh<axis<"x", 2>>, in<double, dims<100, 64>, split<"x", _>>>;
 ///     ghosted_step<step, ghosts<1, 1>, ghosts<1, 1>> s;
-///     s(comm, strided_view(u, {52, 66}), strided_view(next, {52, 66}));           // u's layers are valid: nothing is sent
-///     s(comm, filled(strided_view(u, {52, 66})), strided_view(next, {52, 66}));   // the step fills them first
+///     // u's layers are valid: nothing is sent
+///     s(comm, strided_view(u, {52, 66}), strided_view(next, {52, 66}));
+///     s(comm, filled(strided_view(u, {52, 66})), strided_view(next, {52, 66}));  // the step fills them first
 template <class Step, class... Ghosts>
 class ghosted_step {
   using listed = detail::listed_layers<Step, Ghosts...>;

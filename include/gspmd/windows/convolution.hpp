@@ -54,7 +54,8 @@ struct convolution_options {
 /// number for each spatial dim; strides and dilations below 1; groups that do not divide batch or features; features
 /// that the window does not have; a window that is larger than the padded operand.
 /// **Example.**
-///     auto h = convolution(x, w, "NHWC,HWIO->NHWC", {.stride = {2, 2}, .padding = "same"});   // [8,64,64,3] -> [8,32,32,f]
+///     // [8,64,64,3] -> [8,32,32,f]
+///     auto h = convolution(x, w, "NHWC,HWIO->NHWC", {.stride = {2, 2}, .padding = "same"});
 ///     auto up = convolution(x, w, "NCW,OIW->NCW", {.low = {2}, .high = {2}, .lhs_dilation = {2}});
 /// **Source.** GSPMD, sections 4.3 and A.2.
 constexpr value convolution(value x, value w, std::string_view layout, const convolution_options& options = {},

@@ -19,8 +19,9 @@ namespace gspmd {
 /// dim.
 ///
 /// **Example.**
-///     stencil_field(u, {boundary::edge()})                                              // repeats its outermost elements
-///     stencil_field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})   // by dim
+///     // repeats its outermost elements
+///     stencil_field(u, {boundary::edge()})
+///     stencil_field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})  // by dim
 class stencil_field {
  public:
   constexpr stencil_field(value x, location where = location::current())  // NOLINT: implicit on purpose

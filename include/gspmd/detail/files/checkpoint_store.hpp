@@ -24,8 +24,10 @@
 /// A directory of checkpoints:
 ///
 ///     state/lock                        locked by a saver until it ends, in any way; the file stays
-///     state/step-000000000120/          a checkpoint: manifest.json and the parts. It gets this name when all files are on the disk
-///     state/step-000000000130.partial/  a checkpoint that is being saved or removed, or whose saver was killed; the next saver removes it
+///     state/step-000000000120/          a checkpoint: manifest.json and the parts. It gets this name when all files
+///                                       are on the disk
+///     state/step-000000000130.partial/  a checkpoint that is being saved or removed, or whose saver was killed; the
+///                                       next saver removes it
 namespace gspmd::detail {
 
 inline std::string step_directory(std::int64_t step) {

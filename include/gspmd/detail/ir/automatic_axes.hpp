@@ -9,7 +9,8 @@
 /// element leaves its device.
 ///
 ///     12 elements, data:2 explicit, model:3 automatic     [data] [data,model]: parts of 6, and of 2 inside these
-///     12 elements, data:2 explicit, model:4 automatic     [data] only: model would cut parts of 2 whose ends differ from those of 6
+///     12 elements, data:2 explicit, model:4 automatic     [data] only: model would cut parts of 2 whose ends differ
+///                                                         from those of 6
 namespace gspmd::detail {
 
 /// Returns the part of a layout on these axes.

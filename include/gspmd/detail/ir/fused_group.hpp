@@ -24,8 +24,8 @@ using load_offsets = inline_vec<offset_along, max_offset_dims>;
 ///
 ///   constant   the value is `real` (floats) or `integer` (other types)
 ///   iota       index along loop dim `dim`, plus iota_offsets[`slot`] of the device
-///   parameter  a load: inputs[`slot`], with `strides`, at `offsets` from the current element. Elements beyond the ends of the
-///              loop are in a margin (fused_margin)
+///   parameter  a load: inputs[`slot`], with `strides`, at `offsets` from the current element. Elements beyond the ends
+///              of the loop are in a margin (fused_margin)
 ///   otherwise  an elementwise opcode on the registers `args`
 struct scalar_op {
   opcode op = opcode::constant;

@@ -28,9 +28,10 @@ struct given_rows {
 };
 
 // GSPMD_LOOP_FUNCTION marks the functions that contain the loops. GCC compiles them with three options:
-//   fp-contract=off    the bits of a result must not depend on the fusion of two operators into one loop (Clang contracts only
-//                      within one expression of the source)
-//   no-trapping-math   otherwise GCC turns more selects into branches, which it cannot vectorise; see also apply<select>
+//   fp-contract=off    the bits of a result must not depend on the fusion of two operators into one loop (Clang
+//                      contracts only within one expression of the source)
+//   no-trapping-math   otherwise GCC turns more selects into branches, which it cannot vectorise; see also
+//                      apply<select>
 //   no-math-errno      see square_root
 // GCC inlines only always_inline functions into such a function, so groups with a user's map use none of this. GCC
 // gives a function without its own float the float options of its inlined functions, which are those of the file

@@ -11,7 +11,8 @@
 /// of digits:
 ///
 ///   [3,2] in 2,1 rows -> [6] in 3,3         one digit of 6: 0-3 | 4,5 and 0-2 | 3-5; element 3 moves
-///   [3,2] in columns -> [6] in 3,3          digits of 3 and 2: the second digit is 0 | 1; a range is rows and two ends of rows
+///   [3,2] in columns -> [6] in 3,3          digits of 3 and 2: the second digit is 0 | 1; a range is rows and two ends
+///                                           of rows
 namespace gspmd::detail {
 
 /// A split dim as a number: the digits from `begin` to before `end`, major to minor, are `unit` times its index plus

@@ -27,8 +27,8 @@ struct row_part;
 ///   handles           the element types that it is compiled for
 ///   works_in_place    its result can use the memory of an operand that mark_kept() does not mark
 ///   scratch_bytes     the memory that it needs during a run
-///   find_rows, take_rows    the rows by which it can process its operands, and the same step for a block of rows. Both are for a
-///                     step that `lowered` made (passes/lower/step_state.hpp), and for passes only
+///   find_rows, take_rows    the rows by which it can process its operands, and the same step for a block of rows. Both
+///                     are for a step that `lowered` made (passes/lower/step_state.hpp), and for passes only
 ///   axes, messages, packing, rounds    its communication; steps of a plan store the first two as numbers
 ///   prepare, freeze   the computations that are done once (run/ready_step.hpp)
 ///   run               executes the step

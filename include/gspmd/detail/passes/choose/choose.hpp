@@ -27,7 +27,8 @@ namespace gspmd::detail {
 ///    (ring_choice.hpp).
 ///
 ///   bd,df->bf with x [data, _], w [_, model]: b over data, f over model; result [data, model], nothing is sent
-///             with x [_, model], w [model, _]: d over model; result [_, _] partial(model: add), if a gather takes longer
+///             with x [_, model], w [model, _]: d over model; result [_, _] partial(model: add), if a gather takes
+///             longer
 class chooser {
  public:
   constexpr chooser(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,

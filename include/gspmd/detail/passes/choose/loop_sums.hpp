@@ -10,7 +10,8 @@
 /// value is partial, the sum may stay partial. One reduction after the loop then replaces one reduction in each
 /// iteration.
 ///
-///   g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has ended
+///   g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has
+///                                                            ended
 namespace gspmd::detail {
 
 /// Returns the number of the operand that is added to operand `k`, to all of it or to a row. Returns -1 for any other
