@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of the threads backend on two devices, compared with code that an expert writes by hand for only this
+// The collectives of the threads backend on two devices, compared with hand-written code of an expert for only this
 // collective, and with one memcpy of the buffer on both threads concurrently. All variants of a row run interleaved in
 // the same launch. Prints medians in microseconds, and the median and middle half of ratios of times measured next to
 // each other.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step of an MLP (batch 256, 1024 -> 4096 -> 1024, float): forward pass, backward pass and update.
-// Compiled by gspmd, and written by hand for only this mesh with the same GEMM and the same collectives.
+// Compiled by gspmd, and hand-written for only this mesh with the same GEMM and the same collectives.
 #pragma once
 
 #include <algorithm>

@@ -82,7 +82,7 @@ class Gspmd(ConanFile):
         self.info.clear()
 
     def _core(self, cpp_info):
-        """Returns the part of `cpp_info` that gspmd::gspmd is made of: all of it, unless the package has further components."""
+        """Returns the part of `cpp_info` for gspmd::gspmd: the whole object, unless the package has further components."""
         return cpp_info.components["gspmd"] if self.options.mpi or self.options.hdf5 else cpp_info
 
     def package_info(self):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # gspmd_document_tests(FILE): the ```cpp blocks of FILE with a marker on the line before become the test docs.NAME.
 #
-# | marker                     | the block is |
+# | marker                     | the block is                                                                         |
 # |----------------------------|--------------------------------------------------------------------------------------|
 # | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each block that has one |
 # | <!-- compile alone -->     | a separate program, docs.NAME.alone: it must not be in a namespace, or needs HDF5    |

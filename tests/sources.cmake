@@ -76,8 +76,8 @@ if(composites LESS 4)
 endif()
 
 # Includes have one direction. Each folder may include itself and the folders listed for it. Planning code includes no
-# kernel, and run-time code includes no pass. Of the public headers, every folder may include gspmd/error.hpp and those
-# that are listed here.
+# kernel, and run-time code includes no pass. Every folder may include the public header gspmd/error.hpp and the public
+# headers that are listed here.
 set(may_support "")
 set(may_ir support)
 set(may_notation support ir)

@@ -111,7 +111,7 @@ using partly_manual_step =
     compile<partly_manually, pod, x_in, scale_in, heads_in, heads_in, heads_in, out_in, scale_in, up_in, down_in>;
 
 // Three sums of [2,8,16] over model: of both halves, and of the gradient at the start of the second half. The gradients
-// of seven weights over data, and the gradient of the first scale over both: 3/4 of it, twice.
+// of seven weights over data, and the gradient of the first scale over both: 3/4 of the gradient, twice.
 static_assert(explicit_step::traffic.over("model").in(collective_kind::all_reduce).bytes == 3 * 2 * 8 * 16 * 4 + 16 * 4 * 3 / 2);
 static_assert(explicit_step::traffic.bytes == 3 * 1024 + 96 + (4 * 16 * 2 * 4 + 16 + 2 * 16 * 16) * 4);
 static_assert(manual_step::traffic.bytes == explicit_step::traffic.bytes);

@@ -83,7 +83,7 @@ class document_search {
       }
     }
   }
-  /// Returns the meshes on which the document can be built: a remaining annotation may name an axis that a mesh lacks.
+  /// Returns the meshes that the document can be built on: a remaining annotation may name an axis that a mesh lacks.
   std::vector<gspmd::dynamic::mesh> buildable(std::vector<gspmd::dynamic::mesh> meshes) {
     const auto all = meshes.size();
     std::string why;  // of the first skipped mesh

@@ -24,7 +24,7 @@ using gspmd::state;
 using gspmd::dynamic::strict_program;
 using gspmd::dynamic::value_states;
 
-/// The result of the check of such a document.
+/// The result of the check of a document of the explicit or manual mode.
 struct strict_answer {
   struct named {
     std::string name;

@@ -25,7 +25,7 @@ struct written_transition {
 struct op_note {
   written_transition transition{};
   std::optional<gspmd::dynamic::value_states> out{};  // the required states of the result
-  std::string varies{};                               // the axes on which `out` makes a constant varying
+  std::string varies{};                               // the axes along which `out` makes a constant varying
   // For a loop or conditional: the axes along which devices may take different branches. For a manual region: the axes
   // that become local.
   std::string axes{};

@@ -149,7 +149,7 @@ inline dynamic::program pipeline_tensor_parallel(const dynamic::mesh& m, const p
   return train_by_gpipe(m, n, {.tokens = {"", "", ""}, .weights = by_heads("")});
 }
 /// Two all_reduces of the tokens in a forward tick, and four in a backward tick, which recomputes the stage. The last
-/// stage has the results. All devices read a part of them for the loss, and the last stage gets their gradients.
+/// stage has the results. All devices read a part of the results for the loss, and the last stage gets their gradients.
 inline double pipeline_tensor_parallel_bytes(const pipeline_sizes& n, int model) {
   const auto stages = static_cast<double>(n.stages), microbatches = static_cast<double>(n.microbatches);
   const double a = token_bytes(n.layer), ticks = microbatches + stages - 1;

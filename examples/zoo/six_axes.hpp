@@ -11,7 +11,7 @@
 #include "pipelines.hpp"
 
 /// All axes in one program, in torchtitan's layout for models with experts: stages of a pipeline, replicas, full
-/// sharding over three axes (two of which split the experts), parts of the sequence, heads and hidden units.
+/// sharding over three axes (two axes split the experts), parts of the sequence, heads and hidden units.
 namespace zoo {
 
 /// Stages of attention and `experts`. Each expert has capacity for `capacity` tokens of a group. A sequence has

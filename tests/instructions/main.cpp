@@ -33,7 +33,7 @@ constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5
   }
 }
 
-// ---- a choice of which one side is computed: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks
+// ---- a select with one computed side: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks
 
 constexpr auto choice = [](auto x, auto y) { return select(x > 0.0f, x * 2.0f, y); };
 void choice_of(const float* __restrict x, const float* __restrict y, float* __restrict out, int64_t n) {

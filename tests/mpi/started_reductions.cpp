@@ -36,7 +36,7 @@ int everywhere(int wrong) {
   return sum;
 }
 using options = gspmd::mpi_options;
-/// By messages in pieces, through the window of a node, and with shards that are all too large for the window.
+/// Messages in pieces, the window of a node, and shards that are all too large for the window.
 const std::vector<options> ways{options{false}, options{false, 50}, options{true}, options{true, 1000, 0}};
 
 }  // namespace

@@ -186,7 +186,7 @@ inline value naive_binary(opcode code, const value& a, const value& b) {
 }
 
 // ---- memory of any type ---------------------------------------------------------------------------------------------
-/// Reads a pred as a byte: unwritten memory can hold any byte, and loading such a byte as a bool would be undefined.
+/// Reads a pred as a byte: unwritten memory can hold any byte, and loading a byte above 1 as a bool would be undefined.
 inline value read(dtype type, const std::byte* from, std::int64_t i) {
   value v{type, 0, 0};
   if (type == dtype::pred) {
@@ -278,7 +278,7 @@ inline std::vector<value> samples(dtype type, std::mt19937& random) {
   return v;
 }
 
-/// The types on which kernels compute.
+/// The types for which kernels compute.
 constexpr dtype all_types[] = {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred, dtype::u32, dtype::u64};
 
 inline std::vector<std::byte> pack(const std::vector<value>& values) {

@@ -58,8 +58,8 @@ void save_on_threads(const std::string& directory, std::int64_t step) {
   launch(threads{}, 4, [&](auto& comm) { save_state(comm, directory, step, newest); });
 }
 
-/// The arrays of another mesh to which a state is restored, and the step that they hold. -1: none; -2: no complete
-/// step.
+/// Arrays of another mesh. `restore` restores a state to these arrays and returns the step that they hold. -1: none;
+/// -2: no complete step.
 struct restored_state {
   simulated_communicator three{3};
   sharded_array<double> x = on_row.array(three);

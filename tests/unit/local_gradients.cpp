@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Gradients of varying values that are read as partial values: they are not replicas, of which only one device's data
-// counts.
+// Gradients of varying values that are read as partial values. The values are not replicas, so the data of every device
+// count.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -9,7 +9,7 @@
 #include "gspmd/gspmd.hpp"
 #include "support/equal_plans.hpp"
 
-// Loops and conditionals against the same program unrolled by hand.
+// Loops and conditionals, compared with the same program, unrolled.
 
 namespace {
 
