@@ -231,8 +231,8 @@ double train(const options& o, const text_file& text, tensors& parameters) {
 }
 
 /// Plans the layer with its gradients at the paper's scale: the number of experts and groups is the number of devices,
-/// C = 2S/E (3.1). The work and the memory of a device are constant, except for the gates: S x E of them, and M x E
-/// replicated weights.
+/// C = 2S/E (3.1). The work and the memory of a device are constant, except for S x E gates and M x E replicated
+/// weights.
 bool show_scaling() {
   bool is_constant = true;
   for (const auto how : {dispatch::products, dispatch::indices}) {

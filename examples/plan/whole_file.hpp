@@ -33,7 +33,7 @@ class file_buffer : public std::streambuf {
 };
 
 /// Opens a new file with a random name in the directory of `file`, and returns the name in `part`. Never writes to an
-/// existing file and never follows a link, whoever makes it and when.
+/// existing file and never follows a link, also if another process makes it meanwhile.
 inline std::FILE* open_part(const std::filesystem::path& file, std::filesystem::path& part) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {

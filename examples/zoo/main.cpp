@@ -34,7 +34,7 @@ struct entry {
   std::int32_t indices = 1;  // of a small run: integers are smaller than this
   // The same step on one device, if it is not this plan on axes of one device.
   std::function<dynamic::program(const dynamic::mesh&)> alone = {};  // called with a mesh of such axes
-  double permuted = -1;  // the bytes of these that are sent from neighbour to neighbour, if they are checked too
+  double permuted = -1;  // the part of `bytes` that is sent from neighbour to neighbour; -1: not checked
 };
 
 // A plan sends the bytes of the closed form, or less, for example because gradients are reduced in parts or a gather is

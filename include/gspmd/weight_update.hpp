@@ -128,8 +128,8 @@ inline std::string explain_weight_updates(const graph& g) {
 
 }  // namespace detail
 
-/// Returns a step of data-parallel training in which each device along these axes updates its part of the weights
-/// (ZeRO-1). Each device then gets the parts that the other devices updated. Pass it to `compile` or dynamic::compile
+/// Returns a step of data-parallel training that updates the weights in parts: each device along these axes updates one
+/// part (ZeRO-1) and then gets the parts that the other devices updated. Pass it to `compile` or dynamic::compile
 /// instead of `step`. The program needs no annotations for it.
 ///
 /// It applies to inputs with marked next values (next_value; optimizers mark them) that are updated by a reduction over

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// A loop adds several times per iteration to a sum. The sum stays partial until the loop has ended, and is right for any
-// added values.
+// A loop adds several times per iteration to a sum. The sum stays partial until the loop has ended, and is right for
+// any added values.
 #include <doctest/doctest.h>
 
 #include <cstddef>

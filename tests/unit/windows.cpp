@@ -146,7 +146,8 @@ TEST_CASE("several axes: one ring over all of them, or what is small is gathered
     }
 }
 
-// Every device adds the shards in their order of arrival. If several devices held the same sum, their sums would differ.
+// Every device adds the shards in their order of arrival. If several devices held the same sum, their sums would
+// differ.
 TEST_CASE("what devices decide by is one number: no ring adds up a result that several of them hold") {
   const auto m = ring_of(4);
   const auto made = [&](const dynamic::input& a, const dynamic::input& w, const auto& after) {

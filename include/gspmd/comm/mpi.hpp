@@ -69,11 +69,11 @@ struct mpi_options {
 /// 1 MiB is kept until the communicator is destroyed. This memory has no name and uses no space in /dev/shm, so nothing
 /// remains after a job is killed. A process opens another process's memory in /proc. If /proc forbids it (containers
 /// with separate user namespaces), the processes send file descriptors over UNIX sockets, which requires one network
-/// namespace. All memory is reserved at once. If it cannot be shared, a note on stderr says so, and all data is sent in
-/// messages.
+/// namespace. All memory is reserved in the constructor. If it cannot be shared, a note on stderr says so, and all data
+/// is sent in messages.
 ///
 /// **Errors.** If ranks arrive at different collectives, each of these ranks gets an error with both collectives and
-/// their source lines. In shared memory this happens at once. Otherwise it happens when all ranks have waited for
+/// their source lines. In shared memory this happens immediately. Otherwise it happens when all ranks have waited for
 /// about one and a half seconds, or are about to destroy this object. A rank that waits for a rank that will never
 /// arrive gets such an error too. A rank that computes is awaited without limit. After such an error the rank cannot
 /// use this communicator.

@@ -26,7 +26,7 @@ inline device_action action_of(transition_kind by, axis_state from, axis_state t
 
 /// Builds programs that write their own communication, with manual regions, if the states are known at run time.
 ///
-/// Check such a program with a `strict_program` first: it finds all mistakes, but cannot plan regions. This class types
+/// Check the program with a `strict_program` first: it finds all mistakes, but cannot plan regions. This class types
 /// the program again at compilation, and throws gspmd::error there for a mistake. The program sends only the
 /// communication that was written.
 ///

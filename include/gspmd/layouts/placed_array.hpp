@@ -142,8 +142,8 @@ inline void require_same_tensor(const placed_tables& from, const placed_tables& 
                 std::to_string(to.mesh.device_count()) + " devices");
 }
 
-/// Moves shards from one layout to another. in[i] and out[i] belong to the i-th device of `comm`. From {0, 1}, {2, 3}
-/// to {0, 2}, {1, 3} on two devices: device 0 sends element 1 and receives element 2.
+/// Moves shards from one layout to another. in[i] and out[i] belong to the i-th device of `comm`. If the layout of two
+/// devices changes from {0, 1}, {2, 3} to {0, 2}, {1, 3}, device 0 sends element 1 and receives element 2.
 template <class T, class Comm>
 void redistribute_shards(Comm& comm, const placed_tables& from, const placed_tables& to, const T* const* in, T* const* out) {
   static_assert(

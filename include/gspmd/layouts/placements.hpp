@@ -164,7 +164,7 @@ inline detail::sharding sharding_of(const detail::mesh_info& mesh, const std::ve
 }
 
 /// Returns the placement list of a sharding. Throws gspmd::error if two axes split one dim in another order than that
-/// of the mesh; such a sharding has no placement list.
+/// of the mesh, because no placement list exists for this order.
 inline std::vector<per_axis::placement> placements_of(const detail::mesh_info& mesh, const detail::sharding& s) {
   const auto r = detail::to_placements(mesh, s);
   if (!r.problem.empty()) throw error("placements: " + std::string(r.problem.view()));
@@ -217,7 +217,7 @@ struct split_placements {
 ///
 /// **Example.**
 ///     split_as_placements<pod, split<"data", _>>            placements<shard(0), replicate>
-///     split_as_placements<pod, split<"model,data", _>>      does not compile: data comes first in the mesh
+///     split_as_placements<pod, split<"model,data", _>>      does not compile: data precedes model in the mesh
 template <class Mesh, class Split, class Partial = partial<"">>
 using split_as_placements = typename detail::split_placements<Mesh, Split, Partial>::type;
 

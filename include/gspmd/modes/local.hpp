@@ -247,7 +247,7 @@ constexpr value axis_index(value like, location at = location::current()) {
 }
 /// Returns the value of device `root` on all devices.
 ///
-/// **Communication.** 2(n-1)/n B: an all_reduce in which all devices except `root` contribute zeros.
+/// **Communication.** 2(n-1)/n B: an all_reduce, where all devices except `root` contribute zeros.
 template <dim_spec Axes, state To = state::invariant>
 constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {
   if (!x.is_valid()) return {};

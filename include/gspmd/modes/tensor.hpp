@@ -237,7 +237,7 @@ constexpr auto exchanging(std::string_view axes, F f, const Arguments&... argume
 /// Returns f(arguments...), and permits the operators in `f` to receive elements of other shards along `Axes`.
 ///
 /// This applies to a stencil, shift, roll, slice, pad, reverse, concatenate or window along a dim that these axes
-/// split. If several axes split the dim, name all of them. The result has the split of the operand. The gradients of
+/// split. If several axes split the dim, name all these axes. The result has the split of the operand. The gradients of
 /// these operators have the same permission, also if they are taken outside of `f`. In a program that is not in the
 /// explicit mode, the call has no effect.
 ///

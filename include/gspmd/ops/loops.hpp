@@ -203,7 +203,7 @@ struct counted_trips {
 }  // namespace detail
 
 /// The same as fori_loop with a number of iterations that the program computes: an integer of rank 0. A negative
-/// number counts as 0. As in while_loop, the costs count one iteration, and there is no gradient.
+/// number counts as 0. The costs count one iteration, and there is no gradient, as in while_loop.
 ///
 /// **Example.**
 ///     // count is in<std::int64_t, dims<>>

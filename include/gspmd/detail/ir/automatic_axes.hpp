@@ -39,7 +39,7 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
   return s;
 }
 
-/// Returns the mistake in an annotation on such a mesh; empty if the annotation is correct.
+/// Returns the mistake in an annotation on a mesh with automatic and explicit axes; empty if the annotation is correct.
 [[gnu::cold]] constexpr text automatic_mistake(const mesh_info& mesh, const extents& shape, const sharding& s) {
   const axis_mask automatic = mesh.automatic_axes;
   text what;

@@ -99,8 +99,8 @@ template <class T, class Bits>
   return __builtin_bit_cast(T, (__builtin_bit_cast(Bits, a) & mask) | (__builtin_bit_cast(Bits, b) & ~mask));
 }
 
-/// which ? a : b. GCC makes branches of selects before it vectorises, and follows those with a constant on one side
-/// through all that comes after; of masks it does not.
+/// which ? a : b. GCC makes branches of selects before it vectorises, and propagates a constant side through all
+/// following code. It makes no branches of masks.
 template <class T>
 [[gnu::always_inline]] constexpr T choose(bool which, T a, T b) {
 #if defined(__clang__)
@@ -213,7 +213,7 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline T exponential_less_one(T x) {
   using format = float_format<T>;
-  constexpr T least = static_cast<T>(-60);  // there e^x is nothing beside 1
+  constexpr T least = static_cast<T>(-60);  // e^x - 1 rounds to -1
   T clamped = choose(x >= least, x, least);
   clamped = choose(clamped > format::exp_most, format::exp_most, clamped);
   const reduced_exponential<T> e(clamped);

@@ -86,9 +86,9 @@ using own_collectives = vec<own_collective> (*)(const graph&, const mesh_shape&,
 ///                               bytes
 ///   may_go_round_ring(n)        an operand may rotate around the ring shard by shard instead of being gathered
 ///   movements(n)                the number of movements between shards that the operator consists of; 0: none
-///   map(g, n, k)                the map of movement k: which elements of operand k it moves to which elements of the
-///                               result. An operator without movements returns a map that reshapes if one movement may
-///                               replace the operator
+///   map(g, n, k)                the map of movement k from the elements of operand k to the elements of the result. An
+///                               operator without movements returns a map that reshapes if one movement may replace the
+///                               operator
 ///   composes                    the operator is one movement of one operand, as in mapped_op; consecutive ones can
 ///                               become one movement
 ///   tiles(n)                    the number of leading operands that are read as tiles, which are shards with their
@@ -140,8 +140,8 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 };
 // clang-format on
 
-// Common facts have names, and operators use them as bases. No fact has a default: an operator without such a base
-// states the facts itself.
+// Common facts have names, and operators use them as bases. No fact has a default: an operator without a base states
+// the facts itself.
 
 /// For operators that own enumerated opcodes through `owns(op)`. Messages use the names of the opcodes.
 struct named_by_opcode {

@@ -152,8 +152,8 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
   }
 
-  /// Along a whole dim, each line is sorted separately. Along a split dim, each device sorts its part of each line, and
-  /// then:
+  /// If the dim is whole, each line is sorted separately. If the dim is split, each device sorts its part of each line,
+  /// and then:
   ///
   ///   2 parts        the devices exchange their parts; one keeps the smaller half of both, the other the larger half
   ///   many lines     each device receives some of the lines and sorts them, and the parts are sent back: two

@@ -4,8 +4,8 @@
 #include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 
-/// An einsum with two operands, the first of them read through windows: convolution and its gradients (GSPMD 4.3 and
-/// A.2).
+/// An einsum with two operands that reads the first operand through windows: convolution and its gradients (GSPMD 4.3
+/// and A.2).
 ///
 ///   forward         X[b,J,i] W[w,i,f] -> Y[b,o,f]     J = stride * o + dilation * w + offset
 ///   gradient by W   X[b,J,i] dY[b,o,f] -> dW[w,i,f]   the same windows

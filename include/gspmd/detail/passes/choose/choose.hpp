@@ -251,11 +251,11 @@ class chooser {
       if (known.axis == use.axis) return;
     add_factor_split(uses, use.axis, use.dim);
   }
-  /// Returns the use of the axes at the border of a manual region (local_view_op). The border sends nothing. Along the
-  /// region's axes both sides keep the layouts that are written. The other axes split both sides in the same way: like
-  /// a form of the operand, or like the preferred sharding of the result or the operand, whichever costs least. If
-  /// costs are equal, the largest shard is taken, because the other shards are parts of it. The users reshard the
-  /// result as if no border existed.
+  /// Returns the use of the axes at the border of a manual region (local_view_op). The border sends nothing. Both sides
+  /// keep the layouts that are written for the region's axes. The other axes split both sides in the same way: like a
+  /// form of the operand, or like the preferred sharding of the result or the operand, whichever costs least. If costs
+  /// are equal, the largest shard is taken, because it contains the other shards. The users reshard the result as if no
+  /// border existed.
   [[nodiscard]] constexpr operator_use border_use(int i, const node& n, const op_rule& rule) const {
     const sharding &from = known_.preferred_of(n.operands[0]), &to = known_.preferred_of(i);
     const auto add = [&](const tensor_map& map, const sharding& lies, bool is_closed, factor_splits& uses) {

@@ -14,8 +14,8 @@
 ///                                                            ended
 namespace gspmd::detail {
 
-/// Returns the number of the operand that is added to operand `k`, to all of it or to a row. Returns -1 for any other
-/// operator.
+/// Returns the number of the operand that is added to operand `k`, to the whole operand or to a row. Returns -1 for any
+/// other operator.
 constexpr int operand_added_to(const node& n, int k) {
   int added = -1;
   if (n.operands.count < 2 || partial_rule_of(n, k, monoid::add) != partial_rule::all) return -1;

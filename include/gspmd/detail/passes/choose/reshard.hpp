@@ -97,8 +97,8 @@ constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, co
 
 /// Returns the sharding with the same tiles as `from` that makes a movement to `to` send the least. An axis that
 /// separates no parts with data may split any dim.
-///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device. From {x,-}, all parts of dim 0 would be
-///   gathered
+///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device. A movement from {x,-} would gather all
+///   parts of dim 0
 constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding best = from;
   if (!has_empty_parts(mesh, global, from)) return best;

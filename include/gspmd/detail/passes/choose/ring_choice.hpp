@@ -21,7 +21,7 @@ namespace gspmd::detail {
 ///
 /// Each device adds the products in another order. Devices that hold the same part of the result would round it
 /// differently, and could then decide differently. Every axis of a ring that adds products must therefore split the
-/// result or leave it partial. So a value that must be equal on several devices never has such a sum.
+/// result or leave it partial. So a value that must be equal on several devices is never the sum of a ring.
 ///   ab,bc->ac   [a, b/x] and [b, c], result [a, c]: no ring; [a, b/x] and [b, c/x], result [a, c/x]: a ring
 class ring_choice {
  public:

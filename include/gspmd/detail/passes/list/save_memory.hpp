@@ -74,8 +74,8 @@ constexpr vec<int> readers_that_gather(span<const node> nodes, int level) {
   return readers;
 }
 
-/// Returns the candidates of a level, the cheapest first. The states of one update are adjacent. If only some of them
-/// were split, the gradient would be scattered and gathered.
+/// Returns the candidates of a level, the cheapest first. The states of one update are adjacent. If only some states of
+/// an update were split, the gradient would be scattered and gathered.
 constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64_t most_memory) {
   const node* const all = nodes.data();
   const vec<int> updates = updates_of_states(nodes);

@@ -327,7 +327,7 @@ class row_blocker {
     }
     return false;
   }
-  /// Returns a mask with bit k set if taken[k] is given up: see is_given_up.
+  /// Returns a mask with bit k set if taken[k] leaves the run: see is_given_up.
   [[nodiscard]] constexpr std::uint64_t given_up_of(const vec<int>& taken, const run_of_steps& r,
                                                     const vec<plan_step>& before) const {
     std::uint64_t bits = 0;
