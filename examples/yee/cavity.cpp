@@ -16,7 +16,7 @@ namespace {
 
 using grid = std::vector<double>;
 
-/// The same scheme as loops over the cells of one device.
+/// The same scheme as loops over the cells of a single device.
 struct by_hand {
   std::int64_t n, m;
   grid ez, hx, hy;
@@ -65,7 +65,7 @@ std::vector<std::int64_t> two_numbers(const std::string& option, std::string_vie
 }
 
 /// Returns the largest difference between ez, in a box that oscillates in its mode (2, 1), and its cosine, after the
-/// steps of one frame.
+/// steps of a frame.
 double largest_error_of_mode(const options& o, const dynamic::program& program, const runner& run) {
   const auto n = o.rows, m = o.columns;
   const double pi = std::numbers::pi, k_i = 2 * pi / static_cast<double>(n), k_j = pi / static_cast<double>(m);

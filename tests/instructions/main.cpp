@@ -24,7 +24,7 @@ using floats = std::vector<float>;
 // ---- a chain of elementwise operators, as one loop ----
 
 constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5f) + floor(y); };
-// By default, GCC has no vector instruction for floor.
+// GCC has no vector instruction for floor by default.
 [[gnu::noinline, gnu::optimize("no-trapping-math")]] void chain_of(const float* __restrict x, const float* __restrict y,
                                                                    float* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Reports and pictures of a document with many layers are as short as those of one layer, for every way to number the
+# Reports and pictures of a document with many layers are as short as those of a single layer, for every way to number the
 # scopes.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
@@ -69,7 +69,7 @@ function(shown_as_written file)
   endif()
 endfunction()
 
-# The number of layers, the scope in the document, and the scope that denotes all layers. The operators of one document
+# The number of layers, the scope in the document, and the scope that denotes all layers. The operators of a document
 # are 1,001.
 foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
   list(POP_FRONT case count)
@@ -109,7 +109,7 @@ foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
     if(NOT page MATCHES ">${alike} times, all alike")
       message(SEND_ERROR "the layers of `${scope}` do not stand once in the page")
     endif()
-    # The name of all layers shows all layers. The name of one layer shows one layer.
+    # The name of all layers shows all layers. The name of a layer shows this layer.
     plan(0 "${document}" --scope "${common}/mlp")
     has("${out}" "\nh0 ")
     has("${out}" "\nh11 ")
