@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Reports and pictures of a document with many layers are as short as those of a single layer, for every way to number the
-# scopes.
+# Reports and pictures of a document with many layers are as short as those of a single layer, for every way to number
+# the scopes.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 # document(FILE COUNT SCOPE): COUNT layers of seven operators; `@` in SCOPE is the number of a layer; empty: without

@@ -16,9 +16,8 @@
 
 namespace gspmd {
 
-/// An operand of an elementwise operator: a tensor of the program, or a number that stands for a tensor of it. Tensors
-/// of integers and of bool take only numbers that their type holds exactly: `x + 2.0` is right for int32, `x < 4.5` is
-/// refused.
+/// An operand of an elementwise operator: a tensor of the program, or a number that stands for a tensor of it. Tensors of integers
+/// and of bool take only numbers that their type holds exactly: `x + 2.0` is right for int32, `x < 4.5` is refused.
 class operand {
  public:
   constexpr operand(value v, location where = location::current()) : at(where), tensor_(v) {}  // NOLINT: implicit on purpose
@@ -47,8 +46,8 @@ class operand {
 
 namespace detail {
 
-/// Stretches operands to one shape: dims are aligned at the right, extents of 1 are repeated. Anything else is left for
-/// the operator to refuse.
+/// Stretches operands to one shape: dims are aligned at the right, extents of 1 are repeated. Anything else is left for the
+/// operator to refuse.
 constexpr extents common_shape(std::initializer_list<operand> operands) {
   extents shape;
   for (const auto& o : operands) {
@@ -115,8 +114,8 @@ constexpr value unary(value x, location at) {
 }  // namespace detail
 
 // Elementwise operators. Global and local: every element of the result from the same element of the operands, no
-// communication when the operands are sharded alike. Operands are tensors of one type, stretched to one shape as NumPy
-// does (dims aligned at the right, extents of 1 repeated), or numbers. Meanings are StableHLO's.
+// communication when the operands are sharded alike. Operands are tensors of one type, stretched to one shape as NumPy does
+// (dims aligned at the right, extents of 1 repeated), or numbers. Meanings are StableHLO's.
 
 constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::opcode::abs>(x, at); }
 constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::opcode::negate>(x, at); }
@@ -155,14 +154,13 @@ constexpr value operator/(operand a, operand b) { return detail::elementwise(det
 constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::opcode::maximum, {a, b}, a.at); }
 constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::opcode::minimum, {a, b}, a.at); }
 constexpr value power(operand a, operand b) { return detail::elementwise(detail::opcode::power, {a, b}, a.at); }
-/// Returns the remainder of a divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of
-/// signed ones.)
+/// Returns the remainder of a divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of signed ones.)
 constexpr value remainder(operand a, operand b) { return detail::elementwise(detail::opcode::remainder, {a, b}, a.at); }
 constexpr value operator%(operand a, operand b) { return remainder(a, b); }
 /// The angle of the point (x, y), from -pi to pi.
 constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::opcode::atan2, {y, x}, y.at); }
-/// The bits of integers moved by so many places; what moves out is lost. By as many places as the type has bits, or
-/// more, or a negative number of them, all are lost. To the right a signed integer keeps its sign.
+/// The bits of integers moved by so many places; what moves out is lost. By as many places as the type has bits, or more, or a negative
+/// number of them, all are lost. To the right a signed integer keeps its sign.
 constexpr value shift_left(operand a, operand b) { return detail::elementwise(detail::opcode::shift_left, {a, b}, a.at); }
 constexpr value shift_right(operand a, operand b) { return detail::elementwise(detail::opcode::shift_right, {a, b}, a.at); }
 /// The bits of integers one by one, and the logic of bools: so are logical_and, logical_or and logical_not.
@@ -203,8 +201,8 @@ constexpr value& operator-=(value& a, operand b) { return a = operand(a, b.at) -
 constexpr value& operator*=(value& a, operand b) { return a = operand(a, b.at) * b; }
 constexpr value& operator/=(value& a, operand b) { return a = operand(a, b.at) / b; }
 
-/// The parts of complex numbers, as float of c64 and double of c128; abs(z) is their absolute value. Linear: of a
-/// partial tensor they are partial. Errors: a tensor that is not complex.
+/// The parts of complex numbers, as float of c64 and double of c128; abs(z) is their absolute value. Linear: of a partial tensor they are
+/// partial. Errors: a tensor that is not complex.
 constexpr value real(value z, location at = location::current()) { return detail::unary<detail::opcode::real>(z, at); }
 constexpr value imag(value z, location at = location::current()) { return detail::unary<detail::opcode::imag>(z, at); }
 /// The complex conjugates.
@@ -227,8 +225,8 @@ constexpr value converted(value x, dtype type, location at) {
 
 }  // namespace detail
 
-/// Converts the elements to another type. Floats to integers saturate, and NaN becomes 0. Real numbers become complex
-/// ones. Complex numbers do not become real: use real(z), imag(z) or abs(z).
+/// Converts the elements to another type. Floats to integers saturate, and NaN becomes 0. Real numbers become complex ones. Complex numbers
+/// do not become real: use real(z), imag(z) or abs(z).
 template <class T = void>
 constexpr value convert(value x, location at = location::current()) {
   if constexpr (std::is_void_v<T>) {
