@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compile time of this file measures the speed of the machine (.ci/run). It contains none of our code, so it never changes.
+// The compile time of this file measures the speed of the machine (.ci/run). It contains none of our code, so it never
+// changes.
 #include <boost/mp11.hpp>
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of floats on one device. Compares `attention` with hand-written code that processes the same blocks of scores, and
-// with the same computation by einsum and softmax. Forward and with gradients, all rows and causal, and of one head of 32,768
-// rows. Medians of processor time, and the median and middle half of the ratios of neighbouring runs; also the arenas.
+// Attention of floats on one device. Compares `attention` with hand-written code that processes the same blocks of
+// scores, and with the same computation by einsum and softmax. Forward and with gradients, all rows and causal, and of
+// one head of 32,768 rows. Medians of processor time, and the median and middle half of the ratios of neighbouring
+// runs; also the arenas.
 //
 //   attention [rounds, 15] [short]      short: without the head of 32,768 rows
 #include <gspmd/attention.hpp>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of the threads backend on two devices, compared with code that an expert writes by hand for only this collective, and
-// with one memcpy of the buffer on both threads concurrently. All variants of a row run interleaved in the same launch. Prints
-// medians in microseconds, and the median and middle half of ratios of times measured next to each other.
+// The collectives of the threads backend on two devices, compared with hand-written code of an expert for only this
+// collective, and with one memcpy of the buffer on both threads concurrently. All variants of a row run interleaved in
+// the same launch. Prints medians in microseconds, and the median and middle half of ratios of times measured next to
+// each other.
 //
 //   collectives [largest size in MiB, 64]
 #include <atomic>
@@ -70,9 +71,9 @@ extents shape_of(std::int64_t rows, std::int64_t columns) {
 
 using variant = std::function<void(int me)>;
 
-/// Times the variants one after another, round by round, and in reverse in every other round. Order matters: if the previous
-/// variant has the same access pattern, the data is in the right caches, which makes a variant up to 20 times as fast. The
-/// barrier around each variant makes both threads start together.
+/// Times the variants one after another, round by round, and in reverse in every other round. Order matters: if the
+/// previous variant has the same access pattern, the data is in the right caches, which makes a variant up to 20 times
+/// as fast. The barrier around each variant makes both threads start together.
 std::vector<std::vector<double>> interleaved(int me, const std::function<void()>& meet, const std::vector<variant>& variants,
                                              std::int64_t bytes) {
   const int repeats = bytes <= 4096 ? 2000 : bytes <= (1 << 18) ? 300 : bytes <= (1 << 21) ? 40 : 1;
@@ -218,7 +219,8 @@ int main(int argc, char** argv) {
                               static_cast<std::size_t>(width) * sizeof(float));
               hand.barrier(i);
             });
-        // the transposed matrix, split by rows again; in the hand-written code, each thread transposes a block of each shard
+        // the transposed matrix, split by rows again; in the hand-written code, each thread transposes a block of each
+        // shard
         movement turned{shape_of(columns, rows), split(0, 1), split(0, 0), 1};
         for (const int d : {1, 0}) turned.from_order.push_back(static_cast<std::int8_t>(d));
         turned = numbered(mesh, turned);
@@ -236,7 +238,8 @@ int main(int argc, char** argv) {
     }
   });
 
-  // A permutation needs four devices: two axes of one dim are exchanged, so the middle two devices exchange their shards.
+  // A permutation needs four devices: two axes of one dim are exchanged, so the middle two devices exchange their
+  // shards.
   mesh_shape square;
   square.sizes.push_back(2);
   square.sizes.push_back(2);

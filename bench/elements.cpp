@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over complex elements, many small matrix products, and gradients of max_pool, on one device. Compared with hand-written
-// code that writes to the same memory: loops over real and imaginary parts; a loop compiled for the extents of the product, or a
-// BLAS call for each product; all channels of a window at a time. Processor time of the thread.
+// Loops over complex elements, many small matrix products, and gradients of max_pool, on one device. Compared with
+// hand-written code that writes to the same memory: loops over real and imaginary parts; a loop compiled for the
+// extents of the product, or a BLAS call for each product; all channels of a window at a time. Processor time of the
+// thread.
 //
 //   elements [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>

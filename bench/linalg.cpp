@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Factors, systems and eigenvalues of many matrices on one device, one thread. Compared with LAPACK, one matrix after another, if
-// the BLAS library contains it (OpenBLAS does). LAPACK gets its matrices in its own layout. Medians of processor time, and the
-// median and middle half of the ratios of neighbouring runs. 2^20 elements of matrices, or a single matrix.
+// Factors, systems and eigenvalues of many matrices on one device, one thread. Compared with LAPACK, one matrix after
+// another, if the BLAS library contains it (OpenBLAS does). LAPACK gets its matrices in its own layout. Medians of
+// processor time, and the median and middle half of the ratios of neighbouring runs. 2^20 elements of matrices, or a
+// single matrix.
 //
 //   linalg [rounds, 15] [words in the names of rows]
 #include <gspmd/eigh.hpp>
@@ -19,7 +20,8 @@
 
 #include "race.hpp"
 
-// LAPACK's matrices are column-major: its upper triangle is our lower triangle, and its system is our system with the transposed matrix.
+// LAPACK's matrices are column-major: its upper triangle is our lower triangle, and its system is our system with the
+// transposed matrix.
 extern "C" {
 [[gnu::weak]] void dpotrf_(const char* triangle, const int* n, double* a, const int* lda, int* info);
 [[gnu::weak]] void dtrsm_(const char*, const char*, const char*, const char*, const int* m, const int* n, const double* alpha,
@@ -45,7 +47,8 @@ struct options {
   const char* words;
 };
 
-/// Times a step of some inputs with one or two results. `by_lapack(matrix number)` also computes the last result, up to a sign.
+/// Times a step of some inputs with one or two results. `by_lapack(matrix number)` also computes the last result, up to
+/// a sign.
 template <class Step, class Lapack>
 void compare(const std::string& row, const options& o, const std::vector<numbers>& in, std::vector<numbers> results,
              int64_t count, const numbers& wanted, Lapack by_lapack) {

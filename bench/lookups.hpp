@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows by index, and operators along a split dim, on two devices. Compared with the same algorithm, hand-written. Rows: an embedding of
-// [50,000, 512] at 8,192 indices with its rows split, and its gradient; sums of 10^7 numbers in 10^6 bins; a running sum of 10^8
-// numbers; the 100 largest of 10^8; a sort of 10^7 floats (hand-written: std::sort); 10^8 random floats. Runs alternate; medians,
-// and the median and middle half of the ratios of neighbouring runs.
+// Rows by index, and operators along a split dim, on two devices. Compared with the same algorithm, hand-written. Rows:
+// an embedding of [50,000, 512] at 8,192 indices with its rows split, and its gradient; sums of 10^7 numbers in 10^6
+// bins; a running sum of 10^8 numbers; the 100 largest of 10^8; a sort of 10^7 floats (hand-written: std::sort); 10^8
+// random floats. Runs alternate; medians, and the median and middle half of the ratios of neighbouring runs.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
@@ -48,12 +48,13 @@ using largest_step = compile<largest, pair_of_devices, in<float, dims<line>, spl
 using sort_step = compile<in_order, pair_of_devices, in<float, dims<values>, split<"x">>>;
 using draw_step = compile<drawn, pair_of_devices, in<std::uint64_t, dims<>, split<>>>;
 
-/// The hand-written code, on each of two devices, has a `Hand` for their common work. On threads, it reads the other device's
-/// memory. Over MPI, it sends (lookups.cpp, mpi_lookups.cpp).
+/// The hand-written code, on each of two devices, has a `Hand` for their common work. On threads, it reads the other
+/// device's memory. Over MPI, it sends (lookups.cpp, mpi_lookups.cpp).
 ///
 ///   me                             0 or 1
 ///   meet()                         waits for the other device
-///   sum_halves(part, n, half)      half = the sum of both parts; device 0 gets the first n elements and device 1 the other n
+///   sum_halves(part, n, half)      half = the sum of both parts; device 0 gets the first n elements and device 1 the
+///                                  other n
 ///   sum(part, n, all)              all = the sum of both parts, on both devices
 ///   others(x, n)                   the address of the other device's n elements, until the next call
 

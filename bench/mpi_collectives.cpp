@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of the mpi backend, compared with the MPI call that an expert would write for only this collective, interleaved. The
-// rows "shared" have buffers from mpi_communicator::allocate; the MPI call gets the same buffers.
-// Medians in microseconds over the slower rank. The ratio is of times measured next to each other: median and middle half.
+// The collectives of the mpi backend, compared with the MPI call that an expert would write for only this collective,
+// interleaved. The rows "shared" have buffers from mpi_communicator::allocate; the MPI call gets the same buffers.
+// Medians in microseconds over the slower rank. The ratio is of times measured next to each other: median and middle
+// half.
 //
-// With 4 ranks, there is also a permutation, which needs this number of ranks: two axes of one dim are exchanged. So ranks 1 and 2
-// exchange their shards and the other ranks keep their shards.
+// With 4 ranks, there is also a permutation, which needs this number of ranks: two axes of one dim are exchanged. So
+// ranks 1 and 2 exchange their shards and the other ranks keep their shards.
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
-//   mpirun -n 2 mpi_collectives messages [largest size in MiB, 64]     without memory that the ranks share, as between nodes
-//   mpirun -n 2 mpi_collectives joined [values, 4]     several values in one message, with copies, against one message for each value;
-//                                                      most_joined_bytes (detail/support/tuning.hpp) is the limit that this measures
+//   mpirun -n 2 mpi_collectives messages [largest size in MiB, 64]     without memory that the ranks share, as between
+//                                                                      nodes
+//   mpirun -n 2 mpi_collectives joined [values, 4]     several values in one message, with copies, against one message
+//                                                      for each value; most_joined_bytes (detail/support/tuning.hpp) is
+//                                                      the limit that this measures
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 

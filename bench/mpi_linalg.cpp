@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One matrix of doubles, [2048, 2048], over a grid of devices: its Cholesky factor, and a solve by elimination for one column.
-// Compared with ScaLAPACK's pdpotrf and pdgesv on the same processes, with the same blocks and BLAS, and with one thread of
-// LAPACK; interleaved. Medians of the time of the slowest rank, with the middle half of the ratios. Matrices are distributed
-// before. gspmd does not change its matrices. ScaLAPACK overwrites its matrices, so they are copied.
+// One matrix of doubles, [2048, 2048], over a grid of devices: its Cholesky factor, and a solve by elimination for one
+// column. Compared with ScaLAPACK's pdpotrf and pdgesv on the same processes, with the same blocks and BLAS, and with
+// one thread of LAPACK; interleaved. Medians of the time of the slowest rank, with the middle half of the ratios.
+// Matrices are distributed before. gspmd does not change its matrices. ScaLAPACK overwrites its matrices, so they are
+// copied.
 //
 //   mpi_linalg [rounds, 9]                on two threads, compared with LAPACK
 //   mpirun -n 2 mpi_linalg [rounds, 9]    on a grid of 2 x 1

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// C = A B in doubles on two or four MPI processes, compiled by gspmd. Compared with ScaLAPACK's pdgemm on the same processes with the
-// same BLAS, interleaved. A, B and C are distributed over all processes in both. pdgemm runs with three block sizes: the ratio is to
-// the fastest block size in each round. Medians over the slower rank; all four products must be equal.
+// C = A B in doubles on two or four MPI processes, compiled by gspmd. Compared with ScaLAPACK's pdgemm on the same
+// processes with the same BLAS, interleaved. A, B and C are distributed over all processes in both. pdgemm runs with
+// three block sizes: the ratio is to the fastest block size in each round. Medians over the slower rank; all four
+// products must be equal.
 //
 //   mpirun -n 2 mpi_matmul [rounds, 20]        on a mesh of 2, and a grid of 2 x 1
 //   mpirun -n 4 mpi_matmul [rounds, 20]        on a mesh of 2 x 2, and a grid of 2 x 2

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the NAS Parallel Benchmarks in class W over MPI: the programs of examples/npb, planned at run time, with native
-// code, on shards. Compared with hand-written MPI code on the same processes, alternately. Medians over the slower rank; both
-// must give the published numbers.
+// Kernels of the NAS Parallel Benchmarks in class W over MPI: the programs of examples/npb, planned at run time, with
+// native code, on shards. Compared with hand-written MPI code on the same processes, alternately. Medians over the
+// slower rank; both must give the published numbers.
 //
 //   mpirun -n 2 mpi_npb [rounds, 5]
 #include "gspmd/comm/mpi.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step of a multilayer perceptron. The devices that split the batch also split the weights (FSDP), planned automatically.
-// Run with one collective after another, and overlapped. Compared with hand-written code with MPI_Iallgather and
-// MPI_Ireduce_scatter_block. Two processes communicate through a network that is as slow as the computation (bench/slow_network):
+// A training step of a multilayer perceptron. The devices that split the batch also split the weights (FSDP), planned
+// automatically. Run with one collective after another, and overlapped. Compared with hand-written code with
+// MPI_Iallgather and MPI_Ireduce_scatter_block. Two processes communicate through a network that is as slow as the
+// computation (bench/slow_network):
 //
 //   bench/slow_network 4gbit 2 build/bench/bench/mpi_overlap [rounds, 15]
 #include "gspmd/comm/mpi.hpp"
@@ -54,8 +55,8 @@ void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_
               static_cast<int>(n));
 }
 
-/// The same, hand-written. A weight is gathered during the previous product, and a gradient is reduced during the next product.
-/// If `overlaps` is false, each collective is blocking.
+/// The same, hand-written. A weight is gathered during the previous product, and a gradient is reduced during the next
+/// product. If `overlaps` is false, each collective is blocking.
 class by_hand {
  public:
   explicit by_hand(bool overlaps) : overlaps_(overlaps) {

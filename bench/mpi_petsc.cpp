@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse products and conjugate gradients on two MPI processes, compiled by gspmd. Compared with PETSc's MatMult,
-// MatMultTranspose (MPIAIJ, and MPIBAIJ for blocks) and KSPCG without a preconditioner, on the same processes, alternately. Also
-// a stencil in place on the vectors of a DMDA, compared with DMGlobalToLocal and loops. Medians over the slower rank; the results
-// must be equal.
+// MatMultTranspose (MPIAIJ, and MPIBAIJ for blocks) and KSPCG without a preconditioner, on the same processes,
+// alternately. Also a stencil in place on the vectors of a DMDA, compared with DMGlobalToLocal and loops. Medians over
+// the slower rank; the results must be equal.
 //
 //   mpirun -n 2 mpi_petsc [rounds, 15]
 #include <petscdmda.h>
@@ -146,8 +146,8 @@ void solve(const petsc_matrix& m) {
   check(KSPSolve(solver, m.x, m.y));
 }
 
-/// The mean of the four neighbours on a grid of a DMDA, split along its last dim, which is our first dim. gspmd reads and writes
-/// PETSc's vectors.
+/// The mean of the four neighbours on a grid of a DMDA, split along its last dim, which is our first dim. gspmd reads
+/// and writes PETSc's vectors.
 constexpr PetscInt height = 4096, width = 2048;
 constexpr auto mean_of_neighbours = [](auto t) {
   return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms and softmax of rows, and their gradients, on one device and on two threads that share the rows. Compared with
-// hand-written loops that process one row after another and write to the same memory. Medians of the processor time of a thread,
-// and the median and middle half of the ratios of neighbouring runs.
+// hand-written loops that process one row after another and write to the same memory. Medians of the processor time of
+// a thread, and the median and middle half of the ratios of neighbouring runs.
 //
 //   norms [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>
@@ -41,7 +41,8 @@ constexpr auto layer_norm_gradient = [](auto x, auto by) { return grad(sum(layer
 
 // ---- the same, hand-written ----
 
-/// values[0] = the combination of all `N` values, by halves. In sequence, each combination would wait for the previous one.
+/// values[0] = the combination of all `N` values, by halves. In sequence, each combination would wait for the previous
+/// one.
 template <int N, class T, class F>
 [[gnu::always_inline]] inline void fold(T* values, F combine) {
   if constexpr (N > 1) {

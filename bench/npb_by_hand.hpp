@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NPB's MG and FT, hand-written with MPI. MG: slabs of the first dim, ghost planes, and sums of rows that are kept while a row is
-// computed. FT: Stockham's transforms of blocks of lines, and an all_to_all. The same as mg.f90 and ft.f90 of NPB 3.4.
+// NPB's MG and FT, hand-written with MPI. MG: slabs of the first dim, ghost planes, and sums of rows that are kept
+// while a row is computed. FT: Stockham's transforms of blocks of lines, and an all_to_all. The same as mg.f90 and
+// ft.f90 of NPB 3.4.
 #pragma once
 
 #include <mpi.h>
@@ -194,7 +195,8 @@ class mg_by_hand {
   }
 };
 
-/// Transforms of `width` adjacent lines of n numbers, for n a power of two. Element k of the lines is row k of `width` numbers.
+/// Transforms of `width` adjacent lines of n numbers, for n a power of two. Element k of the lines is row k of `width`
+/// numbers.
 class stockham_lines {
  public:
   using number = std::complex<double>;

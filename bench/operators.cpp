@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of planning at run time, the time that the interpreter adds to an operator, and the speed of the local kernels.
+// The time of planning at run time, the time that the interpreter adds to an operator, and the speed of the local
+// kernels.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -19,7 +20,8 @@ using detail::mesh_info;
 
 // ---- planning ----
 
-/// An MLP with its gradient and update, in about `operators` nodes: the batch is split over axis 0, the weights alternately over axis 1.
+/// An MLP with its gradient and update, in about `operators` nodes: the batch is split over axis 0, the weights
+/// alternately over axis 1.
 graph mlp(const mesh_info& mesh, std::int64_t operators) {
   graph g;
   g.mesh = &mesh;

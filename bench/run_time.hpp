@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise chains, stencils and rows: compiled ahead of time, through a `dynamic` session, and through a session with native
-// code. They run alternately on one device and the same memory. Medians of processor time, the median and middle half of the
-// ratios of neighbouring runs. All must give the same bits. The loops of native code are compiled at the first use.
+// Elementwise chains, stencils and rows: compiled ahead of time, through a `dynamic` session, and through a session
+// with native code. They run alternately on one device and the same memory. Medians of processor time, the median and
+// middle half of the ratios of neighbouring runs. All must give the same bits. The loops of native code are compiled at
+// the first use.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single elements by index, counts of numbers in a list, and the largest elements of lines, on one device. Compared with
-// hand-written loops that treat an index out of range in the same way: it is moved to the nearest valid index, or not counted.
-// Medians of processor time, and the median and middle half of the ratios of neighbouring runs.
+// Single elements by index, counts of numbers in a list, and the largest elements of lines, on one device. Compared
+// with hand-written loops that treat an index out of range in the same way: it is moved to the nearest valid index, or
+// not counted. Medians of processor time, and the median and middle half of the ratios of neighbouring runs.
 //
 //   single_elements [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>

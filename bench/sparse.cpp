@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with sparse matrices on two threads, compared with the same loops and the same exchange, hand-written. Matrices: a
-// 5-point Laplacian on 1500 x 1500 points, a matrix with random columns (9 entries in a row, all near the diagonal), and blocks
-// of 3 x 3. A x and A^T y. In the hand-written code, x has space for the elements of the other device after its own elements, and
-// rows are processed in one plain loop. Runs alternate; medians, and the median and middle half of the ratios of neighbouring
-// runs.
+// Products with sparse matrices on two threads, compared with the same loops and the same exchange, hand-written.
+// Matrices: a 5-point Laplacian on 1500 x 1500 points, a matrix with random columns (9 entries in a row, all near the
+// diagonal), and blocks of 3 x 3. A x and A^T y. In the hand-written code, x has space for the elements of the other
+// device after its own elements, and rows are processed in one plain loop. Runs alternate; medians, and the median and
+// middle half of the ratios of neighbouring runs.
 //
 //   sparse [rounds, 15]
 #include <algorithm>

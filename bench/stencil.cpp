@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stencils on threads, compared with hand-written code, which reads ghost cells from the neighbour's memory. Medians of the time
-// of one step, and the median and middle half of the ratios of neighbouring runs; memory of one device.
+// Stencils on threads, compared with hand-written code, which reads ghost cells from the neighbour's memory. Medians of
+// the time of one step, and the median and middle half of the ratios of neighbouring runs; memory of one device.
 //
 //   stencil [rounds, 15] [devices, the processors]: 2, or 4 for meshes of 2 x 2 too
 #include "stencil.hpp"

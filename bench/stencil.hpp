@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two stencils, compared with hand-written code: Jacobi's iteration on 4096 x 4096 points (5-point), and the heat equation on
-// 256^3 (7-point). Run as a loop of the program, as a step that alternates between two fields, and as a step on fields with ghost
-// layers, which the step fills. Hand-written: a block of two fields with ghost cells. If ghost cells are available immediately
-// (threads), one loop computes the block. Otherwise (MPI), the interior is computed during the exchange, then the boundary.
+// Two stencils, compared with hand-written code: Jacobi's iteration on 4096 x 4096 points (5-point), and the heat
+// equation on 256^3 (7-point). Run as a loop of the program, as a step that alternates between two fields, and as a
+// step on fields with ghost layers, which the step fills. Hand-written: a block of two fields with ghost cells. If
+// ghost cells are available immediately (threads), one loop computes the block. Otherwise (MPI), the interior is
+// computed during the exchange, then the boundary.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
@@ -83,8 +84,8 @@ struct block {
     if (p < 0 || p >= parts[dim]) return -1;
     return static_cast<int>(dim == 0 ? p * parts[1] + part[1] : part[0] * parts[1] + p);
   }
-  /// A layer of points, at index -1 (ghost cells) to n. It starts at `begin` and has `pieces` pieces of `length` points, `step`
-  /// points apart.
+  /// A layer of points, at index -1 (ghost cells) to n. It starts at `begin` and has `pieces` pieces of `length`
+  /// points, `step` points apart.
   struct layer {
     std::int64_t begin, pieces, length, step;
   };
@@ -167,9 +168,9 @@ struct with_ghosts {
   using type = ghosted_step<Step, layer, layer>;
 };
 
-/// Runs both alternately on the device that `comm` holds. Device 0 stores the times of one step. `exchange(block)` starts the
-/// exchange of ghost cells. It returns a function that waits for the ghost cells, or a number if the ghost cells are already
-/// available.
+/// Runs both alternately on the device that `comm` holds. Device 0 stores the times of one step. `exchange(block)`
+/// starts the exchange of ghost cells. It returns a function that waits for the ghost cells, or a number if the ghost
+/// cells are already available.
 template <class Problem, class Step, how How, class Comm, class Exchange>
 void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds, timing& times) {
   using shard = typename Step::template input_shard<0>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device with two threads, compared with two devices with one thread each, and with one device with one thread. The same work
-// on the same memory, alternately. Medians of elapsed time, and the median and middle half of the ratios of neighbouring runs.
+// One device with two threads, compared with two devices with one thread each, and with one device with one thread. The
+// same work on the same memory, alternately. Medians of elapsed time, and the median and middle half of the ratios of
+// neighbouring runs.
 //
 //   threads_per_device [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>
@@ -46,7 +47,8 @@ struct options {
   const char* words;
 };
 
-/// Returns the time of a call of a step. The inputs are zeros, except row numbers, which are spread over a table of 4096 rows.
+/// Returns the time of a call of a step. The inputs are zeros, except row numbers, which are spread over a table of
+/// 4096 rows.
 template <class Step, class Backend>
 double time_of(const Backend& backend, int calls) {
   double ms = 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# HDF5's C library, serial or parallel: its headers and a library. Defines HDF5C::HDF5C. (CMake's own FindHDF5 requires a C compiler, which
-# a C++ project may not have.) If several exist, takes a serial one, which works with any MPI.
+# HDF5's C library, serial or parallel: its headers and a library. Defines HDF5C::HDF5C. (CMake's own FindHDF5 requires
+# a C compiler, which a C++ project may not have.) If several exist, takes a serial one, which works with any MPI.
 # To choose one: -DHDF5C_INCLUDE_DIR=... -DHDF5C_LIBRARY=...
 include(FindPackageHandleStandardArgs)
 
@@ -14,7 +14,8 @@ if(HDF5C_INCLUDE_DIR)
 endif()
 mark_as_advanced(HDF5C_INCLUDE_DIR HDF5C_LIBRARY)
 
-# A parallel HDF5 includes MPI's header. A program that links a static HDF5 must link the libraries of its filters and drivers.
+# A parallel HDF5 includes MPI's header. A program that links a static HDF5 must link the libraries of its filters and
+# drivers.
 set(HDF5C_LINKS "")
 set(HDF5C_NEEDS "")
 set(called "")

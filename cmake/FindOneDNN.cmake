@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# oneDNN 2: its headers and a library. Defines OneDNN::OneDNN. (Debian's own dnnl-config.cmake requires OpenCL's headers too, which
-# gspmd does not need.)
+# oneDNN 2: its headers and a library. Defines OneDNN::OneDNN. (Debian's own dnnl-config.cmake requires OpenCL's headers
+# too, which gspmd does not need.)
 # To choose one: -DONEDNN_INCLUDE_DIR=... -DONEDNN_LIBRARY=...
 include(FindPackageHandleStandardArgs)
 

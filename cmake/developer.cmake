@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Settings of tests, examples and benchmarks. Consumers do not get them.
 
-# Compilers allocate and free millions of small objects. With these settings, glibc keeps all freed objects by size, requests
-# memory in large pages, and returns none. Measured: Clang takes a quarter less processor time, GCC a twentieth.
+# Compilers allocate and free millions of small objects. With these settings, glibc keeps all freed objects by size,
+# requests memory in large pages, and returns none. Measured: Clang takes a quarter less processor time, GCC a
+# twentieth.
 set(GSPMD_COMPILER_ENVIRONMENT
     "GLIBC_TUNABLES=glibc.malloc.tcache_count=65535:glibc.malloc.top_pad=67108864:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1")
 # GCC collects no garbage below 2 GB. Measured: a seventh less processor time than with 256 MB.
@@ -63,9 +64,9 @@ function(gspmd_marker variable file key)
   set(${variable} "${words}" PARENT_SCOPE)
 endfunction()
 
-# gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...] [ENVIRONMENT name=value...] [PRINTS file]):
-# one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks. PRINTS: the output must contain the lines of the file
-# (tests/prints).
+# gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...] [ENVIRONMENT
+# name=value...] [PRINTS file]): one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks.
+# PRINTS: the output must contain the lines of the file (tests/prints).
 function(gspmd_add_test name target)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT;PRINTS" "LABELS;MPI;ARGS;ENVIRONMENT")
   if(DEFINED arg_UNPARSED_ARGUMENTS)

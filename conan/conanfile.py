@@ -82,12 +82,12 @@ class Gspmd(ConanFile):
         self.info.clear()
 
     def _core(self, cpp_info):
-        """Returns the part of `cpp_info` that gspmd::gspmd is made of: all of it, unless the package has further components."""
+        """Returns the part of `cpp_info` for gspmd::gspmd: the whole object, unless the package has further components."""
         return cpp_info.components["gspmd"] if self.options.mpi or self.options.hdf5 else cpp_info
 
     def package_info(self):
-        # CMakeDeps advises to link the target of the whole package. Without components this is gspmd::gspmd. With components
-        # gspmd::all is everything, MPI included; programs link gspmd::gspmd, gspmd::mpi or gspmd::hdf5.
+        # CMakeDeps advises to link the target of the whole package. Without components this is gspmd::gspmd. With
+        # components gspmd::all is everything, MPI included; programs link gspmd::gspmd, gspmd::mpi or gspmd::hdf5.
         core = self._core(self.cpp_info)
         self.cpp_info.set_property("cmake_target_name", "gspmd::all")
         core.set_property("cmake_target_name", "gspmd::gspmd")

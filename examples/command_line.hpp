@@ -27,7 +27,8 @@ Number number(const std::string& option, std::string_view text, Number least, Nu
   return result;
 }
 
-/// Calls the body of main. Prints errors on stderr. Returns 2 for errors of the command line and 1 for all other errors.
+/// Calls the body of main. Prints errors on stderr. Returns 2 for errors of the command line and 1 for all other
+/// errors.
 template <class F>
 int report_errors(const char* usage, F&& body) {
   try {

@@ -5,9 +5,10 @@
 #   // expect: some text        the compiler's output contains this text; one or more of these lines
 #   x = bad<...>();  // <- here the output names this line
 #   // language: c++17          without -DFIXED, the file is compiled with this standard; default: c++20
-#   // mistakes: 20             the number of mistakes. Each is one error, and multiplies the permitted lines; default: 1
-# With -DFIXED, the file must compile (tested with GCC). Without it, compilation must fail with all these texts and exactly one error for
-# each mistake, in at most 20 lines of GCC or 25 of Clang.
+#   // mistakes: 20             the number of mistakes. Each is one error, and multiplies the permitted lines; default:
+#                               1
+# With -DFIXED, the file must compile (tested with GCC). Without it, compilation must fail with all these texts and
+# exactly one error for each mistake, in at most 20 lines of GCC or 25 of Clang.
 # CASES: SOURCE includes these files. The output for each file must be the output of this file alone.
 # MENDED: only checks that SOURCE compiles with -DFIXED. For CASES, only this option checks it.
 set(command "")
@@ -132,9 +133,9 @@ endfunction()
 if(NOT CASES)
   look("${SOURCE}" "${output}")
 else()
-  # Divides the output into parts with one error each. GCC prints the location first, then the error. A part ends before the next
-  # location or error that follows an error. It belongs to the last file that it names before the error. Clang prints the error
-  # first, then the location. A part belongs to the first file that it names.
+  # Divides the output into parts with one error each. GCC prints the location first, then the error. A part ends before
+  # the next location or error that follows an error. It belongs to the last file that it names before the error. Clang
+  # prints the error first, then the location. A part belongs to the first file that it names.
   get_filename_component(source_name "${SOURCE}" NAME)
   set(is_clang OFF)
   set(ends "^In file included from|: In |: error: |:   required ")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # gspmd_document_tests(FILE): the ```cpp blocks of FILE with a marker on the line before become the test docs.NAME.
 #
-# | marker                     | the block is                                                                              |
-# |----------------------------|-------------------------------------------------------------------------------------------|
-# | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each block that has one      |
-# | <!-- compile alone -->     | a separate program, docs.NAME.alone: it must not be in a namespace, or needs HDF5         |
-# | <!-- compile mpi RANKS --> | a separate program, docs.NAME.mpi, run with RANKS ranks if MPI is installed                |
-# | <!-- from SOURCE -->       | a literal part of that file, which is compiled elsewhere: see sources.cmake                |
-# | <!-- prints FILE.cpp -->   | ```text: lines that the previous program prints (see tests/prints); its name is FILE.cpp   |
+# | marker                     | the block is                                                                         |
+# |----------------------------|--------------------------------------------------------------------------------------|
+# | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each block that has one |
+# | <!-- compile alone -->     | a separate program, docs.NAME.alone: it must not be in a namespace, or needs HDF5    |
+# | <!-- compile mpi RANKS --> | a separate program, docs.NAME.mpi, run with RANKS ranks if MPI is installed          |
+# | <!-- from SOURCE -->       | a literal part of that file, which is compiled elsewhere: see sources.cmake          |
+# | <!-- prints FILE.cpp -->   | ```text: lines that the previous program prints (tests/prints); its name is FILE.cpp |
 #
-# gspmd_documents_together(): call it after all documents. Documents whose blocks include only <gspmd/gspmd.hpp> become one program, so
-# the planner is compiled once for them. No block can use a header that it does not include.
+# gspmd_documents_together(): call it after all documents. Documents whose blocks include only <gspmd/gspmd.hpp> become
+# one program, so the planner is compiled once for them. No block can use a header that it does not include.
 include("${CMAKE_CURRENT_LIST_DIR}/blocks.cmake")
 function(gspmd_document_tests file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
@@ -109,8 +109,8 @@ function(gspmd_document_tests file)
   endif()
 endfunction()
 
-# gspmd_take_printed(TEXT LINES CALLED): the block after a marker `<!-- prints FILE.cpp -->` in TEXT, if it precedes the next program, and
-# FILE.cpp. Otherwise both are empty.
+# gspmd_take_printed(TEXT LINES CALLED): the block after a marker `<!-- prints FILE.cpp -->` in TEXT, if it precedes the
+# next program, and FILE.cpp. Otherwise both are empty.
 function(gspmd_take_printed text lines_variable called_variable)
   set(${lines_variable} "" PARENT_SCOPE)
   set(${called_variable} "" PARENT_SCOPE)
@@ -152,7 +152,8 @@ endfunction()
 
 function(gspmd_document_program name)
   add_executable(${name} ${ARGN})
-  # each would compile planner and kernels, which test_precompiled has; bench/digits and fuzz compile them in the file that uses them
+  # each would compile planner and kernels, which test_precompiled has; bench/digits and fuzz compile them in the file
+  # that uses them
   target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
   gspmd_calls_library_functions(${name})

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   doctest::Context context(argc, argv);
   context.setOption("abort-after", 1);
-  if (rank != 0) context.setOption("minimal", true);  // prints only what fails
+  if (rank != 0) context.setOption("minimal", true);  // prints only failures
   if (int const failed = context.run(); failed != 0) MPI_Abort(MPI_COMM_WORLD, failed);
   MPI_Finalize();
 }

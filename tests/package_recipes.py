@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # package_recipes.py ROOT CMAKE [options]   checks the packages' recipes without the clients, which CI cannot get.
-# Loads the recipes for Spack and Conan with stand-ins for the clients' modules, and reads vcpkg's port. Checks that they are
-# valid Python and JSON, call only functions that a recipe may call, and have the versions, options, targets and dependencies of
-# the project's CMakeLists.txt. Configures tests/consumer by CMake, with the options, in the way in which Conan's packages are
-# found. Does the same with the recipes that cmake/registry_recipes writes from an archive. Configures the project with version
-# files of several versions of Eigen.
+# Loads the recipes for Spack and Conan with stand-ins for the clients' modules, and reads vcpkg's port. Checks that
+# they are valid Python and JSON, call only functions that a recipe may call, and have the versions, options, targets
+# and dependencies of the project's CMakeLists.txt. Configures tests/consumer by CMake, with the options, in the way in
+# which Conan's packages are found. Does the same with the recipes that cmake/registry_recipes writes from an archive.
+# Configures the project with version files of several versions of Eigen.
 import hashlib
 import itertools
 import json
@@ -94,7 +94,8 @@ check([a for a, _ in arguments_of("version")] == [(version,)], f"the version of 
 check(f"gspmd@{version} " in recipe.read_text(), f"the first lines of the recipe name another version than {version}")
 check(re.search(r"namespace: gspmd$", (root / "spack" / "repo.yaml").read_text(), re.M), "repo.yaml names no namespace")
 
-# Every -D is an option of the project or a CMake variable, for every choice of variants, and the defaults equal the project's.
+# Every -D is an option of the project or a CMake variable, for every choice of variants, and the defaults equal the
+# project's.
 options = {n: d for n, d in re.findall(r"option\((GSPMD_\w+) \"[^\"]*\" (ON|OFF)\)", cmake)}
 variants = {a[0]: o["default"] for a, o in arguments_of("variant")}
 check(all(o.get("description") for _, o in arguments_of("variant")), "a variant has no description")
@@ -336,7 +337,8 @@ with tempfile.TemporaryDirectory() as made:
         exec(compile(form.read_text(), str(form), "exec"), {})
     check(arguments_of("version") == [((version,), {"sha256": hashlib.sha256(archive.read_bytes()).hexdigest()})], "spack: the archive has no checksum")
 
-    # Any Eigen from 3.4 on works at the user's path. Eigen 5.0.1's version file accepts only a range, and that of 3.4.0 accepts no range.
+    # Any Eigen from 3.4 on works at the user's path. Eigen 5.0.1's version file accepts only a range, and that of 3.4.0
+    # accepts no range.
     refused = "gspmd needs Eigen 3.4 or later"
     for eigen, compatible in {
         "5.0.1": 'PACKAGE_FIND_VERSION_RANGE AND NOT PACKAGE_FIND_VERSION_MAX VERSION_LESS "5"',
@@ -367,8 +369,8 @@ with tempfile.TemporaryDirectory() as made:
     ran = run(*consume, "-B", folder / "built", f"-DEigen3_DIR:PATH={folder}")
     check(ran.returncode != 0 and refused in " ".join(ran.stderr.split()), f"a consumer takes Eigen 3.3.9: {ran.stderr}")
 
-# git ignores the files that the clients build in the checkout. Conan's basic_layout builds in build-release, test_package in its
-# own folder.
+# git ignores the files that the clients build in the checkout. Conan's basic_layout builds in build-release,
+# test_package in its own folder.
 ignored = set((root / ".gitignore").read_text().split())
 for folder in ("/build-*/", "/conan/test_package/build/", "/vcpkg_installed/", "/spack-build-*"):
     check(folder in ignored, f".gitignore lacks {folder}")

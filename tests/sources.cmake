@@ -54,8 +54,8 @@ if(added LESS 10)
   message(FATAL_ERROR "no steps are added in ${ROOT}/include")
 endif()
 
-# A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that sums elements uses that header, except for
-# exact sums.
+# A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that sums elements uses that header,
+# except for exact sums.
 file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
 list(FILTER headers EXCLUDE REGEX "/detail/|/(reproducible|index/lookup|index/order)\\.hpp$")
 set(composites 0)
@@ -75,8 +75,9 @@ if(composites LESS 4)
   message(FATAL_ERROR "no composites in ${ROOT}/include")
 endif()
 
-# Includes have one direction. Each folder may include itself and the folders listed for it. Planning code includes no kernel, and
-# run-time code includes no pass. Of the public headers, every folder may include gspmd/error.hpp and those that are listed here.
+# Includes have one direction. Each folder may include itself and the folders listed for it. Planning code includes no
+# kernel, and run-time code includes no pass. Every folder may include the public header gspmd/error.hpp and the public
+# headers that are listed here.
 set(may_support "")
 set(may_ir support)
 set(may_notation support ir)
@@ -111,7 +112,8 @@ if(arrows LESS 200)
   message(FATAL_ERROR "no includes are found in ${ROOT}/include/gspmd/detail")
 endif()
 
-# System headers may come first: no header of gspmd uses a name that <complex.h>, <term.h>, <curses.h>, <sys/sysmacros.h>,
+# System headers may come first: no header of gspmd uses a name that <complex.h>, <term.h>, <curses.h>,
+# <sys/sysmacros.h>,
 # <sys/param.h>, <termios.h> or X11 defines as a macro, or GCC itself with -std=gnu++20.
 set(macros I lines columns tab bell newline buttons border major minor makedev None Bool Status True False Always Success Complex KeyPress
     Above Below Unsorted TRUE FALSE MIN MAX howmany powerof2 roundup isset setbit clrbit isclr ECHO B0 HUGE OVERFLOW UNDERFLOW DOMAIN unix
@@ -162,8 +164,9 @@ foreach(file IN LISTS sources)
   endforeach()
 endforeach()
 
-# Headers that comments and documents name, other sources that they name with a folder, and files that documents link to, must exist. The
-# end of a path is enough for a header: gspmd/run.hpp, passes/list/pipeline.hpp, plan.hpp. (CHANGELOG.md names earlier files.)
+# Headers that comments and documents name, other sources that they name with a folder, and files that documents link
+# to, must exist. The end of a path is enough for a header: gspmd/run.hpp, passes/list/pipeline.hpp, plan.hpp.
+# (CHANGELOG.md names earlier files.)
 file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/tests/*.*" "${ROOT}/examples/*.*" "${ROOT}/bench/*.*"
      "${ROOT}/docs/*.*" "${ROOT}/cmake/*.*")
 list(JOIN files "\n/" files)

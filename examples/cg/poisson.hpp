@@ -16,8 +16,8 @@
 
 namespace cg {
 
-/// -laplace u = f on the points of a square of `side` x `side` that are in the domain, with u = 0 outside. The points are
-/// numbered line by line. A row of the matrix, in compressed rows, has the numbers of the point's neighbours.
+/// -laplace u = f on the points of a square of `side` x `side` that are in the domain, with u = 0 outside. The points
+/// are numbered line by line. A row of the matrix, in compressed rows, has the numbers of the point's neighbours.
 struct poisson {
   std::int64_t side = 0, points = 0;
   std::vector<std::int64_t> number;  // of each point of the square; -1 outside
@@ -75,14 +75,15 @@ inline constexpr const char* options_text =
     "  --out FILE     the picture of the solution, PGM (cg.pgm next to the program)\n";
 options parse(int argc, char** argv, bool takes_devices);
 
-/// Throws gspmd::error if |r|^2 is not finite: a comparison with NaN stops the loop, so the number of iterations would not increase.
+/// Throws gspmd::error if |r|^2 is not finite: a comparison with NaN stops the loop, so the number of iterations would
+/// not increase.
 inline void check_residual(double rr, int trips) {
   if (!(rr < std::numeric_limits<double>::infinity()))
     throw gspmd::error("conjugate gradients: |r|^2 is " + std::to_string(rr) + " after " + std::to_string(trips) +
                        " trips; give a matrix that is positive definite and finite numbers");
 }
-/// Solves the problem by conjugate gradients, prints the progress, writes the picture, checks the solution. Returns 0 if the
-/// solution is right.
+/// Solves the problem by conjugate gradients, prints the progress, writes the picture, checks the solution. Returns 0
+/// if the solution is right.
 int solve(const options& o, const runner& run);
 
 }  // namespace cg

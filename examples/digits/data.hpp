@@ -38,8 +38,8 @@ class dice {
   std::mt19937 bits_;
 };
 
-/// Reads digits.csv: 64 pixels from 0 to 16 and the label per line. Distributes the rows in an order that depends only on the seed:
-/// the file is sorted by writer, and the test must have some rows of each writer.
+/// Reads digits.csv: 64 pixels from 0 to 16 and the label per line. Distributes the rows in an order that depends only
+/// on the seed: the file is sorted by writer, and the test must have some rows of each writer.
 inline digits_data read_digits(const std::string& path, unsigned seed = 3) {
   constexpr auto all_rows = static_cast<std::size_t>(train_rows + test_rows), width = static_cast<std::size_t>(pixels);
   std::ifstream file(path);

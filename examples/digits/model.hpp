@@ -34,7 +34,8 @@ inline constexpr auto train = [](value x, value labels, layers<value> p, layers<
   return std::tuple{loss, p, velocity};
 };
 
-// Data x Model devices: the batch is split over `data`, the hidden layer over `model`. gspmd decides about inputs without `split`.
+// Data x Model devices: the batch is split over `data`, the hidden layer over `model`. gspmd decides about inputs
+// without `split`.
 
 template <int Data, int Model>
 using pod = mesh<axis<"data", Data>, axis<"model", Model>>;

@@ -78,7 +78,8 @@ class comparison {
   bool agrees_ = true;
 };
 
-/// Prints the plan, trains, and tests. If requested, compares: `compare(comparison&)` adds the backends. Returns the exit code.
+/// Prints the plan, trains, and tests. If requested, compares: `compare(comparison&)` adds the backends. Returns the
+/// exit code.
 template <class Mesh, class Backend, class Compare>
 int run_all(const options& o, const Backend& backend, const digits_data& data, Compare&& compare) {
   std::printf("%s\n", explain<train_step<Mesh, batch>>().c_str());

@@ -27,7 +27,8 @@ inline layers<array<float>> at_rest() {
   return transform_leaves([](const array<float>& w) { return array<float>(w.shape()); }, initial_parameters());
 }
 
-/// Returns the share of rows whose largest logit is that of their label. Uses the same program as training, planned for one device.
+/// Returns the share of rows whose largest logit is that of their label. Uses the same program as training, planned for
+/// one device.
 inline double accuracy(const layers<array<float>>& learned, const dataset& rows) {
   const auto logits = run<classify_step<pod<1, 1>, test_rows>>(self{}, rows.x, learned);
   int right = 0;
@@ -38,8 +39,8 @@ inline double accuracy(const layers<array<float>>& learned, const dataset& rows)
   return right / static_cast<double>(test_rows);
 }
 
-/// Trains on the devices that `comm` holds. Whole arrays are split into shards once, at the beginning. After that, every device
-/// works in its own memory.
+/// Trains on the devices that `comm` holds. Whole arrays are split into shards once, at the beginning. After that,
+/// every device works in its own memory.
 template <class Mesh, communicator Comm>
 class trainer {
   using step = train_step<Mesh, batch>;

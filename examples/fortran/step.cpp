@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that the Fortran program calls: a compiled step on blocks that Fortran owns, and the exchange of their ghost layers.
+// The functions that the Fortran program calls: a compiled step on blocks that Fortran owns, and the exchange of their
+// ghost layers.
 #include <ISO_Fortran_binding.h>
 
 #include <cstdint>
@@ -62,8 +63,8 @@ int status_of(F f) {
 
 extern "C" {
 
-/// Makes a solver on the ranks of a communicator. Rank r has `ly[r]` columns of u (PETSc's ownership ranges). After an error, prints a
-/// message and returns null.
+/// Makes a solver on the ranks of a communicator. Rank r has `ly[r]` columns of u (PETSc's ownership ranges). After an
+/// error, prints a message and returns null.
 void* heat_begin(MPI_Fint comm, const std::int64_t* ly, int ranks) {
   std::unique_ptr<solver> made;
   status_of([&] { made = std::make_unique<solver>(MPI_Comm_f2c(comm), std::vector<std::int64_t>(ly, ly + ranks)); });

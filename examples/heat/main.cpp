@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heat equation in two or three dims. The command line specifies the mesh and the boundary. Without arguments, runs the
-// program that model.hpp compiles. Frames are PGM files. In three dims, a frame is the middle plane of the first dim.
+// The heat equation in two or three dims. The command line specifies the mesh and the boundary. Without arguments, runs
+// the program that model.hpp compiles. Frames are PGM files. In three dims, a frame is the middle plane of the first
+// dim.
 // args: --frames 1
 // optimise: -O0
 // precompiled: yes

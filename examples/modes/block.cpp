@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of a Transformer block: attention and two layers after norms. `model` splits its heads and hidden units,
-// `data` its batch, as in Megatron-LM. Written three times. The text of the block is the same, except `enter`, before a split
-// value, and `sum`, after it. In the automatic mode both do nothing. The block is the first one: x has no gradient, so `enter`
-// before the norm sends nothing, and the gradient of the norm's scale is summed over model. The planner finds this by itself.
+// One training step of a Transformer block: attention and two layers after norms. `model` splits its heads and hidden
+// units,
+// `data` its batch, as in Megatron-LM. Written three times. The text of the block is the same, except `enter`, before a
+// split value, and `sum`, after it. In the automatic mode both do nothing. The block is the first one: x has no
+// gradient, so `enter` before the norm sends nothing, and the gradient of the norm's scale is summed over model. The
+// planner finds this by itself.
 
 #include <cmath>
 #include <cstdint>
@@ -108,8 +110,8 @@ constexpr auto partly_manually = [](auto... in) {
 using partly_manual_step =
     compile<partly_manually, pod, x_in, scale_in, heads_in, heads_in, heads_in, out_in, scale_in, up_in, down_in>;
 
-// Three sums of [2,8,16] over model: of both halves, and of the gradient at the start of the second half. The gradients of seven
-// weights over data, and the gradient of the first scale over both: 3/4 of it, twice.
+// Three sums of [2,8,16] over model: of both halves, and of the gradient at the start of the second half. The gradients
+// of seven weights over data, and the gradient of the first scale over both: 3/4 of the gradient, twice.
 static_assert(explicit_step::traffic.over("model").in(collective_kind::all_reduce).bytes == 3 * 2 * 8 * 16 * 4 + 16 * 4 * 3 / 2);
 static_assert(explicit_step::traffic.bytes == 3 * 1024 + 96 + (4 * 16 * 2 * 4 + 16 + 2 * 16 * 16) * 4);
 static_assert(manual_step::traffic.bytes == explicit_step::traffic.bytes);

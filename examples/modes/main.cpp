@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of two layers, and one of a Transformer block (block.cpp), each written three times. With annotations: the
-// planner finds the communication. With types: the program writes all communication. And as the work of one device. All give the
-// same numbers, and the compiler checks their bytes. README.md explains them.
+// One training step of two layers, and one of a Transformer block (block.cpp), each in three modes. Annotations: the
+// planner finds the communication. Types: the program writes all communication. Manual: the program is a device's work.
+// All modes give the same numbers, and the compiler checks their bytes. README.md explains them.
 // optimise: -O0
 
 #include <cmath>
@@ -31,8 +31,8 @@ constexpr auto automatic = [](auto x, auto w1, auto w2) {
 using automatic_step = compile<automatic, pod, in<float, dims<8, 6>, split<"data", _>>, in<float, dims<6, 10>, split<_, "model">>,
                                in<float, dims<10, 6>, split<"model", _>>>;
 
-// Explicit: the same, except for the lines that communicate. Each weight is one value for devices with different data along
-// `data`, so their gradients are partial, and `summed` sums them.
+// Explicit: the same, except for the lines that communicate. Each weight is one value for devices with different data
+// along `data`, so the gradients of the weights are partial, and `summed` sums them.
 using activations = tensor<float, dims<8, 6>, place<pod, split<"data", _>, replica<"model">>>;
 using column_parallel = tensor<float, dims<6, 10>, place<pod, split<_, "model">, replica<"data">>>;
 using row_parallel = tensor<float, dims<10, 6>, place<pod, split<"model", _>, replica<"data">>>;

@@ -94,8 +94,8 @@ dynamic::program training_step(const dynamic::mesh& m, const sizes& n, dispatch 
   return b.compile();
 }
 
-/// The program of a test. Outputs the nats per character of a batch, and the routing of its tokens: the experts, the positions,
-/// the weights, and the auxiliary loss.
+/// The program of a test. Outputs the nats per character of a batch, and the routing of its tokens: the experts, the
+/// positions, the weights, and the auxiliary loss.
 dynamic::program test_step(const dynamic::mesh& m, const sizes& n, dispatch how) {
   dynamic::builder b(m);
   const model_inputs in(b, n);
@@ -143,7 +143,8 @@ void show(const char* name, const dynamic::program& p) {
               static_cast<double>(p.traffic().bytes) * 1e-6, static_cast<long long>(moves));
 }
 
-/// Compares the routing of the program with Algorithm 1 as the paper prints it, one token after another. Prints the differences.
+/// Compares the routing of the program with Algorithm 1 as the paper prints it, one token after another. Prints the
+/// differences.
 bool is_algorithm_1(const std::vector<dynamic::any_array>& result, const sizes& n, const char* mesh) {
   const auto *e1 = result[1].data<std::int32_t>(), *e2 = result[2].data<std::int32_t>();
   const auto *p1 = result[3].data<std::int32_t>(), *p2 = result[4].data<std::int32_t>();
@@ -229,8 +230,9 @@ double train(const options& o, const text_file& text, tensors& parameters) {
   return total / static_cast<double>(batches.size());
 }
 
-/// Plans the layer with its gradients at the paper's scale: the number of experts and groups is the number of devices, C = 2S/E
-/// (3.1). The work and the memory of a device are constant, except for the gates: S x E of them, and M x E replicated weights.
+/// Plans the layer with its gradients at the paper's scale: the number of experts and groups is the number of devices,
+/// C = 2S/E (3.1). The work and the memory of a device are constant, except for S x E gates and M x E replicated
+/// weights.
 bool show_scaling() {
   bool is_constant = true;
   for (const auto how : {dispatch::products, dispatch::indices}) {
@@ -258,7 +260,8 @@ bool show_scaling() {
                   static_cast<double>(p.traffic().bytes) * 1e-6);
       if (first == 0) first = peak;
       is_constant = is_constant && peak < first + 16 * (n.tokens + n.model) * n.experts;
-      // Buffers are sent to the experts and back, and one gradient to them. The gradient by the gate's weights is summed.
+      // Buffers are sent to the experts and back, and one gradient to them. The gradient by the gate's weights is
+      // summed.
       const auto sent = 3 * 4 * n.experts * n.capacity * n.model + 2 * 4 * n.model * n.experts;
       if (p.traffic().bytes != sent / devices * (devices - 1)) return std::puts("something else is sent"), false;
     }

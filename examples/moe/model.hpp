@@ -11,8 +11,9 @@
 #include <gspmd/index/random.hpp>
 #include <gspmd/ops.hpp>
 
-/// The mixture of experts of GShard (Lepikhin et al. 2020), written for one device. The letters are those of the paper: G groups
-/// of S tokens, E experts with capacity for C tokens of each group, M numbers for a token, H in the hidden layer of an expert.
+/// The mixture of experts of GShard (Lepikhin et al. 2020), written for one device. The letters are those of the paper:
+/// G groups of S tokens, E experts with capacity for C tokens of each group, M numbers for a token, H in the hidden
+/// layer of an expert.
 namespace moe {
 
 using namespace gspmd;
@@ -21,8 +22,8 @@ struct sizes {
   std::int64_t groups, tokens, experts, capacity, model, hidden;
 };
 
-/// The routing of the tokens, each member [G,S]: their first and second expert, the position in the expert's buffer, and the
-/// weight of the expert's result. The weight is 0 if the token is not sent, whatever the position.
+/// The routing of the tokens, each member [G,S]: their first and second expert, the position in the expert's buffer,
+/// and the weight of the expert's result. The weight is 0 if the token is not sent, whatever the position.
 struct routing {
   std::array<value, 2> expert, place, weight;
   value auxiliary_loss;  // the mean over the groups
@@ -60,7 +61,8 @@ constexpr routing top2_gating(value gates, std::int64_t capacity, value key) {
   return r;
 }
 
-/// Returns [G,S,E,C]: the weight of expert e's result at position c of its buffer for token s. Positions from C on are ignored.
+/// Returns [G,S,E,C]: the weight of expert e's result at position c of its buffer for token s. Positions from C on are
+/// ignored.
 constexpr value combine_weights(const routing& r, const sizes& n) {
   value weights;
   for (const std::size_t k : {0U, 1U}) {
@@ -71,7 +73,8 @@ constexpr value combine_weights(const routing& r, const sizes& n) {
   return reshard(weights, split<"d", _, _, _>{});  // the products with the weights are split by groups
 }
 
-/// Applies the experts to their buffers, [E,G,C,M] -> [G,E,C,M]. The split of the experts is the third of the paper's three annotations.
+/// Applies the experts to their buffers, [E,G,C,M] -> [G,E,C,M]. The split of the experts is the third of the paper's
+/// three annotations.
 constexpr value experts(value buffers, value wi, value wo) {
   const value h = relu(einsum<"EGCM,EMH->EGCH">(reshard(buffers, split<"d", _, _, _>{}), wi));
   return einsum<"EGCH,EHM->GECM">(h, wo);
@@ -133,8 +136,8 @@ constexpr layer_result layer(value inputs, value wg, value wi, value wo, value k
   return {how == dispatch::products ? layer_by_products(tokens, r, wi, wo, n) : layer_by_indices(tokens, r, wi, wo, n), r};
 }
 
-// The model predicts a character from the preceding characters. Their concatenated embeddings are a token. Next are an expert
-// layer with a residual connection and a softmax over all characters.
+// The model predicts a character from the preceding characters. Their concatenated embeddings are a token. Next are an
+// expert layer with a residual connection and a softmax over all characters.
 
 constexpr std::int64_t characters = 96, context = 4;  // newline and printable ASCII
 

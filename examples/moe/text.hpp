@@ -63,8 +63,8 @@ class text_file {
     return all;
   }
 
-  /// Returns the nats per character of the test, for a predictor that uses the frequencies of characters, or of pairs of
-  /// characters, in the training.
+  /// Returns the nats per character of the test, for a predictor that uses the frequencies of characters, or of pairs
+  /// of characters, in the training.
   [[nodiscard]] double nats_of_characters() const {
     return nats([](std::size_t) { return std::size_t{0}; });
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Poisson's equation on the unit square, with u = 0 at the boundary, by multigrid. The V-cycles go down to a grid of one point,
-// fewer points than devices. Every mesh gives the bits of one device.
+// Poisson's equation on the unit square, with u = 0 at the boundary, by multigrid. The V-cycles go down to a grid of
+// one point, fewer points than devices. Every mesh gives the bits of a single device.
 // args: 63
 // optimise: -O0
 // precompiled: yes

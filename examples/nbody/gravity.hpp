@@ -78,8 +78,8 @@ options parse(int argc, char** argv, bool takes_devices);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// Simulates two colliding clusters: writes frames, prints the drift of the energy, and compares the first frame with a loop on
-/// one device. Returns 0 if all is right.
+/// Simulates two colliding clusters: writes frames, prints the drift of the energy, and compares the first frame with a
+/// loop on one device. Returns 0 if all is right.
 int simulate(const options& o, const runner& run);
 
 }  // namespace nbody

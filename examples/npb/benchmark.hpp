@@ -50,8 +50,8 @@ inline outcome planned(const gspmd::dynamic::program& p) {
   return o;
 }
 
-/// Returns the seconds of the second of two calls. NPB also runs each kernel once before it measures. All ranks call f equally
-/// often, because no rank's clock determines the number of calls.
+/// Returns the seconds of the second of two calls. NPB also runs each kernel once before it measures. All ranks call f
+/// equally often, because no rank's clock determines the number of calls.
 template <class F>
 double seconds_of(F&& f) {
   f();

@@ -15,8 +15,8 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// CG, conjugate gradients: the smallest eigenvalue of a sparse matrix by the inverse power method. Each step has 25 iterations
-/// of conjugate gradients (NPB report RNR-94-007, section 2.2.3).
+/// CG, conjugate gradients: the smallest eigenvalue of a sparse matrix by the inverse power method. Each step has 25
+/// iterations of conjugate gradients (NPB report RNR-94-007, section 2.2.3).
 namespace npb::cg {
 
 using gspmd::value;
@@ -40,9 +40,9 @@ struct compressed_rows {
   std::vector<double> values;
 };
 
-/// Returns the matrix: the sum of w_i x_i x_i^T, w_i = 0.1^(i/n), for sparse random vectors x_i with element i = 1/2, plus (0.1 - shift)
-/// times the identity. A random number gives a vector's element, and another its position. If the position is invalid or in use,
-/// it is drawn again.
+/// Returns the matrix: the sum of w_i x_i x_i^T, w_i = 0.1^(i/n), for sparse random vectors x_i with element i = 1/2,
+/// plus (0.1 - shift) times the identity. A random number gives a vector's element, and another its position. If the
+/// position is invalid or in use, it is drawn again.
 inline compressed_rows matrix(const problem& p) {
   sequence random(314'159'265);
   random.next();
@@ -82,7 +82,8 @@ inline compressed_rows matrix(const problem& p) {
   return m;
 }
 
-/// Rows, and with them all vectors, are split. Each product exchanges the elements that a device reads from other devices.
+/// Rows, and with them all vectors, are split. Each product exchanges the elements that a device reads from other
+/// devices.
 inline auto program(const problem& p) {
   return [p](auto a, value ones) {
     const auto dot = [](value x, value y) { return sum(x * y); };

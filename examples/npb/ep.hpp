@@ -12,13 +12,14 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// EP, embarrassingly parallel: Gaussian deviates by Marsaglia's polar method from 2^m pairs of numbers. Computes their sums, and
-/// the number of deviates in each of ten square rings (NPB report RNR-94-007, section 2.2.1).
+/// EP, embarrassingly parallel: Gaussian deviates by Marsaglia's polar method from 2^m pairs of numbers. Computes their
+/// sums, and the number of deviates in each of ten square rings (NPB report RNR-94-007, section 2.2.1).
 namespace npb::ep {
 
 using gspmd::value;
 
-/// Verification values of NPB 3.4, ep.f90. The counts are from its printed results. For class W, no counts are published.
+/// Verification values of NPB 3.4, ep.f90. The counts are from its printed results. For class W, no counts are
+/// published.
 struct problem {
   int log_pairs;
   double sum_x, sum_y;
@@ -31,9 +32,9 @@ inline problem of_class(char name) {
   return {28, -4.295875165629892e3, -1.580732573678431e4, {98257395, 93827014, 17611549, 1110028, 26536, 245, 0, 0, 0, 0}};
 }
 
-/// Computes numbers in tables of 64 rows, which the devices split. An element is the product of the jumps of its row and its
-/// column from the seed. Each table is the previous table, jumped ahead. No table is stored. The table of the rings is small
-/// enough for a cache.
+/// Computes numbers in tables of 64 rows, which the devices split. An element is the product of the jumps of its row
+/// and its column from the seed. Each table is the previous table, jumped ahead. No table is stored. The table of the
+/// rings is small enough for a cache.
 inline auto program(int log_pairs) {
   return [log_pairs](value seed) {
     constexpr std::int64_t rows = 64, columns = 1 << 12, rings = 10;

@@ -14,8 +14,8 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// FT, a Fourier transform in three dims: a diffusion equation, solved in the space of frequencies, and the sum of 1024 elements at
-/// each of six times (NPB report RNR-94-007, section 2.2.4).
+/// FT, a Fourier transform in three dims: a diffusion equation, solved in the space of frequencies, and the sum of 1024
+/// elements at each of six times (NPB report RNR-94-007, section 2.2.4).
 namespace npb::ft {
 
 using gspmd::value;

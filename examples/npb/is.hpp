@@ -11,14 +11,14 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// IS, integer sort: the ranks of keys, from the counts of each number among the keys and their running sums (NPB report RNR-94-007,
-/// section 2.2.5).
+/// IS, integer sort: the ranks of keys, from the counts of each number among the keys and their running sums (NPB
+/// report RNR-94-007, section 2.2.5).
 namespace npb::is {
 
 using gspmd::value;
 
-/// Verification values of NPB 3.4, is.c: the ranks of five keys. In iteration i the first `rising` ranks are `rank + i - late`, and the
-/// other ranks `rank - (i - late_others)`, because two keys change in each iteration.
+/// Verification values of NPB 3.4, is.c: the ranks of five keys. In iteration i the first `rising` ranks are `rank + i
+/// - late`, and the other ranks `rank - (i - late_others)`, because two keys change in each iteration.
 struct problem {
   int log_keys, log_most;
   std::array<std::int32_t, 5> places;
@@ -33,8 +33,8 @@ inline problem of_class(char name) {
 }
 inline constexpr std::int64_t iterations = 10;
 
-/// Returns the ranks of the keys at five positions, for each iteration. Also returns the final keys, and the number of keys that
-/// are at most 0, 1,
+/// Returns the ranks of the keys at five positions, for each iteration. Also returns the final keys, and the number of
+/// keys that are at most 0, 1,
 /// 2, ...
 inline auto ranking(const problem& p) {
   return [p](value keys, value places) {

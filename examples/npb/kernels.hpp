@@ -25,8 +25,8 @@ struct options {
 /// Reads KERNEL CLASS [native]. The caller reads the following words. Throws command_line::usage_error.
 options parse(int argc, char** argv);
 
-/// Returns a function that prepares programs for run(program, inputs). A program is one of `dynamic`, or its native code, for which the
-/// compiler reads the headers in `include`.
+/// Returns a function that prepares programs for run(program, inputs). A program is one of `dynamic`, or its native
+/// code, for which the compiler reads the headers in `include`.
 template <class Run>
 std::function<runner(const gspmd::dynamic::program&)> preparing(bool is_native, const std::string& include, Run run) {
   return [=](const gspmd::dynamic::program& program) -> runner {

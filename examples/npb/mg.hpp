@@ -15,8 +15,9 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// MG, multigrid: V-cycles for Poisson's equation on a periodic cube, with stencils of 27 points (NPB report RNR-94-007, section 2.2.2).
-/// The first dim of the cube is split on all levels, down to a level of two points along each dim.
+/// MG, multigrid: V-cycles for Poisson's equation on a periodic cube, with stencils of 27 points (NPB report
+/// RNR-94-007, section 2.2.2). The first dim of the cube is split on all levels, down to a level of two points along
+/// each dim.
 namespace npb::mg {
 
 using gspmd::value;
@@ -33,8 +34,8 @@ inline problem of_class(char name) {
 }
 inline constexpr std::int64_t cycles = 4;
 
-/// The factors of a stencil of 27 points: for the element, and for the sums of the elements that differ from it along one, two
-/// and three dims.
+/// The factors of a stencil of 27 points: for the element, and for the sums of the elements that differ from it along
+/// one, two and three dims.
 using weights = std::array<double, 4>;
 inline constexpr weights operator_a{-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
 inline constexpr weights smoother{-3.0 / 8, 1.0 / 32, -1.0 / 64, 0};
@@ -57,7 +58,8 @@ inline value stencil_27(value x, weights w) {
   return stencil<1, 1, 1>(of_neighbours, gspmd::stencil_field(x, {gspmd::boundary::wrap()}));
 }
 inline value residual(value u, value v) { return v - stencil_27(u, operator_a); }
-/// Weights 1/2, 1/4, 1/8 and 1/16 for the odd points and their neighbours: sums of cells of eight points, eight cells in a block.
+/// Weights 1/2, 1/4, 1/8 and 1/16 for the odd points and their neighbours: sums of cells of eight points, eight cells
+/// in a block.
 inline value restricted(value fine) {
   value cells = fine;
   for (int dim = 0; dim < 3; ++dim) cells += shift(cells, dim, 1, gspmd::boundary::wrap());

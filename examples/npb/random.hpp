@@ -5,8 +5,9 @@
 
 #include <cstdint>
 
-/// NPB's random numbers (NPB report RNR-94-007, section 2.3): x[k] = a^k * seed mod 2^46, a = 5^13, and x[k] / 2^46 is the number.
-/// Products of 64 bits that overflow are right mod 2^64, and so mod 2^46. So each number is one jump from the seed.
+/// NPB's random numbers (NPB report RNR-94-007, section 2.3): x[k] = a^k * seed mod 2^46, a = 5^13, and x[k] / 2^46 is
+/// the number. Products of 64 bits that overflow are right mod 2^64, and so mod 2^46. So each number is one jump from
+/// the seed.
 namespace npb {
 
 inline constexpr std::uint64_t multiplier = 1'220'703'125, modulus = std::uint64_t{1} << 46;

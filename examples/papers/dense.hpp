@@ -14,7 +14,8 @@
 #include <gspmd/ops.hpp>
 #include <gspmd/recompute.hpp>
 
-/// The dense Transformer of GSPMD 5.1, in the letters of its Table 1: B sequences of S tokens of M numbers, N heads of D, H hidden units.
+/// The dense Transformer of GSPMD 5.1, in the letters of its Table 1: B sequences of S tokens of M numbers, N heads of
+/// D, H hidden units.
 namespace papers {
 
 using namespace gspmd;
@@ -67,8 +68,8 @@ class dense_inputs {
   dense_inputs(dynamic::builder& b, const dense_model& n) : b_(b), n_(n) {}
 
   value activation() { return b_.input(dynamic::in<bf16>({n_.batch, dense_model::length, n_.model}, {"x", "", "y"})); }
-  /// A layer with the finalized annotations and its residuals. Its weights are inputs. `is_again`: the backward pass recomputes
-  /// it from x.
+  /// A layer with the finalized annotations and its residuals. Its weights are inputs. `is_again`: the backward pass
+  /// recomputes it from x.
   value layer(value x, bool is_again = false) {
     const auto [L, M, H, N, D, X, Y, B] = n_;
     const std::array<value, 6> w{input({M, N, D}, {"x", "y", ""}), input({M, N, D}, {"x", "y", ""}),

@@ -15,11 +15,12 @@
 #include "report.hpp"
 #include "sparse.hpp"
 
-/// The tables and figures of "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding" (Lepikhin et al. 2020).
+/// The tables and figures of "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding"
+/// (Lepikhin et al. 2020).
 namespace papers {
 
-/// The layer of experts with M = 1024 and H = 8192, with its gradients and update. The number of experts and groups is the number
-/// of devices, and C = 2S/E (3.1).
+/// The layer of experts with M = 1024 and H = 8192, with its gradients and update. The number of experts and groups is
+/// the number of devices, and C = 2S/E (3.1).
 inline dynamic::program gshard_layer(std::int64_t devices) {
   const moe::sizes n{devices, 1024, devices, 2048 / devices, 1024, 8192};
   dynamic::builder b(dynamic::mesh({{"d", devices}}));

@@ -20,8 +20,8 @@ namespace papers {
 
 constexpr double tpu_v3 = 61.5e12;  // flops per second of a core, in 16 bits: half of a chip's 123 T
 
-/// Cores of TPU v3. Two cores share 900 GB/s of memory. Links of the torus: 70 GB/s in each direction, 1 us per message. The
-/// whole machine has
+/// Cores of TPU v3. Two cores share 900 GB/s of memory. Links of the torus: 70 GB/s in each direction, 1 us per
+/// message. The whole machine has
 /// 2048 cores. In a part of the machine, the ends are not connected, so all data is sent in one direction and farther.
 inline network torus_of(const std::string& x = "x", const std::string& y = "y", std::int64_t devices = 2048) {
   const double ways = devices == 2048 ? 1 : 2;
@@ -67,7 +67,8 @@ inline void print_table_1(report& r) {
     dynamic::builder b(m);
     const value x = b.input(f32({B, S, M}, {t.bsm[0], t.bsm[1], t.bsm[2]}));
     const value w_in = b.input(f32({M, H}, {"x", "y"})), w_out = b.input(f32({H, M}, {"y", "x"}));
-    // In Fig. 7, the operands of both products of attempt 1 are not moved. Without this constraint, the planner sends less.
+    // In Fig. 7, the operands of both products of attempt 1 are not moved. Without this constraint, the planner sends
+    // less.
     const auto drawn = [&](value v) { return k == 0 ? forbid_reshard(v) : v; };
     const value wide = split_as(drawn(einsum<"bsm,mh->bsh">(x, w_in)), t.bsh_axes);
     b.output(split_as(drawn(einsum<"bsh,hm->bsm">(relu(wide), w_out)), t.bsm_axes));

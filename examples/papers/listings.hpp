@@ -8,7 +8,8 @@
 
 #include "report.hpp"
 
-/// The listings of "Global vs Local SPMD", "Megatron via shard_map" and "Computing sharding with einsum" (Edward Yang's blog).
+/// The listings of "Global vs Local SPMD", "Megatron via shard_map" and "Computing sharding with einsum" (Edward Yang's
+/// blog).
 namespace papers {
 
 /// Returns the type of a value on each device, in JAX's notation: float32[8,8]{V:tp}.

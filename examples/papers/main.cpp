@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the tables and figures of the four papers as Markdown, our number next to the published one. Programs are planned for the papers'
-// machines and not run. Fails if a difference is not within its band (bands.hpp).
+// Prints the tables and figures of the four papers as Markdown, our number next to the published one. Programs are
+// planned for the papers' machines and not run. Fails if a difference is not within its band (bands.hpp).
 // precompiled: yes
 
 #include <cstdio>

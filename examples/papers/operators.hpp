@@ -27,7 +27,8 @@ inline double exponent(const std::vector<double>& x, const std::vector<double>& 
   return (n * sxy - sx * sy) / (n * sxx - sx * sx);
 }
 
-/// A convolution of 3 x 3 with zeros around the images, BIXY,xyIO->BOXY: the sum of a product for every position of the kernel.
+/// A convolution of 3 x 3 with zeros around the images, BIXY,xyIO->BOXY: the sum of a product for every position of the
+/// kernel.
 inline value shifted_convolution(value images, const std::vector<value>& kernel) {
   value sum;
   for (int x = 0; x < 3; ++x) {
@@ -48,7 +49,8 @@ struct table_4_row {
   std::function<void(dynamic::builder&, std::int64_t)> program;  // for this number of devices
 };
 
-/// D devices on a torus (x, y) that is square or twice as long as wide. Every split dim has extent 8 D and is split over all devices.
+/// D devices on a torus (x, y) that is square or twice as long as wide. Every split dim has extent 8 D and is split
+/// over all devices.
 inline std::vector<table_4_row> table_4() {
   const std::string all = "x,y";
   const auto f32 = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {

@@ -13,13 +13,14 @@ namespace papers {
 
 /// The claim of a band.
 ///
-///   agreement      One limit holds for all numbers of a kind: counts are exact, FLOPS utilisation is within 3 %, exponents within 0.02.
+///   agreement      One limit holds for all numbers of a kind: counts are exact, FLOPS utilisation is within 3 %,
+///                  exponents within 0.02.
 ///   regression     The limits are close to our own number. They show that it has not changed, and not that it agrees.
 ///   construction   Both numbers are equal for every plan, for example a ratio to itself.
 enum class claim { agreement, regression, construction };
 
-/// The least and the largest `ours / published` for a quantity of a table; for an exponent, `ours - published`. `of` is one
-/// configuration; if it is empty, the band is for all configurations without a band of their own.
+/// The least and the largest `ours / published` for a quantity of a table; for an exponent, `ours - published`. `of` is
+/// one configuration; if it is empty, the band is for all configurations without a band of their own.
 struct band {
   claim kind;
   const char *table, *quantity, *of;
@@ -77,8 +78,8 @@ class report {
     std::printf("\n%s\n", sentence.c_str());
   }
 
-  /// Prints the bands with the least and the largest value of each. Returns true if all differences are in their bands and all
-  /// bands are used.
+  /// Prints the bands with the least and the largest value of each. Returns true if all differences are in their bands
+  /// and all bands are used.
   bool finish() {
     print_bands(claim::agreement, "Agreement",
                 "One limit for all numbers of a kind: counts are exact, FLOPS utilisation is within 3 %, exponents within 0.02.");

@@ -15,13 +15,14 @@
 
 #include "../moe/model.hpp"
 
-/// The layers of experts of GSPMD 5.4 and 5.5, in the letters of Fig. 8: E experts with capacity for C tokens of each of B sequences.
+/// The layers of experts of GSPMD 5.4 and 5.5, in the letters of Fig. 8: E experts with capacity for C tokens of each
+/// of B sequences.
 namespace papers {
 
 using namespace gspmd;
 
-/// x [B,S,M], mask [B,S,E,C], w_in [E,M,H], w_out [E,H,M] give [B,S,M]. `inside` has the mesh positions of the tensors to and
-/// from the experts, [E,B,C,M], and `hidden` those of [E,B,C,H].
+/// x [B,S,M], mask [B,S,E,C], w_in [E,M,H], w_out [E,H,M] give [B,S,M]. `inside` has the mesh positions of the tensors
+/// to and from the experts, [E,B,C,M], and `hidden` those of [E,B,C,H].
 inline value experts_layer(value x, value mask, value w_in, value w_out, std::array<int, 4> inside, std::array<int, 4> hidden) {
   const auto sent = mesh_split(einsum<"bsm,bsec->ebcm">(x, mask), {inside[0], inside[1], inside[2], inside[3]});
   const auto h = relu(mesh_split(einsum<"ebcm,emh->ebch">(sent, w_in), {hidden[0], hidden[1], hidden[2], hidden[3]}));
@@ -37,8 +38,8 @@ inline value hybrid_layer(value x, value mask, value w_in, value w_out) {
   return mesh_split(experts_layer(x, mask, w_in, w_out, {0, -1, -1, 1}, {0, -1, -1, 1}), {0, -1, 1});
 }
 
-/// A layer of experts of Table 6, as measured in GShard's Fig. 8: an expert for each device of a torus of x * y, 4 sequences of
-/// 1024 tokens.
+/// A layer of experts of Table 6, as measured in GShard's Fig. 8: an expert for each device of a torus of x * y, 4
+/// sequences of 1024 tokens.
 inline dynamic::program sparse_layer_on_torus(int x, int y, const dynamic::mesh& m) {
   const std::int64_t experts = x * y, batch = 4 * experts, length = 1024, model = 1024, hidden = 8192;
   dynamic::builder b(m);
@@ -66,8 +67,8 @@ inline double gshard_parameters(double experts) {
   return d::layers * 4.0 * (d::model * d::heads * d::width) + d::layers / 2 * 2.0 * (d::model * d::hidden) * (1 + experts);
 }
 
-/// A training step of Table 6 with an expert for each device of a torus of x * y, by gradient descent; or only its forward pass.
-/// All layers except the experts are data parallel.
+/// A training step of Table 6 with an expert for each device of a torus of x * y, by gradient descent; or only its
+/// forward pass. All layers except the experts are data parallel.
 inline dynamic::program gshard_step(int x, int y, const dynamic::mesh& m, bool is_training) {
   using d = gshard_dims;
   const std::int64_t experts = x * y, batch = 4 * experts, capacity = 2 * d::length / experts;

@@ -16,15 +16,16 @@
 #include "gspmd_tables.hpp"
 #include "report.hpp"
 
-/// The figures of "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training" (Xu et al. 2020), as models.
+/// The figures of "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training" (Xu et al. 2020), as
+/// models.
 namespace papers {
 
 /// With adam_by_parts, each row of y in a torus of x * y replicas shares its updates: groups as in 5.2.
 enum class updater { descent, adam, adam_by_parts };
 
-/// The weights of the Transformer of MLPerf 0.6, the big model of Vaswani et al. 2017: 6 + 6 layers, 1024 wide, 4096 hidden,
-/// 33708 words. Each weight is used in a product with 256 tokens of each replica of the torus. The model's computation does not
-/// matter for the update.
+/// The weights of the Transformer of MLPerf 0.6, the big model of Vaswani et al. 2017: 6 + 6 layers, 1024 wide, 4096
+/// hidden, 33708 words. Each weight is used in a product with 256 tokens of each replica of the torus. The model's
+/// computation does not matter for the update.
 inline dynamic::builder transformer_update(std::int64_t x, std::int64_t y, updater by) {
   dynamic::builder b(dynamic::mesh({{"x", x}, {"y", y}}).on(torus_of()));
   std::vector<std::vector<std::int64_t>> shapes{{33708, 1024}};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blurs a photograph, finds its edges and halves its size, as one program for one device. On meshes of 1 to 8 devices, most of
-// which do not divide
-// 512 rows and columns evenly, the images must have the bits of one device.
+// Blurs a photograph, finds its edges and halves its size, as one program for one device. The images must have the same
+// bits on meshes of 1 to 8 devices. Most meshes do not divide 512 rows and columns evenly.
 // args: --check
 // optimise: -O0
 // precompiled: yes

@@ -15,7 +15,7 @@ namespace {
 
 using numbers = std::vector<double>;
 
-/// The particles of one run, and the field that last moved them.
+/// The particles of a run, and the field that last moved them.
 struct plasma {
   numbers x, v, field;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Electrons in one dim with immobile ions, by particles in cells: charges on a grid, the field by Fourier transforms, and forces
-// from the field.
+// Electrons in one dim with immobile ions, by particles in cells: charges on a grid, the field by Fourier transforms,
+// and forces from the field.
 #pragma once
 
 #include <gspmd/dynamic/program.hpp>
@@ -39,8 +39,8 @@ constexpr value field_of(const cells& at, std::int64_t points) {
   const value by = select(equal(wave, 0.0), zeros_like(wave), -1.0 / wave);  // 1 / (i k) = -i / k; the mean causes no field
   return real(ifft(complex(zeros_like(by), by) * fft(convert<c128>(1.0 - density), {0}), {0}));
 }
-/// Computes `count` steps of leapfrog. Returns the positions and velocities after them, the velocities half a step earlier, and
-/// the last field.
+/// Computes `count` steps of leapfrog. Returns the positions and velocities after them, the velocities half a step
+/// earlier, and the last field.
 constexpr auto steps(value x, value v, int count, double dt, std::int64_t points) {
   const auto body = [=](value, value at_x, value at_v, value) {
     const cells at = cells_of(at_x, points);
@@ -68,8 +68,8 @@ options parse(int argc, char** argv, bool takes_devices);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// Simulates a cold plasma, measures its frequency, and simulates two counter-streaming beams, with frames. Returns 0 if the
-/// frequency is the plasma's, momentum is conserved, and the beams have the expected instability.
+/// Simulates a cold plasma, measures its frequency, and simulates two counter-streaming beams, with frames. Returns 0
+/// if the frequency is the plasma's, momentum is conserved, and the beams have the expected instability.
 int simulate(const options& o, const runner& run);
 
 }  // namespace pic

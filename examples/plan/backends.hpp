@@ -8,8 +8,8 @@
 
 #include <gspmd/dynamic.hpp>
 
-/// Runs a plan. Each backend has an interpreter and kernels, which are most of the code to compile. So they are in separate
-/// translation units: backends.cpp and, with MPI, mpi_main.cpp.
+/// Runs a plan. Each backend has an interpreter and kernels, which are most of the code to compile. So they are in
+/// separate translation units: backends.cpp and, with MPI, mpi_main.cpp.
 namespace plan_tool {
 
 using gspmd::dynamic::any_array;

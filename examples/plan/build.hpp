@@ -53,7 +53,8 @@ inline constexpr std::size_t most_carried = 64;
 
 enum class devices { of_mesh, one };
 
-/// 60,000 values are planned in about a second. Registers of a fused loop have 16-bit numbers; the loop fuser divides longer loops.
+/// 60,000 values are planned in about a second. Registers of a fused loop have 16-bit numbers; the loop fuser divides
+/// longer loops.
 inline constexpr std::size_t most_values = 60000;
 
 class program_builder {
@@ -129,8 +130,8 @@ class program_builder {
     }
   }
 
-  /// Returns the axes that annotations name. Sub-axes among them become axes of the mesh. Mistakes are reported where an
-  /// annotation is read.
+  /// Returns the axes that annotations name. Sub-axes among them become axes of the mesh. Mistakes are reported where
+  /// an annotation is read.
   [[nodiscard]] std::vector<std::string> named_axes() const {
     std::vector<std::string> names;
     add_named_axes(document_, names);
@@ -258,7 +259,8 @@ class program_builder {
     for (const auto& name : names_in(list))
       for (const auto axis : mesh_->find(name)) used.insert(axis);
   }
-  /// Returns the axes of a list with names that exist on a mesh of one device too, where the size of a part has no meaning.
+  /// Returns the axes of a list with names that exist on a mesh of one device too, where the size of a part has no
+  /// meaning.
   [[nodiscard]] std::string parts_of(const std::string& list) const {
     std::string parts;
     for (const auto& name : names_in(list))
@@ -277,10 +279,11 @@ class program_builder {
 
   // ---- shard groups ----
 
-  /// `shard_as 1` and `shard_like 1` are two groups, as in XLA (ProcessShardingInstruction in xla/service/sharding_propagation.cc
-  /// keeps a map of each). A group becomes shard_alikes between its first value and each other value, so completion propagates
-  /// the sharding of one value to all. Values of shard_as must have one sharding, or the document is refused. Values of shard_like
-  /// keep their own annotations, so their shard_alike repeats the annotation.
+  /// `shard_as 1` and `shard_like 1` are two groups, as in XLA (ProcessShardingInstruction in
+  /// xla/service/sharding_propagation.cc keeps a map of each). A group becomes shard_alikes between its first value and
+  /// each other value, so completion propagates the sharding of one value to all. Values of shard_as must have one
+  /// sharding, or the document is refused. Values of shard_like keep their own annotations, so their shard_alike
+  /// repeats the annotation.
   struct shard_group {
     bool is_like = false;
     std::int64_t id = -1;
@@ -316,8 +319,8 @@ class program_builder {
     members.push_back(m);
     return m.tied;
   }
-  /// Copies the annotation of one value of shard_as to the members of its group without an annotation: `{replicated}` has no split that
-  /// completion could propagate.
+  /// Copies the annotation of one value of shard_as to the members of its group without an annotation: `{replicated}`
+  /// has no split that completion could propagate.
   void share_annotations() {
     for (const auto& [group, members] : groups_) {
       if (group.is_like) continue;
@@ -330,7 +333,8 @@ class program_builder {
       }
     }
   }
-  /// Refuses values of shard_as with different annotations. An input that no output needs gets the sharding of its group.
+  /// Refuses values of shard_as with different annotations. An input that no output needs gets the sharding of its
+  /// group.
   void check_shard_as() {
     const gspmd::dynamic::completion_of completed(*built_.program);
     for (const auto& [group, members] : groups_) {
@@ -553,8 +557,8 @@ class program_builder {
   static std::string result_name(const std::string& name, std::size_t k, std::size_t count) {
     return count == 1 ? name : name + '.' + std::to_string(k);
   }
-  /// {"op": "loop", "operands": [carried values], "attrs": {"trips": 4 or a name}, "body": {...}}, or "while": {...} instead of trips;
-  /// {"op": "cond", "operands": [predicate, ...], "branches": [{...}, {...}]}.
+  /// {"op": "loop", "operands": [carried values], "attrs": {"trips": 4 or a name}, "body": {...}}, or "while": {...}
+  /// instead of trips; {"op": "cond", "operands": [predicate, ...], "branches": [{...}, {...}]}.
   void read_region_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     const auto before = errors_.count();
@@ -617,8 +621,9 @@ class program_builder {
 
   // ---- monoids ----
 
-  /// {"op": "reduce_by", "operands": [...], "attrs": {"dim": 0, "identity": [...]}, "combine": {...}}: the inputs of combine are the
-  /// elements of the left value, then those of the right value. scan_by also has `exclusive` and `reverse`.
+  /// {"op": "reduce_by", "operands": [...], "attrs": {"dim": 0, "identity": [...]}, "combine": {...}}: the inputs of
+  /// combine are the elements of the left value, then those of the right value. scan_by also has `exclusive` and
+  /// `reverse`.
   void read_fold(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     const auto before = errors_.count();
@@ -797,8 +802,9 @@ class program_builder {
     return results;
   }
 
-  /// Returns the results of a region for these arguments, or an empty list if the region is refused. Its inputs are other names
-  /// for the arguments. It can read values from around it. Its own values are called NAME/own, and only the region can read them.
+  /// Returns the results of a region for these arguments, or an empty list if the region is refused. Its inputs are
+  /// other names for the arguments. It can read values from around it. Its own values are called NAME/own, and only the
+  /// region can read them.
   std::vector<value> read_region(const json& region, const std::vector<value>& arguments, const std::string& called, int number,
                                  const path& at) {
     object_reader reader(region, at, errors_);
@@ -944,8 +950,8 @@ class program_builder {
     if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) errors_.add(at.str(), mistake);
   }
 
-  /// Sums bounds on the bytes of moving the values under any sharding, so that the planner's sums stay in 64 bits. A value
-  /// with padding is at most `bytes * growth`.
+  /// Sums bounds on the bytes of moving the values under any sharding, so that the planner's sums stay in 64 bits. A
+  /// value with padding is at most `bytes * growth`.
   bool count_bytes(value v, const std::vector<value>& operands, const path& at) {
     auto bytes = static_cast<long double>(gspmd::bytes_of(v.type()));
     for (const auto e : v.shape()) bytes *= static_cast<long double>(e == 0 ? 1 : e);

@@ -11,8 +11,8 @@
 
 namespace plan_tool {
 
-/// A limit of the process's processor time during the lifetime of this object. If the process exceeds it, it prints these texts and
-/// ends with status 1: the planner cannot be stopped in between, and some documents take hours.
+/// A limit of the process's processor time during the lifetime of this object. If the process exceeds it, it prints
+/// these texts and ends with status 1: the planner cannot be stopped in between, and some documents take hours.
 class deadline {
  public:
   deadline(int seconds, std::string out, std::string err) {

@@ -87,9 +87,9 @@ inline std::string joined(const std::vector<std::string>& words) {
 
 /// Reads the members of one object. Every member that is not requested is an error, except `comment`.
 ///
-/// find, require and text request a member. Request a member only if its value is used: a member that does not apply to this
-/// object is then refused like an unknown name. refuse_unknown reports the errors. If the document has no other error, the
-/// destructor calls it too, so a missing call has no effect.
+/// find, require and text request a member. Request a member only if its value is used: a member that does not apply to
+/// this object is then refused like an unknown name. refuse_unknown reports the errors. If the document has no other
+/// error, the destructor calls it too, so a missing call has no effect.
 class object_reader {
  public:
   object_reader(const json& j, const path& at, error_list& errors) : json_(&j), at_(&at), errors_(&errors) {
@@ -192,8 +192,8 @@ inline std::optional<std::vector<std::int64_t>> read_integers(const json& j, con
 inline constexpr std::size_t most_document_bytes = std::size_t{32} << 20;
 inline constexpr std::size_t most_json_values = std::size_t{1} << 21;
 
-/// Checks a document before it is stored: an object must not have a key twice, and the stored document must fit into memory.
-/// (The parser that stores and calls a callback takes quadratic time for a list of objects.)
+/// Checks a document before it is stored: an object must not have a key twice, and the stored document must fit into
+/// memory. (The parser that stores and calls a callback takes quadratic time for a list of objects.)
 class document_check : public json::json_sax_t {
  public:
   std::string problem;
@@ -235,7 +235,8 @@ class document_check : public json::json_sax_t {
   std::size_t count_ = 0;
 };
 
-/// Parses a document. Returns null and adds an error if it is no JSON, has an object with a duplicate key, or is too long.
+/// Parses a document. Returns null and adds an error if it is no JSON, has an object with a duplicate key, or is too
+/// long.
 inline json parse_document(std::string_view text, error_list& errors) {
   if (text.size() > most_document_bytes) {
     errors.add("", "the document has " + std::to_string(text.size()) + " bytes; at most 32 MiB");

@@ -67,7 +67,8 @@ class mesh_reader {
     errors_.add(path(reader.at(), key).str(), "is " + found(*j) + ", not true or false");
     return false;
   }
-  /// Reads one switch for all devices, or a link for each axis: {"flops_per_second": 1e12, "links": {"x": {"topology": "torus", ...}}}
+  /// Reads one switch for all devices, or a link for each axis: {"flops_per_second": 1e12, "links": {"x": {"topology":
+  /// "torus", ...}}}
   std::optional<gspmd::network> read_network(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return {};

@@ -139,7 +139,8 @@ inline value build_convert(const operation& o) {
   return type && o.is_sound() ? gspmd::convert(o.operands[0], *type, o.at) : value{};
 }
 
-/// Reads the element of a constant: a number, true, false, or one of the strings inf, -inf and nan, because JSON has no such numbers.
+/// Reads the element of a constant: a number, true, false, or one of the strings inf, -inf and nan, because JSON has no
+/// such numbers.
 inline std::optional<gspmd::operand> read_number(const json& j, dtype type, const operation& o, std::string_view key = "value") {
   if (type == dtype::pred) {
     if (j.is_boolean()) return gspmd::operand(j.get<bool>() ? 1 : 0, o.at);
@@ -199,8 +200,8 @@ inline value build_einsum(const operation& o) {
   return gspmd::einsum(*equation, std::span<const value>(o.operands.data(), o.operands.size()), o.at);
 }
 
-/// Reads a list of numbers. The library checks that there is one for each (spatial) dim. If the list is absent, returns an empty list,
-/// which means the default of the library.
+/// Reads a list of numbers. The library checks that there is one for each (spatial) dim. If the list is absent, returns
+/// an empty list, which means the default of the library.
 inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key) {
   const auto* j = o.attrs.find(key);
   if (j == nullptr) return std::vector<std::int64_t>{};
@@ -369,8 +370,8 @@ inline value build_shift(const operation& o) {
   return dim && amount && beyond && o.is_sound() ? gspmd::shift(o.operands[0], *dim, *amount, *beyond, o.at) : value{};
 }
 
-/// Computes the sum of the operand at offsets, each multiplied by a number. `outside`: the boundary, for all dims, or for each dim, with
-/// [before, after].
+/// Computes the sum of the operand at offsets, each multiplied by a number. `outside`: the boundary, for all dims, or
+/// for each dim, with [before, after].
 inline value build_stencil(const operation& o) {
   const auto* const taps = o.attrs.require("taps", "a list like [[-2.0, [0, 0]], [1.0, [0, 1]]]: factors and their offsets");
   if (taps == nullptr) return {};
@@ -566,8 +567,8 @@ inline gspmd::operand number_of(const json* j) {
          : j->is_number_integer() ? gspmd::operand(j->get<std::int64_t>())
                                   : gspmd::operand(j->get<double>());
 }
-/// Draws random numbers. pred has `p`, integers have `low` and `high`, floats have `normal`, or `low` and `high`. Without a range, integers
-/// are all numbers of the type, and floats are from 0 to 1.
+/// Draws random numbers. pred has `p`, integers have `low` and `high`, floats have `normal`, or `low` and `high`.
+/// Without a range, integers are all numbers of the type, and floats are from 0 to 1.
 inline value build_random(const operation& o) {
   const auto type = read_dtype(o.attrs);
   const auto shape = read_shape(o.attrs, type.value_or(dtype::f32));
@@ -756,7 +757,8 @@ inline const std::string& known_operators() {
   return list;
 }
 
-/// Adds the operator. If it is impossible, returns an invalid value and adds at least one error. The program keeps the library's errors.
+/// Adds the operator. If it is impossible, returns an invalid value and adds at least one error. The program keeps the
+/// library's errors.
 inline value build_operator(const operation& o, const path& at_op) {
   const auto wrong_count = [&](std::size_t least, std::size_t most) {
     if (o.operands.size() >= least && o.operands.size() <= most) return false;

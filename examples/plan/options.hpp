@@ -22,7 +22,7 @@ struct options {
   std::string out;      // directory of the outputs
   std::string backend;  // empty: the program chooses
   bool check = false;
-  bool checked = false;  // devices compare data that must be equal on all of them
+  bool checked = false;  // devices compare data that must be equal on all devices
   std::string why;
   std::string dot;
   std::string svg;

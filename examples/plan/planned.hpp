@@ -32,7 +32,8 @@ struct planned_program {
   }
   [[nodiscard]] const gspmd::dynamic::device_value& on_device(int v) const { return plan.values()[static_cast<std::size_t>(v)]; }
 
-  /// Returns the placement of a value. Returns nullopt if no output needs the value, even if another node of its loop has its label.
+  /// Returns the placement of a value. Returns nullopt if no output needs the value, even if another node of its loop
+  /// has its label.
   [[nodiscard]] std::optional<placed_tensor> placed(int v) const {
     auto found = plan.find(v);
     if (found && (found->type() != value(v).type || found->local_shape().size() != value(v).shape.size())) found.reset();

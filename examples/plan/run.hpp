@@ -99,7 +99,8 @@ inline std::vector<any_array> made_inputs(const planned_program& p) {
   return arrays;
 }
 
-/// Returns the reason if a program cannot be run here: too many devices or too little memory. Otherwise returns an empty text.
+/// Returns the reason if a program cannot be run here: too many devices or too little memory. Otherwise returns an
+/// empty text.
 inline std::string cannot_run(const planned_program& p, std::int64_t devices_here, std::int64_t most_devices,
                               const std::string& backend) {
   if (devices_here > most_devices)

@@ -83,7 +83,7 @@ class document_search {
       }
     }
   }
-  /// Returns the meshes on which the document can be built: a remaining annotation may name an axis that a mesh lacks.
+  /// Returns the meshes that the document can be built on: a remaining annotation may name an axis that a mesh lacks.
   std::vector<gspmd::dynamic::mesh> buildable(std::vector<gspmd::dynamic::mesh> meshes) {
     const auto all = meshes.size();
     std::string why;  // of the first skipped mesh
@@ -175,7 +175,8 @@ class document_search {
     }
     return {document_, text + '\n' + found.comparison()};
   }
-  /// Returns the op of a value: `h`, or `s/h` in the body of the loop s. Names may contain a '/'. Returns null if the value cannot be
+  /// Returns the op of a value: `h`, or `s/h` in the body of the loop s. Names may contain a '/'. Returns null if the
+  /// value cannot be
   /// annotated: it is a result of a loop, conditional or fold, or one of several results.
   static json* find_op(json& region, const std::string& name) {
     for (auto& op : region["ops"]) {

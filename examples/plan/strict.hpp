@@ -22,7 +22,8 @@ class strict_reader {
     d_.read_ops = [this](const json& ops, const path& at) { read_ops(ops, at); };
   }
 
-  /// Returns nullopt if the document cannot be read at all. Otherwise returns the results of the check, including mistakes.
+  /// Returns nullopt if the document cannot be read at all. Otherwise returns the results of the check, including
+  /// mistakes.
   std::optional<strict_answer> run() {
     object_reader top(document_, root_, d_.errors);
     if (!top.is_object()) return {};

@@ -15,11 +15,12 @@
 
 namespace plan_tool {
 
-/// Builds an explicit or manual document that was checked and has no mistake. `How` implements the states: on_mesh, on_one_device.
+/// Builds an explicit or manual document that was checked and has no mistake. `How` implements the states: on_mesh,
+/// on_one_device.
 ///
-/// A manual document is one region over all axes. Its inputs and outputs are whole arrays. The parts of a dim with S(d) are
-/// concatenated. Values that vary, and the partial values of an input, are stacked along a new dim 0, by device, row-major over
-/// these axes. A partial output is reduced.
+/// A manual document is one region over all axes. Its inputs and outputs are whole arrays. The parts of a dim with S(d)
+/// are concatenated. Values that vary, and the partial values of an input, are stacked along a new dim 0, by device,
+/// row-major over these axes. A partial output is reduced.
 template <class How>
 class strict_builder {
  public:
@@ -346,7 +347,8 @@ class strict_builder {
 
   // ---- regions ----
 
-  /// Returns the results of a region for these arguments. The region can read only these. Its own values are called NAME/own.
+  /// Returns the results of a region for these arguments. The region can read only these. Its own values are called
+  /// NAME/own.
   std::vector<copies> read_region(const json& region, const std::vector<copies>& arguments, const std::string& called,
                                   const path& where) {
     auto outside = std::exchange(names_, {});

@@ -24,7 +24,7 @@ using gspmd::state;
 using gspmd::dynamic::strict_program;
 using gspmd::dynamic::value_states;
 
-/// The result of the check of such a document.
+/// The result of the check of a document of the explicit or manual mode.
 struct strict_answer {
   struct named {
     std::string name;
@@ -145,7 +145,8 @@ struct strict_document {
     used[static_cast<std::size_t>(a)] = true;
     return a;
   }
-  /// Reads `state`, `sharding`, `partial` and `replica` of a value of this rank. An axis that none of them names is invariant.
+  /// Reads `state`, `sharding`, `partial` and `replica` of a value of this rank. Axes that these members do not name
+  /// are invariant.
   std::optional<value_states> read_states(object_reader& from, int rank, int label) {
     value_states s;
     s.on.assign(answer.axes.size(), axis_state{state::invariant});

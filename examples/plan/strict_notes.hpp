@@ -25,8 +25,9 @@ struct written_transition {
 struct op_note {
   written_transition transition{};
   std::optional<gspmd::dynamic::value_states> out{};  // the required states of the result
-  std::string varies{};                               // the axes on which `out` makes a constant varying
-  // For a loop or conditional: the axes along which devices may take different branches. For a manual region: the axes that become local.
+  std::string varies{};                               // the axes along which `out` makes a constant varying
+  // For a loop or conditional: the axes along which devices may take different branches. For a manual region: the axes
+  // that become local.
   std::string axes{};
   std::vector<gspmd::dynamic::value_states> takes{}, gives{};  // of a manual region
   std::string exchange{};                                      // the axes along which its shards may get elements of other shards

@@ -10,8 +10,8 @@
 
 namespace plan_tool {
 
-/// The values of the program for a name of an explicit or manual document: on the mesh, one value; on one device, one for each
-/// device of the local view.
+/// The values of the program for a name of an explicit or manual document: on the mesh, one value; on one device, one
+/// for each device of the local view.
 using copies = std::vector<value>;
 
 /// Builds a document on its mesh. Only the communication that the document writes is sent.
@@ -32,8 +32,8 @@ class on_mesh {
     return {program_.transition(x[0], t.by, t.axes, t.from, t.to, t.pairs, at)};
   }
   copies axis_index(const std::string& axis, gspmd::location at) { return {program_.axis_index(axis, at)}; }
-  /// Converts a value to the states that a result must have, or that a reshard requests, along the axes of the global view. Other
-  /// axes need no conversion.
+  /// Converts a value to the states that a result must have, or that a reshard requests, along the axes of the global
+  /// view. Other axes need no conversion.
   copies bring(const copies& x, const value_states& s, gspmd::location at) { return {program_.bring(x[0], s, at)}; }
   /// Returns the same value as a separate value.
   copies same(const copies& x, gspmd::location at) { return {program_.same(x[0], at)}; }

@@ -10,9 +10,9 @@
 
 namespace plan_tool {
 
-/// Builds a document as a program for one device, without states and layouts. A value of the local view becomes one value for
-/// each device, and operators are applied to each. A collective computes each device's result from the values of its devices. The
-/// results on the mesh are compared with those of this program.
+/// Builds a document as a program for one device, without states and layouts. A value of the local view becomes one
+/// value for each device, and operators are applied to each. A collective computes each device's result from the values
+/// of its devices. The results on the mesh are compared with those of this program.
 class on_one_device {
  public:
   on_one_device(gspmd::dynamic::builder& b, const gspmd::dynamic::mesh& written) : b_(b), mesh_(written) {}
@@ -218,8 +218,8 @@ class on_one_device {
   static value folded(const copies& list, monoid kind, gspmd::location at) {
     return gspmd::reduce(stacked(list, at), kind, {0}, at);
   }
-  /// Returns the value that does not change a reduction. If equal values do not change it, such as for a maximum, returns the
-  /// value itself.
+  /// Returns the value that does not change a reduction. If equal values do not change it, such as for a maximum,
+  /// returns the value itself.
   value neutral(value x, monoid kind, gspmd::location at) {
     if (kind == monoid::add) return gspmd::zeros_like(x, at);
     if (kind == monoid::multiply) return b_.constant(x.type(), shape_of(x), 1.0, at);

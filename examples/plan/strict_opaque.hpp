@@ -26,9 +26,9 @@ inline value cycled(value x, dtype type, std::int64_t n, gspmd::location at) {
   return type == x.type() ? all : gspmd::convert(all, type, at);
 }
 
-/// Builds a stand-in of the same class for an opaque function. Element i is computed from element i, modulo the number of
-/// elements, of each operand. A linear function is their sum, a multilinear one their product, and any other the sum of their
-/// magnitudes.
+/// Builds a stand-in of the same class for an opaque function. Element i is computed from element i, modulo the number
+/// of elements, of each operand. A linear function is their sum, a multilinear one their product, and any other the sum
+/// of their magnitudes.
 inline value build_opaque(gspmd::dynamic::builder& b, object_reader& attrs, const std::vector<value>& operands,
                           gspmd::location at) {
   const auto type = read_dtype(attrs);

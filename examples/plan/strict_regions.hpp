@@ -17,7 +17,8 @@ class region_reader {
  public:
   explicit region_reader(strict_document& d) : d_(d) {}
 
-  /// Returns the results of a region whose inputs denote `operands` and have these states. Returns nullopt if the region is refused.
+  /// Returns the results of a region whose inputs denote `operands` and have these states. Returns nullopt if the
+  /// region is refused.
   std::optional<std::vector<value>> read_region(const json* region, const std::vector<value>& operands,
                                                 const std::vector<value_states>& types, const path& at,
                                                 std::vector<value>* arguments = nullptr,

@@ -11,8 +11,8 @@
 
 #include "table.hpp"
 
-/// Draws the parts of a value on the devices: a tile for each part, with the devices that hold it (replicas, if there are
-/// several), and the padding of a shard.
+/// Draws the parts of a value on the devices: a tile for each part, with the devices that hold it (replicas, if there
+/// are several), and the padding of a shard.
 namespace plan_tool {
 
 inline std::string svg_text(std::string_view s) {
@@ -35,8 +35,8 @@ class shard_picture {
  public:
   explicit shard_picture(const planned_program& p) : p_(p) {}
 
-  /// Returns the pictures of these values, from top to bottom. The values of a scope are together. Calls of one scope (layers)
-  /// are drawn once. Values of a scope with equal shardings share one picture, with their names.
+  /// Returns the pictures of these values, from top to bottom. The values of a scope are together. Calls of one scope
+  /// (layers) are drawn once. Values of a scope with equal shardings share one picture, with their names.
   [[nodiscard]] std::string of(const std::vector<int>& values) {
     line("A tile is a shard, with the devices that hold it and the indices that it holds. Hatched: padding.", false);
     y_ += margin / 2;

@@ -12,7 +12,8 @@
 
 namespace plan_tool {
 
-/// A stream buffer that writes to a std::FILE. Unlike a std::ofstream, a std::FILE can be opened with the condition that the file is new.
+/// A stream buffer that writes to a std::FILE. Unlike a std::ofstream, a std::FILE can be opened with the condition
+/// that the file is new.
 class file_buffer : public std::streambuf {
  public:
   explicit file_buffer(std::FILE* file) : file_(file) {}
@@ -31,8 +32,8 @@ class file_buffer : public std::streambuf {
   std::FILE* file_;
 };
 
-/// Opens a new file with a random name in the directory of `file`, and returns the name in `part`. Never writes to an existing file
-/// and never follows a link, whoever makes it and when.
+/// Opens a new file with a random name in the directory of `file`, and returns the name in `part`. Never writes to an
+/// existing file and never follows a link, also if another process makes it meanwhile.
 inline std::FILE* open_part(const std::filesystem::path& file, std::filesystem::path& part) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
@@ -46,12 +47,13 @@ inline std::FILE* open_part(const std::filesystem::path& file, std::filesystem::
   return nullptr;
 }
 
-/// The origin of a file name. A name from the user may be a link or a pipe, such as /dev/stdout, which is written in place. A name in a
-/// directory of results may not: another user with write access to the directory can put a link or a pipe there.
+/// The origin of a file name. A name from the user may be a link or a pipe, such as /dev/stdout, which is written in
+/// place. A name in a directory of results may not: another user with write access to the directory can put a link or a
+/// pipe there.
 enum class chosen_by { user, program };
 
-/// Lets `write(stream)` fill a file. The file gets its name when it is complete. If writing fails, for example on a full disk, a
-/// previous file stays. Returns the reason of a failure, or an empty text.
+/// Lets `write(stream)` fill a file. The file gets its name when it is complete. If writing fails, for example on a
+/// full disk, a previous file stays. Returns the reason of a failure, or an empty text.
 template <class Write>
 std::string write_whole_file(const std::string& file, chosen_by chooser, Write write) {
   namespace fs = std::filesystem;

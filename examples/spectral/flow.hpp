@@ -25,8 +25,9 @@ constexpr value wave_number(value spectrum, int dim) {
 /// Returns i k. A derivative multiplies a spectrum by i k.
 constexpr value times_i(value k) { return complex(zeros_like(k), k); }
 
-/// Returns the rate of change of the spectrum of the vorticity w: -(u . grad) w + viscosity * laplace w. The stream function gives the
-/// velocity u. Products are computed in space. Waves above two thirds are removed, which prevents aliasing.
+/// Returns the rate of change of the spectrum of the vorticity w: -(u . grad) w + viscosity * laplace w. The stream
+/// function gives the velocity u. Products are computed in space. Waves above two thirds are removed, which prevents
+/// aliasing.
 constexpr value rate(value w, double viscosity) {
   const auto n = w.shape()[0];
   const value kx = wave_number(w, 0), ky = wave_number(w, 1), squared = kx * kx + ky * ky;
@@ -66,8 +67,8 @@ options parse(int argc, char** argv, bool takes_devices);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// Compares Taylor-Green vortices with their exact decay, and writes frames of shear layers that roll up. Returns 0 if the
-/// vortices are right and the energy of the flow falls.
+/// Compares Taylor-Green vortices with their exact decay, and writes frames of shear layers that roll up. Returns 0 if
+/// the vortices are right and the energy of the flow falls.
 int simulate(const options& o, const runner& run);
 
 }  // namespace spectral

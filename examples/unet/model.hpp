@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-/// A 3-D U-Net (Çiçek et al. 2016) without batch norm: levels of two 3x3x3 convolutions, connected by pooling on the way down and by
-/// transposed convolutions and concatenation on the way up.
+/// A 3-D U-Net (Çiçek et al. 2016) without batch norm: levels of two 3x3x3 convolutions, connected by pooling on the
+/// way down and by transposed convolutions and concatenation on the way up.
 namespace unet {
 
 using namespace gspmd;
@@ -88,8 +88,9 @@ class network {
   std::vector<value> weights_;
 };
 
-/// One step of gradient descent on the cross-entropy: inputs image, labels and weights; outputs the loss, then the weights. Only the
-/// image is annotated: its batch is split over `data`, its first spatial dim over `space` (GSPMD 5.6).
+/// One step of gradient descent on the cross-entropy: inputs image, labels and weights; outputs the loss, then the
+/// weights. Only the image is annotated: its batch is split over `data`, its first spatial dim over `space` (GSPMD
+/// 5.6).
 inline training_step make_step(const sizes& s, std::int64_t data, std::int64_t space) {
   training_step step{dynamic::builder(dynamic::mesh({{"data", data}, {"space", space}})), {}, {}};
   auto& b = step.program;

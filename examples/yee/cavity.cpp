@@ -16,7 +16,7 @@ namespace {
 
 using grid = std::vector<double>;
 
-/// The same scheme as loops over the cells of one device.
+/// The same scheme as loops over the cells of a single device.
 struct by_hand {
   std::int64_t n, m;
   grid ez, hx, hy;
@@ -64,12 +64,13 @@ std::vector<std::int64_t> two_numbers(const std::string& option, std::string_vie
           command_line::number<std::int64_t>(option, text.substr(x + 1), 1, most)};
 }
 
-/// Returns the largest difference between ez, in a box that oscillates in its mode (2, 1), and its cosine, after the steps of one frame.
+/// Returns the largest difference between ez, in a box that oscillates in its mode (2, 1), and its cosine, after the
+/// steps of a frame.
 double largest_error_of_mode(const options& o, const dynamic::program& program, const runner& run) {
   const auto n = o.rows, m = o.columns;
   const double pi = std::numbers::pi, k_i = 2 * pi / static_cast<double>(n), k_j = pi / static_cast<double>(m);
-  // The frequency of the discrete scheme: sin^2(w dt / 2) = dt^2 (sin^2(ki / 2) + sin^2(kj / 2)). It is close to Maxwell's w^2 =
-  // ki^2 + kj^2.
+  // The frequency of the discrete scheme: sin^2(w dt / 2) = dt^2 (sin^2(ki / 2) + sin^2(kj / 2)). It is close to
+  // Maxwell's w^2 = ki^2 + kj^2.
   const double half = std::asin(courant * std::hypot(std::sin(k_i / 2), std::sin(k_j / 2)));
   by_hand f(n, m);
   for (std::int64_t i = 0; i <= n; ++i)

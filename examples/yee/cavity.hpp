@@ -17,8 +17,8 @@ namespace yee {
 
 using namespace gspmd;
 
-/// The fields of n x m cells. The side of a cell and the speed of light are 1. ez is at the corners [n+1, m+1]; hx and hy are at
-/// the middle of the sides [n+1, m] and [n, m+1]. Metal walls: ez is 0 at the border.
+/// The fields of n x m cells. The side of a cell and the speed of light are 1. ez is at the corners [n+1, m+1]; hx and
+/// hy are at the middle of the sides [n+1, m] and [n, m+1]. Metal walls: ez is 0 at the border.
 using fields = std::tuple<value, value, value>;
 
 inline constexpr double courant = 0.5;  // the time step; stable below 1 / sqrt(2)
@@ -36,8 +36,8 @@ constexpr fields step(value ez, value hx, value hy, value source) {
   return {ez, hx, hy};
 }
 
-/// Computes `count` steps with an antenna at cell (at_i, at_j) that radiates a pulse around step `middle`. `first` is the number
-/// of the first step.
+/// Computes `count` steps with an antenna at cell (at_i, at_j) that radiates a pulse around step `middle`. `first` is
+/// the number of the first step.
 constexpr fields steps(value ez, value hx, value hy, value first, int count, std::int64_t at_i, std::int64_t at_j,
                        double middle) {
   return staggered(
@@ -74,8 +74,8 @@ options parse(int argc, char** argv, bool takes_mesh);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// Simulates a pulse in a box: writes the frames, and compares the last frame with a loop on one device. Then simulates a
-/// standing wave of known frequency. Returns 0 if both are right.
+/// Simulates a pulse in a box: writes the frames, and compares the last frame with a loop on one device. Then simulates
+/// a standing wave of known frequency. Returns 0 if both are right.
 int simulate(options o, std::int64_t devices, const runner& run);
 
 }  // namespace yee

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The bytes that one device sends in a collective of `n` devices, for a tensor of `bytes` in whole (Chan et al. 2007, "Collective
+/// The bytes that one device sends in a collective of `n` devices, for a tensor of `bytes` in whole (Chan et al. 2007,
+/// "Collective
 /// communication: theory, practice, and experience", the lower bounds of section 3).
 namespace zoo {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common layouts as training steps. Each is planned at the size of a large model, and the bytes of a device are compared with the
-// closed form of its paper. Each also runs at a small size on threads, compared with the same step on one device. See layouts.hpp
-// and others.hpp. precompiled: yes
+// Common layouts as training steps. Each is planned at the size of a large model, and the bytes of a device are
+// compared with the closed form of its paper. Each also runs at a small size on threads, compared with the same step on
+// one device. See layouts.hpp and others.hpp. precompiled: yes
 
 #include <algorithm>
 #include <cmath>
@@ -34,11 +34,11 @@ struct entry {
   std::int32_t indices = 1;  // of a small run: integers are smaller than this
   // The same step on one device, if it is not this plan on axes of one device.
   std::function<dynamic::program(const dynamic::mesh&)> alone = {};  // called with a mesh of such axes
-  double permuted = -1;  // the bytes of these that are sent from neighbour to neighbour, if they are checked too
+  double permuted = -1;  // the part of `bytes` that is sent from neighbour to neighbour; -1: not checked
 };
 
-// A plan sends the bytes of the closed form, or less, for example because gradients are reduced in parts or a gather is saved. A
-// plan that sends far less is a different program from the one that the closed form describes.
+// A plan sends the bytes of the closed form, or less, for example because gradients are reduced in parts or a gather is
+// saved. A plan that sends far less is a different program from the one that the closed form describes.
 constexpr double least_ratio = 0.8, most_ratio = 1.001, most_difference = 1e-5;
 
 constexpr layer_sizes small{8, 16, 16, 8, 64}, large{8, 2048, 4096, 32, 16384};
@@ -140,7 +140,8 @@ std::vector<std::byte> numbers(dtype type, std::int64_t count, std::size_t input
   return bytes;
 }
 
-/// Returns the largest difference between an output on the mesh and on one device, divided by the largest number of this output.
+/// Returns the largest difference between an output on the mesh and on one device, divided by the largest number of
+/// this output.
 double largest_difference(const entry& e) {
   axes alone = e.devices;
   for (auto& a : alone) a.size = 1;

@@ -15,8 +15,8 @@
 #include <gspmd/next_value.hpp>
 #include <gspmd/ops.hpp>
 
-/// A training step of one layer of a Transformer, written for one device: forward pass, backward pass, momentum, update. A `placement`
-/// distributes it over a mesh. It names axes and specifies no communication.
+/// A training step of one layer of a Transformer, written for one device: forward pass, backward pass, momentum,
+/// update. A `placement` distributes it over a mesh. It names axes and specifies no communication.
 namespace zoo {
 
 using namespace gspmd;
@@ -27,8 +27,8 @@ struct layer_sizes {
   std::int64_t batch, tokens, width, heads, hidden;
 };
 
-/// The weights of the layer: of queries, keys and values [D,N,K] each; of the heads' results [N,K,D]; of the hidden units [D,F]
-/// and [F,D].
+/// The weights of the layer: of queries, keys and values [D,N,K] each; of the heads' results [N,K,D]; of the hidden
+/// units [D,F] and [F,D].
 struct weight_names {
   names heads = {"", "", ""}, answers = {"", "", ""}, in = {"", ""}, out = {"", ""};
 };
@@ -84,8 +84,8 @@ inline value layer(dynamic::builder& b, const std::vector<value>& w, value x, co
   return b.reshard(attended + einsum<"btf,fd->btd">(hidden, w[5]), where.tokens);
 }
 
-/// Inputs: x and the target, [B,T,D]; six weights and their momenta. Outputs: the loss, the gradient by x for the previous layer,
-/// six weights and their momenta.
+/// Inputs: x and the target, [B,T,D]; six weights and their momenta. Outputs: the loss, the gradient by x for the
+/// previous layer, six weights and their momenta.
 inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, const placement& where) {
   dynamic::builder b(m);
   const value x = b.input(dynamic::in<float>({n.batch, n.tokens, n.width}, where.tokens));

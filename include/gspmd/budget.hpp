@@ -197,7 +197,8 @@ constexpr traffic_count count_traffic(const plan_view& p, const collective_filte
 /// Adds up `of(node)` over a run. `of(node)` counts all iterations of the node. A conditional counts the more expensive
 /// of its bodies.
 ///
-///     nodes: a, branch (body b), otherwise (body c), d   ->   of(a) + max(of(branch) + of(b), of(otherwise) + of(c)) + of(d)
+///     nodes: a, branch (body b), otherwise (body c), d
+///     ->  of(a) + max(of(branch) + of(b), of(otherwise) + of(c)) + of(d)
 template <class Of>
 constexpr std::int64_t total_of_nodes(const plan_view& p, Of of) {
   constant_vector<std::int64_t> body(p.nodes.size(), 0);  // for each node that opens a body: the sum of the body
@@ -251,7 +252,7 @@ constexpr std::int64_t packing_bytes(const plan_view& p) {
 ///
 ///     static_assert(step::traffic.bytes == 4096 && step::traffic.over("x").messages == 7);
 ///     static_assert(step::traffic.over("x").in(collective_kind::all_gather).collectives == 0);
-///     program.traffic().over("model").bytes                      // planned at run time; the program must outlive the traffic
+///     program.traffic().over("model").bytes  // planned at run time; the program must outlive the traffic
 class traffic {
  public:
   constexpr traffic(const detail::plan_view& plan, const detail::mesh_info& mesh) : traffic(plan, mesh, {}) {}

@@ -29,8 +29,9 @@ struct checkpoint_options {
 ///
 ///     checkpoint state;
 ///     state.add("u", u);
-///     state.add("weights", w);                                            // a struct's members become weights.w1, weights.b1
-///     std::int64_t t = state.restore_latest(comm, "state").value_or(0);   // 0 if there is no checkpoint
+///     // a struct's members become weights.w1, weights.b1
+///     state.add("weights", w);
+///     std::int64_t t = state.restore_latest(comm, "state").value_or(0);  // 0 if there is no checkpoint
 ///     for (; t < 1000; ++t) {
 ///       run(comm, u, w, next);
 ///       std::swap(u, next);

@@ -29,7 +29,8 @@ namespace gspmd {
 
 /// A program that is compiled for a mesh.
 ///
-///     using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>>;
+///     using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>,
+///                          in<float, dims<512, 2048>, split<_, "model">>>;
 ///     static_assert(step::collectives == collectives{all_reduce<"model">});
 ///
 /// The compiler completes the shardings, partitions the program, chooses collectives and plans memory when the type is

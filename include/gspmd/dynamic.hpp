@@ -42,7 +42,7 @@ builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
 /// Compiles a callable for a mesh and inputs that are known at run time. The callable may be the same as for
 /// `gspmd::compile`.
 ///
-/// An input is a dynamic::input, or a group of them that the callable takes as the same group of values. An input may
+/// An input is a dynamic::input, or a group of inputs that the callable takes as the same group of values. An input may
 /// also be an `in` or a `record` of the static path. Its type and shape are then known at compile time.
 ///
 /// **Errors.** Throws gspmd::error for the first mistake, with the text of the compile error.

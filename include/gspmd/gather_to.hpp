@@ -21,7 +21,8 @@ namespace detail {
 /// empty. If a shard has replicas, the sender is the device with the coordinates of `to` along the axes that do not
 /// split the tensor.
 ///
-///     mesh x=2,y=2, tensor [4,6] split [x,_], to = device 0 (0,0):   device 2 (1,0) sends rows 2 and 3; 1 and 3 send nothing
+///     mesh x=2,y=2, tensor [4,6] split [x,_], to = device 0 (0,0)
+///     ->  device 2 (1,0) sends rows 2 and 3; devices 1 and 3 send nothing
 inline held_ranges box_for(const mesh_shape& mesh, const planned_value& v, std::int64_t source, std::int64_t to) {
   const auto at = mesh.coordinates_of(source), there = mesh.coordinates_of(to);
   auto box = ranges_of(mesh, v.global, v.layout, at);
@@ -38,7 +39,8 @@ inline held_ranges box_for(const mesh_shape& mesh, const planned_value& v, std::
 /// Sends the shards of the devices that `comm` holds to device `to`, each element once. `whole` receives them if `comm`
 /// holds `to`, and may be null otherwise.
 ///
-///     mesh x=2, tensor [4,6] split [x,_], to = 0   ->   device 0 copies rows 0 and 1 to `whole`, device 1 sends rows 2 and 3
+///     mesh x=2, tensor [4,6] split [x,_], to = 0
+///     ->  device 0 copies rows 0 and 1 to `whole`, device 1 sends rows 2 and 3
 template <class T, class Comm>
 void send_shards_to(Comm& comm, int to, const mesh_shape& mesh, const planned_value& v, const std::vector<const T*>& shards,
                     T* whole) {

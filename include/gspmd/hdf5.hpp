@@ -76,7 +76,8 @@ inline void read_from_file(const posix_file& file, const hdf5_place& where, cons
 ///
 ///     named_arrays state;
 ///     state.add("fields/u", u);
-///     save_hdf5(comm, "state.h5", state, {.attributes = {{"program", "heat"}}});      // h5py.File("state.h5")["fields/u"][:]
+///     // h5py.File("state.h5")["fields/u"][:]
+///     save_hdf5(comm, "state.h5", state, {.attributes = {{"program", "heat"}}});
 template <communicator Comm>
 void save_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, const hdf5_options& options = {}) {
   detail::save_file(

@@ -143,8 +143,8 @@ struct mesh {
 
 namespace detail {
 
-/// True for meshes. It reads only the names of the library's meshes and does not instantiate them, so later code reports
-/// the errors of a mesh one after another.
+/// True for meshes. It reads only the names of the library's meshes and does not instantiate them, so later code
+/// reports the errors of a mesh one after another.
 template <class Mesh>
 inline constexpr bool is_mesh = requires { Mesh::device_count; };
 template <class... Parts>

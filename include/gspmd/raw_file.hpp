@@ -50,7 +50,8 @@ void save_raw(Comm& comm, const std::string& path, const one_array& array) {
 /// short or too long.
 /// **Example.**
 ///
-///     load_raw(comm, "u.bin", u, {.begin_byte = 4, .is_fortran_order = true, .may_be_longer = true});   // a record of Fortran
+///     // a record of Fortran
+///     load_raw(comm, "u.bin", u, {.begin_byte = 4, .is_fortran_order = true, .may_be_longer = true});
 template <communicator Comm>
 void load_raw(Comm& comm, const std::string& path, const one_array& array, const raw_options& options = {}) {
   detail::load_file(

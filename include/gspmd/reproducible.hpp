@@ -107,7 +107,7 @@ struct reproducible_function {
 /// **Compiler flags.** A file that includes this header does not compile with -ffast-math. Your flags apply to the loop
 /// around a function that you pass to `map`. With GCC, for processors with FMA, pass -ffp-contract=off.
 ///
-/// **Communication.** A sum sends 2 elements and k doubles instead of 1 element, in two messages instead of one. A
+/// **Communication.** A sum sends 2 elements and k doubles in two messages, instead of 1 element in one message. A
 /// product sends k doubles instead of 1 element, and the largest elements of rows and columns.
 /// **Errors.** Compile error: no arguments, or an argument that is not a value. Compile error, or gspmd::error at run
 /// time:

@@ -69,7 +69,7 @@ inline safetensors_header parse_safetensors_of(const std::string& path, std::str
 /// **Example.**
 ///
 ///     named_arrays model;
-///     model.add("w", w);                                                     // or a checkpoint, which is also a list of arrays
+///     model.add("w", w);  // or a checkpoint, which is also a list of arrays
 ///     save_safetensors(comm, "model.safetensors", model, {.metadata = {{"format", "pt"}}});
 template <communicator Comm>
 void save_safetensors(Comm& comm, const std::string& path, const named_arrays& arrays, const safetensors_options& options = {}) {
@@ -111,7 +111,8 @@ void load_safetensors(Comm& comm, const std::string& path, const named_arrays& a
 /// **Errors.** Throws gspmd::error like load_safetensors.
 /// **Example.**
 ///
-///     for (const auto& t : read_safetensors_header("model.safetensors").tensors) std::cout << t.name << ' ' << t.type << '\n';
+///     const auto header = read_safetensors_header("model.safetensors");
+///     for (const auto& t : header.tensors) std::cout << t.name << ' ' << t.type << '\n';
 [[nodiscard]] inline safetensors_header read_safetensors_header(const std::string& path) {
   try {
     const auto file = detail::posix_file::read(path);

@@ -158,7 +158,8 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
 /// **Errors.** x has another shape or type; the matrix was made for another number of devices.
 /// **Example.**
 ///
-///     auto step = dynamic::compile([](auto a, auto x) { return multiply(a, x); }, m, a.input<"x">(), dynamic::in<double>({n}, {"x"}));
+///     auto step = dynamic::compile([](auto a, auto x) { return multiply(a, x); }, m, a.input<"x">(),
+///                                  dynamic::in<double>({n}, {"x"}));
 ///
 /// **Source.** PETSc's MatAIJ (Balay et al. 1997) stores a row in the same two parts.
 template <dim_spec Axis>

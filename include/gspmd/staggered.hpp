@@ -27,7 +27,8 @@ namespace gspmd {
 /// **Example.**
 ///
 ///     auto [e, hx, hy] = staggered([](value e, value hx, value hy) {
-///       return fori_loop(100, yee_step, e, hx, hy);      // 2 messages a step for each split dim, as for fields of one shape
+///       // 2 messages a step for each split dim, as for fields of one shape
+///       return fori_loop(100, yee_step, e, hx, hy);
 ///     }, e0, hx0, hy0);
 template <class F, class... Fields>
 constexpr auto staggered(F f, const Fields&... fields) {

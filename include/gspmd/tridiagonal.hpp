@@ -39,7 +39,7 @@ struct tridiagonal_options {
 /// is an error.
 /// **Example.**
 ///
-///     const auto x = tridiagonal_solve(-r, 1.0 + 2.0 * r, -r, u);              // an implicit step of diffusion along the last dim
+///     const auto x = tridiagonal_solve(-r, 1.0 + 2.0 * r, -r, u);  // an implicit step of diffusion along the last dim
 ///     const auto x = tridiagonal_solve(l, d, u, b, {.parts = 8});             // [n] over 8 devices
 ///
 /// **Source.** Wang 1981, A parallel method for tridiagonal equations.

@@ -128,8 +128,8 @@ inline std::string explain_weight_updates(const graph& g) {
 
 }  // namespace detail
 
-/// Returns a step of data-parallel training in which each device along these axes updates its part of the weights
-/// (ZeRO-1). Each device then gets the parts that the other devices updated. Pass it to `compile` or dynamic::compile
+/// Returns a step of data-parallel training that updates the weights in parts: each device along these axes updates one
+/// part (ZeRO-1) and then gets the parts that the other devices updated. Pass it to `compile` or dynamic::compile
 /// instead of `step`. The program needs no annotations for it.
 ///
 /// It applies to inputs with marked next values (next_value; optimizers mark them) that are updated by a reduction over
@@ -156,7 +156,8 @@ inline std::string explain_weight_updates(const graph& g) {
 /// **Example.**
 ///
 ///     constexpr auto train = [](auto w, auto state, auto x) { return adam.update(w, grad(loss(w, x), w), state); };
-///     using step = compile<shard_weight_update<"data">(train), pod, w_in, optimizer::state_of<optimizer::adam, w_in>, x_in>;
+///     using step = compile<shard_weight_update<"data">(train), pod, w_in,
+///                          optimizer::state_of<optimizer::adam, w_in>, x_in>;
 template <dim_spec... Axes, class F>
 constexpr auto shard_weight_update(F step) {
   static_assert(sizeof...(Axes) > 0, "gspmd: shard_weight_update: name the axes over which the same is updated, \"data\" say");

@@ -20,7 +20,8 @@ namespace gspmd {
 ///
 /// **Example.**
 ///
-///     max_bytes<4 * MiB>   max_bytes<0, over<"data">>   max_messages<6, over<"x">, in_kind<collective_kind::all_reduce>>
+///     max_bytes<4 * MiB>   max_bytes<0, over<"data">>
+///     max_messages<6, over<"x">, in_kind<collective_kind::all_reduce>>
 template <std::int64_t Bytes, class... Which>
 struct max_bytes;
 /// Limits the messages that one device sends.
@@ -250,7 +251,8 @@ inline constexpr bool is_within_budget = (detail::is_within<Step, Limits>() && .
 /// **Example.**
 ///
 ///     static_assert(within_budget<step, max_bytes<64 * KiB>, max_bytes<0, over<"model">>, max_memory<4 * MiB>>);
-///     static_assert(within_budget<step, max_collectives<0, in_kind<collective_kind::all_gather>>, max_flops<1'000'000>>);
+///     static_assert(within_budget<step, max_collectives<0, in_kind<collective_kind::all_gather>>,
+///                                 max_flops<1'000'000>>);
 template <class Step, class... Limits>
 inline constexpr bool within_budget = (detail::report_budget<Step, Limits>() && ...);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for a refused program has the structure and the types of the program's results, so no use of the results is a second error.
+// The stand-in for a refused program has the structure and the types of the program's results, so no use of the results
+// is a second error.
 // expect: gspmd: reshape keeps the number of elements
 // expect: stand_in.cpp:
 #include <gspmd/gspmd.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents for the fuzz target: generated from bytes, and mutated as documents instead of as bytes. This file does not include gspmd, so
-// it compiles at the same time as plan.cpp.
+// Documents for the fuzz target: generated from bytes, and mutated as documents instead of as bytes. This file does not
+// include gspmd, so it compiles at the same time as plan.cpp.
 #include "documents.hpp"
 
 #include <cstring>

@@ -11,10 +11,12 @@
 
 #include <nlohmann/json.hpp>
 
-/// Generates a valid document from any bytes. Each choice reads the next byte, so a fuzzer steers it. After the last byte, all bytes are 0.
-/// With `spoil`, the document also has a few mistakes in its annotations and its mesh. Some of the mistakes do no harm.
+/// Generates a valid document from any bytes. Each choice reads the next byte, so a fuzzer steers it. After the last
+/// byte, all bytes are 0. With `spoil`, the document also has a few mistakes in its annotations and its mesh. Some of
+/// the mistakes do no harm.
 ///
-/// In the modes "explicit" and "manual", the states are guesses, so many ops are refused. The caller must remove these ops.
+/// In the modes "explicit" and "manual", the states are guesses, so many ops are refused. The caller must remove these
+/// ops.
 class document_generator {
  public:
   document_generator(const std::uint8_t* data, std::size_t size, std::string mode = {})
@@ -576,7 +578,8 @@ class document_generator {
 
   // ---- loops and conditionals ----
 
-  /// Ops of a body. The body can read the values around it. Its inputs are other names for the operands. `make_outputs` names its results.
+  /// Ops of a body. The body can read the values around it. Its inputs are other names for the operands. `make_outputs`
+  /// names its results.
   template <class Outputs>
   json make_body(const std::vector<value>& operands, int most, Outputs make_outputs) {
     auto outside = values_;

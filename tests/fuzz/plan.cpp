@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random documents for gspmd-plan (libFuzzer). All bytes give a plan or an error. A program's results on its mesh and on one device equal
-// those of the naive evaluator, for floating-point numbers within the evaluator's bound of the rounding.
+// Random documents for gspmd-plan (libFuzzer). All bytes give a plan or an error. A program's results on its mesh and
+// on one device equal those of the naive evaluator, for floating-point numbers within the evaluator's bound of the
+// rounding.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -73,7 +74,8 @@ void look_at(const planned_program& p) {
     collectives += i.communicates && !i.joined ? 1 : 0;
     any_joined = any_joined || i.joined;
   }
-  // Several all_reduces in one message may send slightly less than the sum of the single all_reduces that the instructions state.
+  // Several all_reduces in one message may send slightly less than the sum of the single all_reduces that the
+  // instructions state.
   const auto sent = p.program().traffic().bytes;
   if (p.plan.graph().has_regions) return;  // an instruction in a body is listed once, and runs in every iteration
   if (any_joined ? sum < sent : sum != sent) fail("the bytes of the instructions are not those of the plan");
@@ -257,7 +259,8 @@ void run(const json& document, const planned_program& p) {
   }
   std::vector<reference::host_array> arrays;
   for (const auto& a : inputs) arrays.push_back(as_reference(a));
-  // In an explicit or manual document, the data of each device in the local view are separate values of the program for one device.
+  // In an explicit or manual document, the data of each device in the local view are separate values of the program for
+  // one device.
   const auto& naive = is_strict(document) ? *alone : is_reproducible ? *as_written : p;
   if (!is_small(naive)) return;
   const reference::rounding expected(naive.plan.graph(), arrays);

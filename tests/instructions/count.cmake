@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compares the executed instructions of a compiled step with hand-written loops, as callgrind counts them. Instructions do not depend on
-# the load of the machine. PROGRAM, VALGRIND; CASE: the case of PROGRAM; AT_MOST or MORE_THAN: the percentage of the hand-written loops.
+# Compares the executed instructions of a compiled step with hand-written loops, as callgrind counts them. Instructions
+# do not depend on the load of the machine. PROGRAM, VALGRIND; CASE: the case of PROGRAM; AT_MOST or MORE_THAN: the
+# percentage of the hand-written loops.
 cmake_minimum_required(VERSION 3.25...3.31)
 
 function(count function result)
@@ -13,7 +14,8 @@ function(count function result)
   endif()
   file(STRINGS "${file}" line REGEX "^summary: [0-9]+" LIMIT_COUNT 1)
   string(REGEX REPLACE "^summary: ([0-9]+).*" "\\1" instructions "${line}")
-  # Fewer than one instruction for 8 elements cannot be a loop over the elements: callgrind counted another function, or no function.
+  # Fewer than one instruction for 8 elements cannot be a loop over the elements: callgrind counted another function, or
+  # no function.
   if(NOT instructions MATCHES "^[0-9]+$" OR instructions LESS 16384)
     message(FATAL_ERROR "${function}: `${line}` are not the instructions of 131,072 elements")
   endif()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// instructions CASE   runs a compiled step and the same hand-written loops once each, in the functions CASE_step and CASE_by_hand.
+// instructions CASE   runs a compiled step and the same hand-written loops once each, in the functions CASE_step and
+//                     CASE_by_hand.
 // callgrind counts their instructions (count.cmake). Returns 1 if their results differ.
 #include <bit>
 #include <cmath>
@@ -23,7 +24,7 @@ using floats = std::vector<float>;
 // ---- a chain of elementwise operators, as one loop ----
 
 constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5f) + floor(y); };
-// By default, GCC has no vector instruction for floor.
+// GCC has no vector instruction for floor by default.
 [[gnu::noinline, gnu::optimize("no-trapping-math")]] void chain_of(const float* __restrict x, const float* __restrict y,
                                                                    float* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -32,7 +33,7 @@ constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5
   }
 }
 
-// ---- a choice of which one side is computed: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks ----
+// ---- a select with one computed side: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks
 
 constexpr auto choice = [](auto x, auto y) { return select(x > 0.0f, x * 2.0f, y); };
 void choice_of(const float* __restrict x, const float* __restrict y, float* __restrict out, int64_t n) {

@@ -143,8 +143,9 @@ struct by_messages {
   }
 };
 
-/// An axis of one device moves nothing, so only 9 of 121 pairs of shardings of two dims differ in effect. If waiting is slow, GSPMD_STRIDE
-/// skips more pairs: with a sanitizer, or with more ranks than cores and MPICH, which does not yield the core.
+/// An axis of one device moves nothing, so only 9 of 121 pairs of shardings of two dims differ in effect. If waiting is
+/// slow, GSPMD_STRIDE skips more pairs: with a sanitizer, or with more ranks than cores and MPICH, which does not yield
+/// the core.
 int stride_of(const mesh_shape& mesh) {
   const char* const further = std::getenv("GSPMD_STRIDE");
   const int given = further == nullptr ? 1 : std::atoi(further);
@@ -302,7 +303,8 @@ TEST_CASE("mpi: a rank whose buffers are not shared does not wait for those that
   const auto columns = movement_between(mesh, shape_of({2 * n, elems / 2}), split({{0, 0}}), split({{0, 1}}));
   int wrong = 0;
   for (int round = 0; round < 200; ++round) {
-    // The ranks with private buffers change. In the middle third of the rounds, no rank or every rank has private buffers.
+    // The ranks with private buffers change. In the middle third of the rounds, no rank or every rank has private
+    // buffers.
     const bool is_private = round / 67 == 1 ? round % 2 == 0 : (round + comm.device(0)) % n == 0;
     const float* in = is_private ? own_in.data() : shared_in;
     float* out = is_private ? own_out.data() : shared_out;

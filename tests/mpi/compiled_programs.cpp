@@ -10,7 +10,8 @@
 #include "gspmd/comm/mpi.hpp"
 #include "support/run_compiled.hpp"
 
-// Random programs, compiled for a number of devices equal to the number of ranks. They differ from the programs of unit/.
+// Random programs, compiled for a number of devices equal to the number of ranks. They differ from the programs of
+// unit/.
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/ring.hpp"
 
-// Ranks call different collectives, for every pair of kinds and every kind of transport. One rank reports it, no rank hangs, and all
-// computed results are right.
+// Ranks call different collectives, for every pair of kinds and every kind of transport. One rank reports it, no rank
+// hangs, and all computed results are right.
 
 namespace {
 
@@ -35,7 +35,8 @@ extents shape_of(std::int64_t rows, std::int64_t columns) {
   return shape;
 }
 
-/// Small enough for the window of a node, too large for it, and larger than MPI sends without a request of the receiver.
+/// Small enough for the window of a node, too large for it, and larger than MPI sends without a request of the
+/// receiver.
 constexpr std::array<std::int64_t, 3> sizes{3, 6'000, 200'000};
 
 struct collective {
@@ -168,7 +169,8 @@ class collectives {
   std::vector<collective> all_;
 };
 
-/// Returns the error text of this rank if `odd` calls `a` and the other ranks call `b`. Returns nothing if the call finishes.
+/// Returns the error text of this rank if `odd` calls `a` and the other ranks call `b`. Returns nothing if the call
+/// finishes.
 std::optional<std::string> told(mpi_communicator& comm, int odd, const collective& a, const collective& b) {
   try {
     (comm.device(0) == odd ? a : b).call(comm);
@@ -207,7 +209,8 @@ TEST_CASE("ranks that meet in different collectives") {
     const bool says = text && text->find("met in different collectives: rank ") != std::string::npos;
     const bool waits = text && text->find(", which has finished; all ranks") != std::string::npos;
     if (text && !says && !waits) FAIL(*text);
-    // A collective of two ranks, or a permutation, moves nothing on some ranks. A rank that has already left did not take part.
+    // A collective of two ranks, or a permutation, moves nothing on some ranks. A rank that has already left did not
+    // take part.
     const auto names = a.name + b.name;
     const bool of_some = names.find("two ranks") != std::string::npos || names.find("permutation") != std::string::npos;
     int said = says || (of_some && waits) ? 1 : 0;

@@ -11,8 +11,8 @@
 #include "gspmd/ops.hpp"
 #include "gspmd/run.hpp"
 
-// launch stores its MPI objects with the user's communicator. MPI's functions have a second name (PMPI_*), so a program that defines
-// the first name can call them.
+// launch stores its MPI objects with the user's communicator. MPI's functions have a second name (PMPI_*), so a program
+// that defines the first name can call them.
 
 namespace {
 int made = 0, freed = 0;  // communicators

@@ -22,7 +22,8 @@ using namespace gspmd;
 
 namespace manual_over_mpi {
 
-/// A communicator with the ranks in another order than in MPI_COMM_WORLD. `each` consecutive ranks share a communicator.
+/// A communicator with the ranks in another order than in MPI_COMM_WORLD. `each` consecutive ranks share a
+/// communicator.
 struct own_communicator {
   MPI_Comm is = MPI_COMM_NULL;
   explicit own_communicator(int each) {
@@ -78,7 +79,7 @@ TEST_CASE("manual regions over MPI, planned at run time") {
   };
   check(dynamic::mesh({{"x", ranks}, {"y", 1}}), dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4}));
   if (ranks != 4) return;
-  // Along the other axis, the planner splits the data of the region.
+  // The planner splits the data of the region along the other axis.
   const auto sent_along_y = check(dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({8, 4}, {"x", "y"}),
                                   dynamic::in<double>({4, 4}, {"x", "y"}));
   CHECK(sent_along_y > 0);

@@ -10,8 +10,8 @@
 #include "../support/collective_oracle.hpp"
 #include "gspmd/comm/mpi.hpp"
 
-// Movements that are too large for one synchronisation (small_shard_bytes), with and without shared memory: boxes with gaps, and
-// permutations.
+// Movements that are too large for one synchronisation (small_shard_bytes), with and without shared memory: boxes with
+// gaps, and permutations.
 
 using namespace oracle;
 

@@ -3,8 +3,8 @@
 // ranks: 4
 // two nodes: 4
 // group: run
-// A step that starts several gathers and reductions early gives the same results as a step with blocking collectives: by messages, within a
-// node, and with both.
+// A step that starts several gathers and reductions early gives the same results as a step with blocking collectives:
+// by messages, within a node, and with both.
 #include <doctest/doctest.h>
 
 #include <tuple>

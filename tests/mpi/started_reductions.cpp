@@ -2,8 +2,8 @@
 // group: calls
 // ranks: 2 3 4
 // two nodes: 4
-// Started reductions give the same bits as blocking reductions, in the order of the members, for every kind of transport. Any number of
-// reductions can be in progress, and other work in between gives right results.
+// Started reductions give the same bits as blocking reductions, in the order of the members, for every kind of
+// transport. Any number of reductions can be in progress, and other work in between gives right results.
 #include "gspmd/comm/mpi.hpp"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ int everywhere(int wrong) {
   return sum;
 }
 using options = gspmd::mpi_options;
-/// By messages in pieces, through the window of a node, and with shards that are all too large for the window.
+/// Messages in pieces, the window of a node, and shards that are all too large for the window.
 const std::vector<options> ways{options{false}, options{false, 50}, options{true}, options{true, 1000, 0}};
 
 }  // namespace

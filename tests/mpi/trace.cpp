@@ -2,7 +2,8 @@
 // labels: any_mpi
 // ranks: 2 3
 // group: run
-// The first process receives the steps of all processes: the plan's number of collectives from each process, with times of one clock.
+// The first process receives the steps of all processes: the plan's number of collectives from each process, with times
+// of one clock.
 #include <doctest/doctest.h>
 
 #include <cstdint>

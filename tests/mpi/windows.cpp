@@ -49,7 +49,8 @@ TEST_CASE("limit_gather over MPI") {
     }
 }
 
-// A member of a ring communicates with its neighbours only. Only the synchronisation keeps other members from overtaking it.
+// A member of a ring communicates with its neighbours only. Only the synchronisation keeps other members from
+// overtaking it.
 TEST_CASE("many steps under limit_gather, one after the other and without a check between them") {
   using namespace gspmd;
   mpi_communicator comm(MPI_COMM_WORLD);
@@ -76,7 +77,8 @@ TEST_CASE("many steps under limit_gather, one after the other and without a chec
   }
 }
 
-// Halos of convolutions, pools and their gradients, along one and two split dims, give the bits of one thread that simulates all devices.
+// Halos of convolutions, pools and their gradients, along one and two split dims, give the bits of one thread that
+// simulates all devices.
 TEST_CASE("convolutions, pools and their gradients over MPI") {
   using namespace gspmd;
   int ranks = 0;

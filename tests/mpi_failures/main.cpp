@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures over MPI and their consequences. tests/CMakeLists.txt runs this program and checks the text, the exit status and that
-// no rank hangs.
+// Failures over MPI and their consequences. tests/CMakeLists.txt runs this program and checks the text, the exit status
+// and that no rank hangs.
 //
 //   mpi_failures NAME
 #include <sched.h>
@@ -34,7 +34,8 @@ constexpr auto program = [](auto x) {
       },
       x));
 };
-// A rank gets an index out of range, or another table, which the check finds. The sum of the looked-up elements waits for this rank.
+// A rank gets an index out of range, or another table, which the check finds. The sum of the looked-up elements waits
+// for this rank.
 constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
 using lookup_of_two =
     compile<lookup, checked<mesh<axis<"x", 2>>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
@@ -183,7 +184,8 @@ void take_much(rlim_t limit) {
   if (comm.device(0) == 0) std::puts("summed, and ended well");
 }
 
-/// Enters a separate user namespace with the same user. Call it before MPI starts threads. Returns false if the system refuses.
+/// Enters a separate user namespace with the same user. Call it before MPI starts threads. Returns false if the system
+/// refuses.
 bool enter_own_namespace() {
   const auto user = std::to_string(getuid()), group = std::to_string(getgid());
   if (unshare(CLONE_NEWUSER) != 0) return false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run that saves its state repeatedly until it is killed. tests/CMakeLists.txt starts it again and again.
 //
-//   mpi_saves DIRECTORY RANK CALL    restores the newest state, checks it, and saves the next one. RANK is killed at its call number
-//                                    CALL of those that write, flush or rename a file, from 1. CALL 0: no rank is killed; removes DIRECTORY
+//   mpi_saves DIRECTORY RANK CALL    restores the newest state, checks it, and saves the next one. CALL counts from 1
+//                                    the calls that write, flush or rename a file. RANK is killed at this call.
+//                                    CALL 0: no rank is killed; removes DIRECTORY
 #include <csignal>
 #include <cstddef>
 #include <cstdint>

@@ -31,7 +31,8 @@ inline constexpr auto program = [](auto x, auto w) {
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 using step = compile<program, pod, in<double, dims<5, 7>, split<"x", "y">>, in<double, dims<5, 7>>>;
 
-// Completed, partitioned and counted: a sum and maxima over `y`, and 3 x 4 elements of the largest shard in every operator on shards.
+// Completed, partitioned and counted: a sum and maxima over `y`, and 3 x 4 elements of the largest shard in every
+// operator on shards.
 static_assert(step::collectives == collectives{all_reduce<"y">, all_reduce<"y">});
 static_assert(step::flops_per_device > 0);
 

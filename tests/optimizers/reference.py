@@ -20,7 +20,7 @@ def first_parameters():
 
 
 def gradients(parameters, step):
-    """Of the sum over all tensors of sum(p * a) + sum(p * p) / 8."""
+    """Returns the gradients of the sum over all tensors of sum(p * a) + sum(p * p) / 8."""
     return [[((7 * i + 13 * step + 5 * k) % 23 - 11) / 8 + p / 4 for i, p in enumerate(tensor)] for k, tensor in enumerate(parameters)]
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# --checked: correct programs pass. If processes read different files, the error says which processes differ. MPIRUN: mpirun with
-# its options.
+# --checked: correct programs pass. If processes read different files, the error says which processes differ. MPIRUN:
+# mpirun with its options.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 separate_arguments(MPIRUN UNIX_COMMAND "${MPIRUN}")
 

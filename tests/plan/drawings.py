@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# drawings.py PLAN.json PLAN.svg PLAN.dot DOCUMENT.json   checks the drawings of a plan against its JSON and its document, so that a change of
-# the plan changes no file here. The picture is XML, shows every value with its layout, and its tiles have every index. The graph shows every
-# instruction with its kind and bytes, and every output. Its edges join declared nodes and are the dependences of the document: along them each
-# input reaches the outputs that depend on it and no others, and each operand reaches its operator.
+# drawings.py PLAN.json PLAN.svg PLAN.dot DOCUMENT.json   checks the drawings of a plan against its JSON and its
+#                                                         document
+# A change of the plan changes no file here. The picture is XML, shows every value with its layout, and its tiles have
+# every index.
+# The graph shows every instruction with its kind and bytes, and every output. Its edges join declared nodes and are the
+# dependences of the document: along them each input reaches the outputs that depend on it and no others, and each
+# operand reaches its operator.
 import json
 import re
 import sys

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Documents of 1 MB that are made to take long. Each document gets a plan or an error within 1 GiB, and the errors are short. The
-# planner stops after a number of prices and nodes, not after a time, so the answers are the same on every machine. The time limit
-# below only ends a program that hangs.
+# Documents of 1 MB that are made to take long. Each document gets a plan or an error within 1 GiB, and the errors are
+# short. The planner stops after a number of prices and nodes, not after a time, so the answers are the same on every
+# machine. The time limit below only ends a program that hangs.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 # document(MESH INPUTS OPS OUTPUTS): the lists without their brackets; a trailing comma is dropped.
@@ -49,7 +49,8 @@ string(REPEAT "1" 900000 digits)
 set(text "[${digits}]")
 answered(digits 1)
 
-# XLA's text: factors of 1 without end, a short text that describes long lists, and an error that would repeat the whole text.
+# XLA's text: factors of 1 without end, a short text that describes long lists, and an error that would repeat the whole
+# text.
 function(xla name wanted mesh sharding)
   document("${mesh}" "{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[8,8],\"sharding\":\"${sharding}\"}" "" "\"a\"")
   answered(${name} ${wanted})
@@ -64,7 +65,8 @@ endforeach()
 document("[\"x\",1048575]" "${inputs}" "" "\"a1\"")
 answered(device_lists 1)
 
-# One group of values, and long programs: a table with a collective on most lines, and more work than the planner's limit.
+# One group of values, and long programs: a table with a collective on most lines, and more work than the planner's
+# limit.
 string(REPLACE "{devices=[1025,1023]<=[1025,1023]T(1,0)}" "{unknown shard_like 1}" inputs "${inputs}")
 document("${two}" "${inputs}${a}" "" "\"a7000\"")
 answered(group 0)

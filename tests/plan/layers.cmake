@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Reports and pictures of a document with many layers are as short as those of one layer, for every way to number the scopes.
+# Reports and pictures of a document with many layers are as short as those of a single layer, for every way to number
+# the scopes.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
-# document(FILE COUNT SCOPE): COUNT layers of seven operators; `@` in SCOPE is the number of a layer; empty: without scopes.
+# document(FILE COUNT SCOPE): COUNT layers of seven operators; `@` in SCOPE is the number of a layer; empty: without
+# scopes.
 function(document file count scope)
   set(inputs "{\"name\": \"x0\", \"dtype\": \"f32\", \"shape\": [64, 128], \"sharding\": [[\"data\"], []]}")
   set(ops "")
@@ -47,8 +49,8 @@ function(lines_of text variable)
   set(${variable} ${count} PARENT_SCOPE)
 endfunction()
 
-# shown_as_written(FILE): if a browser is installed, it must find every element of the page at the same position. A browser
-# repairs a page that is not well-formed, and drops elements that it considers wrong.
+# shown_as_written(FILE): if a browser is installed, it must find every element of the page at the same position. A
+# browser repairs a page that is not well-formed, and drops elements that it considers wrong.
 find_program(BROWSER NAMES chromium-headless-shell chromium google-chrome)
 function(shown_as_written file)
   if(NOT BROWSER)
@@ -67,7 +69,8 @@ function(shown_as_written file)
   endif()
 endfunction()
 
-# The number of layers, the scope in the document, and the scope that denotes all layers. The operators of one document are 1,001.
+# The number of layers, the scope in the document, and the scope that denotes all layers. The operators of a document
+# are 1,001.
 foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
   list(POP_FRONT case count)
   list(POP_FRONT case scope)
@@ -106,7 +109,7 @@ foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
     if(NOT page MATCHES ">${alike} times, all alike")
       message(SEND_ERROR "the layers of `${scope}` do not stand once in the page")
     endif()
-    # The name of all layers shows all layers. The name of one layer shows one layer.
+    # The name of all layers shows all layers. The name of a layer shows this layer.
     plan(0 "${document}" --scope "${common}/mlp")
     has("${out}" "\nh0 ")
     has("${out}" "\nh11 ")

@@ -156,7 +156,8 @@ if(NOT status EQUAL 1 OR NOT left STREQUAL "total.npy;y.npy" OR differs)
   message(SEND_ERROR "a full disk: status ${status}, left ${left}\n${out}${err}")
 endif()
 
-# Files are written under unique temporary names. F.part next to F is the user's file or link, and no temporary file remains.
+# Files are written under unique temporary names. F.part next to F is the user's file or link, and no temporary file
+# remains.
 file(MAKE_DIRECTORY "${SCRATCH}/beside")
 file(WRITE "${SCRATCH}/notes" "mine")
 file(WRITE "${SCRATCH}/beside/a.dot.part" "mine")
@@ -181,8 +182,8 @@ foreach(name a.svg y.npy)
     message(SEND_ERROR "the user's link ${name}.part is one no more")
   endif()
 endforeach()
-# A link in the directory of --out is not followed, and a pipe there does not block. A pipe or link that the user names as an
-# output is written.
+# A link in the directory of --out is not followed, and a pipe there does not block. A pipe or link that the user names
+# as an output is written.
 foreach(kind link pipe)
   file(REMOVE "${beside}/y.npy")
   if(kind STREQUAL "link")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# --search: the annotations that it finds, the document with these annotations, and the errors. Nothing is measured, so the result
-# never changes.
+# --search: the annotations that it finds, the document with these annotations, and the errors. Nothing is measured, so
+# the result never changes.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 # On the mesh of the document with little memory, and on meshes of 16 devices.
@@ -40,7 +40,8 @@ endif()
 plan(0 valid/mlp.json --search --plans 20 --anew)
 has("${out}" "in x")
 
-# --anew also drops annotations in bodies and branches, so they name no axes that other meshes lack. Axes of a reshard are required.
+# --anew also drops annotations in bodies and branches, so they name no axes that other meshes lack. Axes of a reshard
+# are required.
 plan(0 search/loop.json --search --plans 20 --anew --devices 4)
 has("${out}" "x=4")
 has("${out}" "x=2, y=2")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# strict/NAME.json: an explicit or manual document, its states, its collectives forward and backward, and mistakes. Documents called
-# NAME_mistakes have mistakes. Other documents are also planned, drawn and run. The results are compared with a program for one
-# device, in which the data of each device in the local view is a separate value.
+# strict/NAME.json: an explicit or manual document, its states, its collectives forward and backward, and mistakes.
+# Documents called NAME_mistakes have mistakes. Other documents are also planned, drawn and run. The results are
+# compared with a program for one device, where the data of each device in the local view is a separate value.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 set(status 0)

@@ -12,8 +12,8 @@ namespace by_hand {
 
 using namespace gspmd;
 
-// With -fsanitize=undefined, GCC accepts fewer constants: a comparison of an address with null is none. All data of a compiled program are
-// constants. These operators have one constant of each kind.
+// With -fsanitize=undefined, GCC accepts fewer constants: a comparison of an address with null is not a constant. All
+// data of a compiled program are constants. These operators have one constant of each kind.
 using four = mesh<axis<"x", 4>>;
 constexpr auto program = [](auto u, auto w, auto rows) {
   auto d = shift(u, 0, 1) - u;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallelism by types and model parallelism by the planner. The program writes the communication along data; the planner
-// finds it along model.
+// Data parallelism by types and model parallelism by the planner. The program writes the communication along data; the
+// planner finds it along model.
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>

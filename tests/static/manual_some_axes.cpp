@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Manual data parallelism with automatic model parallelism: the region writes its communication, and the planner finds the shardings in it.
+// Manual data parallelism with automatic model parallelism: the region writes its communication, and the planner finds
+// the shardings in it.
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/multigrid.hpp"
 
-// A long program of shifts, paddings and slices: four cycles of NPB's MG of class S. It is planned without a compiler flag, within the
-// compilers' limits for one evaluation. The numbers of steps and bytes equal those of the planner at run time.
+// A long program of shifts, paddings and slices: four cycles of NPB's MG of class S. It is planned without a compiler
+// flag, within the compilers' limits for one evaluation. The numbers of steps and bytes equal those of the planner at
+// run time.
 
 using namespace gspmd;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In an explicit program, a reshard converts any layout to any other layout, with the same collectives as the automatic mode.
+// In an explicit program, a reshard converts any layout to any other layout, with the same collectives as the automatic
+// mode.
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/tensor.hpp>
 

@@ -2,7 +2,8 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/tensor.hpp>
 
-// In the explicit mode, a device computes only its part of a broadcast value, as in the automatic mode. No device holds the whole value.
+// In the explicit mode, a device computes only its part of a broadcast value, as in the automatic mode. No device holds
+// the whole value.
 namespace {
 using namespace gspmd;
 using pod = mesh<axis<"data", 4>, axis<"model", 2>>;
@@ -28,7 +29,8 @@ constexpr auto both = [](auto x, auto b) {
 };
 static_assert(compile<both, pod, rows, everywhere>::collectives == collectives{});
 
-// A conversion between floats accepts partial sums: the gradient of f16 weights, and the mean of f16 values, rounded at the reduction.
+// A conversion between floats accepts partial sums: the gradient of f16 weights, and the mean of f16 values, rounded at
+// the reduction.
 using chain = mesh<axis<"data", 4>>;
 using batch = tensor<f16, dims<64, 6>, place<chain, split<"data", _>>>;
 using weights = tensor<f16, dims<6>, place<chain, replica<"data">>>;

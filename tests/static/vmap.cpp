@@ -43,7 +43,8 @@ using trained = compile<train, pod, in<float, dims<8, 16>>, in<float, dims<8, 16
                         in<float, dims<4, 16, 32>, split<"data", _, _>>, in<float, dims<4, 32, 16>, split<"data", _, _>>>;
 static_assert(trained::collectives == collectives{});
 
-// Gradients of each example, and of all examples. The gradients of each example send nothing. The gradients of all examples are summed.
+// Gradients of each example, and of all examples. The gradients of each example send nothing. The gradients of all
+// examples are summed.
 constexpr auto loss = [](value x, value w) { return sum(tanh(einsum<"d,df->f">(x, w))); };
 constexpr auto gradient = [](value x, value w) { return grad(loss(x, w), w); };
 constexpr auto of_each = [](auto x, auto w) { return vmap<0, not_mapped>(gradient)(x, w); };

@@ -311,7 +311,8 @@ int wrong_in_all_pairs(Comm& comm, const mesh_shape& mesh, const extents& global
   return wrong;
 }
 
-/// Runs the movements and reductions between all shardings of these shapes, as many together as one call allows.
+/// Runs the movements and reductions between all shardings of these shapes. One call carries out the largest allowed
+/// number of movements or reductions together.
 template <class T, class Comm>
 int wrong_in_joint_pairs(Comm& comm, const mesh_shape& mesh, const std::vector<extents>& shapes, int stride = 1) {
   const axis_mask all_axes = axis_bit(mesh.axis_count()) - 1;

@@ -15,8 +15,10 @@
 
 /// Small random programs, and the least time over all shardings of their values without annotation.
 ///
-///  program := 2 to 4 inputs, 1 to 6 operators, each on earlier values; the last value and all unused values are outputs
-///  operator := negate | add | multiply | einsum of "ab,bc->ac" "ab,cb->ac" "ab,b->a" "ab,b->ab" | transpose | sum over one dim
+///  program := 2 to 4 inputs, 1 to 6 operators, each on earlier values; the last value and all unused values are
+///  outputs
+///  operator := negate | add | multiply | einsum of "ab,bc->ac" "ab,cb->ac" "ab,b->a" "ab,b->ab" | transpose | sum over
+///  one dim
 ///  extents are 2, 4, 8, 16 or 32; inputs have random shardings, and outputs too if `annotate_outputs`
 namespace layouts {
 

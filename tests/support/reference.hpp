@@ -243,8 +243,8 @@ inline void convert(const host_array& x, host_array& result) {
                                                     : round_to(result.type, static_cast<double>(x.ints[i]));
     } else if (x.floating()) {
       const auto& ends = gspmd::detail::facts_of(result.type);
-      const double most = result.type == dtype::s64 ? 9.2e18 : static_cast<double>(ends.most);  // values beyond are
-                                                                                                // implementation-defined
+      // The result for values beyond `most` is implementation-defined.
+      const double most = result.type == dtype::s64 ? 9.2e18 : static_cast<double>(ends.most);
       const double least = result.type == dtype::s64 ? -most - 1 : static_cast<double>(ends.least);
       if (result.type == dtype::u64) {
         const double r = x.reals[i];

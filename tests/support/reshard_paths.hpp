@@ -16,8 +16,8 @@
 #include "support/graph_builder.hpp"
 #include "support/layouts.hpp"
 
-/// All shardings of a shape on a mesh, and the cheapest path between each pair of them by exhaustive search. The
-/// planner's paths are compared with these.
+/// All shardings of a shape on a mesh, and the cheapest path between each pair of shardings by exhaustive search. The
+/// planner's paths are compared with these paths.
 namespace reshards {
 
 using namespace layouts;
@@ -149,8 +149,8 @@ struct lattice {
         for (std::size_t j = 0; j < n; ++j) cheapest[i * n + j] = std::min(cheapest[i * n + j], first + cheapest[k * n + j]);
       }
   }
-  /// Returns, by source, the price that the plan states for the cheapest path to `to`. Only paths count on which a
-  /// reduction happens and no device holds more than `most` elements. The last step may be a movement, as everywhere
+  /// Returns, by source, the price that the plan states for the cheapest path to `to`. Only paths count that contain a
+  /// reduction and never leave more than `most` elements on a device. The last step may be a movement, as everywhere
   /// else.
   [[nodiscard]] std::vector<price> stated_to(std::size_t to, std::int64_t most) const {
     const auto n = states.size();
@@ -221,7 +221,7 @@ inline std::string steps_of(const path& p, int rank) {
   return t;
 }
 
-// ---- execution --------------------------------------------------------------------------------------------------------------
+// ---- execution ------------------------------------------------------------------------------------------------------
 
 /// Returns the value of an element on a device. Devices with the same coordinates on all partial axes have equal
 /// values.
@@ -266,7 +266,7 @@ inline int wrong_after(const mesh_shape& mesh, const extents& global, sharding f
   return wrong;
 }
 
-// ---- all pairs --------------------------------------------------------------------------------------------------------------
+// ---- all pairs ------------------------------------------------------------------------------------------------------
 
 struct tally {
   std::int64_t pairs = 0, executed = 0;

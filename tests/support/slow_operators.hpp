@@ -195,8 +195,8 @@ inline value naive_binary(const scalar_code& code, const value& a, const value& 
   return wrapped(t, static_cast<wide>(power::of(static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(j))));
 }
 
-// ---- memory of any type ------------------------------------------------------------------------------------------------
-/// Reads a pred as a byte: unwritten memory can hold any byte, and loading such a byte as a bool would be undefined.
+// ---- memory of any type ---------------------------------------------------------------------------------------------
+/// Reads a pred as a byte: unwritten memory can hold any byte, and loading a byte above 1 as a bool would be undefined.
 inline value read(dtype type, const std::byte* from, std::int64_t i) {
   value v{type, 0, 0};
   if (type == dtype::pred) {
@@ -283,7 +283,7 @@ inline std::vector<value> samples(dtype type, std::mt19937& random) {
   return v;
 }
 
-/// The types on which kernels compute.
+/// The types for which kernels compute.
 constexpr dtype all_types[] = {dtype::f32, dtype::f64, dtype::s32, dtype::s64, dtype::pred, dtype::u32, dtype::u64};
 
 inline std::vector<std::byte> pack(const std::vector<value>& values) {

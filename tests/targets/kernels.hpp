@@ -13,8 +13,9 @@
 #include "gspmd/detail/kernels/reduce.hpp"
 #include "gspmd/detail/transport/combine.hpp"
 
-// Returns the mistakes of the kernels in this translation unit, or an empty text. One of the units uses only some kernels. The linker may
-// take kernels that both units have from either unit, so these must work with the kernels of the other unit.
+// Returns the mistakes of the kernels in this translation unit, or an empty text. One of the units uses only some
+// kernels. The linker may take kernels that both units have from either unit, so these must work with the kernels of
+// the other unit.
 namespace {
 
 template <bool All>

@@ -32,7 +32,7 @@ using namespace stored_states;
 using caught::contains;
 using caught::error_of;
 
-/// A file by hand, of version 1 or another one.
+/// Returns the content of a hand-written file, of version 1 or of another version.
 std::string npy_of(const std::string& header, const std::string& elements, int version = 1) {
   std::string text = "\x93NUMPY";
   text += static_cast<char>(version);

@@ -30,7 +30,7 @@ namespace dealt {
 using namespace gspmd;
 using std::int64_t;
 
-/// The type in which hand-written code computes each element.
+/// The type that hand-written code uses to compute each element.
 template <class T>
 struct exact_of {
   using type = long double;
@@ -215,7 +215,7 @@ TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops
     // For each block column, broadcasts of panels send the part below it along the rows and columns of the grid. Here
     // squares of strips are gathered too, and rows are distributed and collected.
     const auto elements = static_cast<double>(n * n), share = elements / static_cast<double>(devices);
-    const double square = elements / 64;  // of one of 8 strips
+    const double square = elements / 64;  // there are 8 strips
     const double by_broadcasts = 0.5 * share * static_cast<double>(columns + rows - 2);
     const double besides = 8 * square + share * static_cast<double>(columns - 1) / static_cast<double>(columns);
     CAPTURE(devices);

@@ -291,7 +291,7 @@ TEST_CASE("budget: what is the same in every trip is computed before the loop") 
         5, [&](value, value h) { return einsum<"ab,bc->ac">(h, w * w); }, a);
   };
   CHECK(looped(squared).flops_per_device() == 36 + 5 * product);
-  // From inside two loops, and only out of the inner one.
+  // The value is inside two loops, and is moved only out of the inner loop.
   CHECK(looped([&](auto a, auto w) {
           return fori_loop(
               2,

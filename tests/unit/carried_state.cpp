@@ -196,7 +196,7 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
     for (int n = 0; n < 6; ++n) s(comm, state, scatter(comm, loop, loop.input_count() - 1, batch_of<float>(n)), state);
     auto gathered = make_result<float>(comm, last, 0);
     dynamic::step{last}(comm, state.first, gathered);
-    const auto mine = gathered.shard();  // every device has all of it
+    const auto mine = gathered.shard();  // every device has the whole state
     if (comm.device(0) == 3) {
       got = zeros();
       std::copy(mine.begin(), mine.end(), got.begin());

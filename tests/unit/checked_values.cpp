@@ -21,7 +21,8 @@ using caught::error_of;
 
 namespace checked_values {
 
-/// Half of a number, and of the second one of device 4 the double: each device in turn calls it for `of_device` numbers.
+/// Half of a number, and of the second one of device 4 the double: each device in turn calls it for `of_device`
+/// numbers.
 struct liar {
   std::atomic<std::int64_t>* calls;
   std::int64_t of_device;
@@ -31,7 +32,8 @@ struct liar {
   }
 };
 
-/// The report of a run in lockstep on a region whose argument w, [rows,4], is one on all devices, and that gives f(w) times x.
+/// The report of a run in lockstep on a region whose argument w, [rows,4], is one on all devices, and that gives f(w)
+/// times x.
 template <class Region>
 std::string said_of(std::int64_t rows, const dynamic::mesh& m, Region region) {
   const auto program = dynamic::compile(

@@ -254,7 +254,7 @@ TEST_CASE("a device reads the blocks that it needs, and no others") {
   CHECK(contains(error_of([&] { read_by(4); }), "0.x.1.npy` cannot be opened: No such file"));
 }
 
-// ---- what can be added ----
+// ---- arrays and groups that can be added ----
 
 template <class T>
 struct layer {

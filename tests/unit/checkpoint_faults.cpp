@@ -57,8 +57,8 @@ void save_on_threads(const std::string& directory, std::int64_t step) {
   launch(threads{}, 4, [&](auto& comm) { save_state(comm, directory, step, newest); });
 }
 
-/// The arrays of another mesh to which a state is restored, and the step that they hold. -1: none; -2: no complete
-/// step.
+/// Arrays of another mesh. `restore` restores a state to these arrays and returns the step that they hold. -1: none;
+/// -2: no complete step.
 struct restored_state {
   simulated_communicator three{3};
   sharded_array<double> x = on_row.array(three);
@@ -274,7 +274,8 @@ TEST_CASE("links and pipes with names of a checkpoint are not followed, waited f
           "gspmd: checkpoint: `" + partial + "` is no directory; remove it");
     CHECK(text_of_file(mine) == "mine");
   }
-  // A checkpoint on another disk can be restored. When it is the oldest, the link is removed and the checkpoint stays there.
+  // A checkpoint on another disk can be restored. When it is the oldest, the link is removed and the checkpoint stays
+  // there.
   const test_directory directory("way"), other("way-other");
   save_simulated(other.path, 1);
   fs::create_directories(directory.path);

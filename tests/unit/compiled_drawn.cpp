@@ -12,8 +12,8 @@
 #include "support/between_guards.hpp"
 #include "support/random_callable.hpp"
 
-// Random programs, with products, softmax, reductions, stencils, loops and gradients, compiled for extents at which kernels change, between
-// guard pages.
+// Random programs, with products, softmax, reductions, stencils, loops and gradients, compiled for extents at which
+// kernels change, between guard pages.
 
 namespace {
 

@@ -56,7 +56,7 @@ class guarded {
 
 template <class T>
 T number(std::size_t i, int k) {
-  return static_cast<T>(static_cast<int>((i * 37 + static_cast<std::size_t>(k) * 11) % 23) - 11);  // sums of them are exact
+  return static_cast<T>(static_cast<int>((i * 37 + static_cast<std::size_t>(k) * 11) % 23) - 11);  // their sums are exact
 }
 
 /// Runs a compiled program twice on its devices. The inputs x and y are whole, and the parts are even. Returns the

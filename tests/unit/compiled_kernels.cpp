@@ -34,7 +34,7 @@ using whole = in<T, dims<N...>>;
 template <auto F>
 constexpr auto each = [](auto... x) { return std::tuple_cat(F(x)...); };
 
-// ---- one dim: elementwise, sums and extrema of what is computed, stencils, scans ----
+// ---- one dim: elementwise, sums and extrema of computed values, stencils, scans ----
 
 constexpr auto reduced = [](value q) {
   const value r = q - 2 * relu(q);

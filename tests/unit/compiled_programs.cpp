@@ -9,7 +9,8 @@
 
 #include "support/run_compiled.hpp"
 
-// Random programs run by the compiled executor: loops, conditionals and gradients, uneven shards, meshes of 2 to 8 devices.
+// Random programs run by the compiled executor: loops, conditionals and gradients, uneven shards, meshes of 2 to 8
+// devices.
 
 namespace {
 
@@ -26,8 +27,8 @@ tally check(std::integer_sequence<unsigned, Seed...>) {
 }  // namespace
 
 TEST_CASE("compiled random programs on simulated devices and on threads equal the naive reference") {
-  // From the first 44 seeds, the seeds with the most content: all conditionals and all collectives in loops. Each mesh
-  // has at least one.
+  // The seeds with the most content among the first 44: all conditionals and all collectives in loops. Each mesh has at
+  // least one of these seeds.
 #ifdef __clang__  // one compiler compiles them all
   const tally all = check(std::integer_sequence<unsigned, 3, 4, 8, 11, 15, 24, 30, 31, 36>{});
 #else

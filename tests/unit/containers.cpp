@@ -30,7 +30,7 @@ using caught::refusal;
 static_assert(is_row_major<std::vector<float>> && is_row_major<std::array<double, 4>> && is_row_major<std::span<const float>>);
 static_assert(is_row_major<array<float>>);
 
-// the ways in which libraries state the number of dims
+// The ways to state the number of dims in several libraries.
 struct says_rank {  // Kokkos
   static constexpr std::size_t rank = 2;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Dims that are added, taken away, stretched and cut, triangles; and the gradients of elementwise functions, against differences.
+// Dims that are added, taken away, stretched and cut, triangles; and the gradients of elementwise functions, against
+// differences.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -74,7 +74,7 @@ std::string said_of(std::string_view s) {
   return e.error == nullptr ? written(e) : std::to_string(e.column) + ": " + e.error;
 }
 
-/// The last bytes before memory that nobody may read.
+/// The last bytes before protected memory.
 class page_end {
  public:
   page_end() : size_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
@@ -264,7 +264,7 @@ TEST_CASE("all short texts: what is read is what is written, and nothing behind 
   for (const char c : sum) sums += c == 'T' ? term : std::string(1, c);
   const std::string tensor = "([ax ]|\\(" + sums + "\\)|\\[(\\s*[ax]\\s*(=" + sums + ")?)*\\s*\\])*";
   const std::regex shape(tensor + "(," + tensor + ")*->" + tensor + "(," + tensor + ")*");
-  const auto is_about_letters = [](const std::string& why) {  // what the shape does not say
+  const auto is_about_letters = [](const std::string& why) {  // facts that `shape` does not check
     for (const char* part : {"stands twice", "stated twice", "cannot be solved", "that no tensor has", "an index is a sum",
                              "an extent is a number", "after / stands"})
       if (why.find(part) != std::string::npos) return true;

@@ -565,6 +565,6 @@ TEST_CASE("a plan within a device's memory takes an operand in parts") {
   const dynamic::mesh m({{"x", 4}});
   const auto held = product(m).peak_bytes_per_device();
   const auto saving = product(m.within(held - 1));
-  CHECK(saving.peak_bytes_per_device() <= held - MiB);  // instead of the whole weight, 4 MiB, three parts of it
+  CHECK(saving.peak_bytes_per_device() <= held - MiB);  // three parts of the weight instead of the whole weight of 4 MiB
   CHECK(saving.traffic().bytes == product(m).traffic().bytes);
 }

@@ -76,7 +76,8 @@ TEST_CASE("explain: the inputs of a builder are numbered, wherever they are writ
 namespace {
 using axes = std::vector<std::string>;
 using input_of = gspmd::dynamic::input(std::vector<std::int64_t>, axes);
-/// Element types for which the kernel of a reduction leaves the result itself, and those for which a loop rounds the result.
+/// Element types for which the kernel of a reduction leaves the result itself, and those for which a loop rounds the
+/// result.
 const auto element_types = {static_cast<input_of*>(gspmd::dynamic::in<float>),
                             static_cast<input_of*>(gspmd::dynamic::in<gspmd::bf16>),
                             static_cast<input_of*>(gspmd::dynamic::in<gspmd::f16>)};

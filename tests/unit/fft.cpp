@@ -168,7 +168,7 @@ TEST_CASE("transforms of random extents, dims and shardings equal products by a 
   }
 }
 
-// ---- lines that are long, prime, alone, beside others and in shards with gaps ----
+// ---- lines that are long, prime, alone, next to other lines and in shards with gaps ----
 
 namespace {
 
@@ -233,7 +233,7 @@ TEST_CASE("lines of every kind, alone and beside others, within their shard and 
     }
 }
 
-// ---- what is sent ----
+// ---- traffic ----
 
 // The example of docs/operators.md.
 namespace {

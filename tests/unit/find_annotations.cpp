@@ -27,7 +27,7 @@ constexpr network cluster(50e12, 25e9, 2e-6);
 
 value f32(dynamic::builder& b, const std::vector<std::int64_t>& shape) { return b.input(dynamic::in<float>(shape)); }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-/// Returns the message of the error with which a search ends.
+/// Returns the message of the error that ends a search.
 template <class Program>
 std::string refused(const Program& program, const dynamic::annotation_search& asked) {
   try {

@@ -24,8 +24,8 @@ using reference::traced;
 using reference::weighted_sum;
 using list = std::vector<value>;
 
-/// Checks the gradient of weighted_sum(f(inputs)) by every input that is a float: by differences, and partitioned by random
-/// annotations on several meshes.
+/// Checks the gradient of weighted_sum(f(inputs)) by every input that is a float: by differences, and partitioned by
+/// random annotations on several meshes.
 template <class F>
 void check(const char* name, const std::vector<host_array>& inputs, F f, double step = 1e-3) {
   INFO(std::string(name));

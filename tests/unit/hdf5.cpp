@@ -94,7 +94,7 @@ hid_t type_of_parts(hid_t part) {
   return type;
 }
 
-/// `Other`: what the library reads with its own type `other`.
+/// `Other`: the C++ type for elements that HDF5 reads with its own type `other`.
 template <class T, class Other>
 void check_type(const std::string& type, hid_t other) {
   CAPTURE(type);

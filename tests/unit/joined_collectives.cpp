@@ -89,8 +89,8 @@ joined_count check_places(const ir::plan_view& view) {
   return result;
 }
 
-/// A random program in which most sums over the batch are reduced over the mesh. All numbers are whole, so sums are
-/// exact.
+/// A random program with many sums over the batch. Most of the sums are reduced over the mesh. All numbers are whole,
+/// so sums are exact.
 class sums_program {
  public:
   sums_program(std::uint64_t seed, const dynamic::mesh& m, bool is_split) : random_(seed), b_(m) {

@@ -44,7 +44,7 @@ bool holds_by_definition(const std::vector<int>& sizes, const sharding& s, int d
     part += parts * at[axes[i]];
     parts *= sizes[static_cast<std::size_t>(axes[i])];
   }
-  std::int64_t step = 0;  // the least extent with which `parts` cover the dim
+  std::int64_t step = 0;  // the least extent of a part for which `parts` parts cover the dim
   while (step * parts < extent) ++step;
   return element >= part * step && element < (part + 1) * step;
 }

@@ -106,7 +106,8 @@ TEST_CASE("a differentiated loop stores its carried value in every iteration, a 
 }
 
 TEST_CASE("a reshape of 32 dims to 32 that do not line up") {
-  // [6,2,2,...,5] -> [10,2,2,...,3]: the first dims share a factor and leave a rest on both sides, one factor more than there are dims
+  // [6,2,2,...,5] -> [10,2,2,...,3]: the first dims share a factor and leave a rest on both sides, one factor more than
+  // there are dims
   const auto rule_of = [](int twos) {
     std::vector<std::int64_t> from(static_cast<std::size_t>(twos), 2), to = from;
     from.insert(from.begin(), 6), from.push_back(5);

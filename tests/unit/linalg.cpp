@@ -227,7 +227,7 @@ TEST_CASE("linalg: random factors and systems on random meshes, with gradients")
   }
 }
 
-// ---- what is sent, and what is refused ----
+// ---- traffic and errors ----
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Gradients of varying values that are read as partial values: they are not replicas, of which only one device's data
-// counts.
+// Gradients of varying values that are read as partial values. The values are not replicas, so the data of every device
+// count.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -22,7 +22,8 @@ namespace local_gradients {
 
 const std::vector<double> v{1, -2, 3, 4}, r{5, 6}, weights{2, 7};
 
-/// The sum over devices of (r + v) w, or, first half on the first device and so on, of the part of the sum over devices.
+/// The sum over devices of (r + v) w, or, first half on the first device and so on, of the part of the sum over
+/// devices.
 value of_sum(value x, value w) { return einsum("a,a->", local::all_reduce<"x">(x), w); }
 value of_parts(value x, value w) {
   const value part = local::reduce_scatter<"x">(x, 0);

@@ -9,8 +9,8 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/ops.hpp"
 
-// Programs of tens of thousands of operators at run time: registers of a loop are numbered by int16, walks must not eat the
-// call stack.
+// Programs of tens of thousands of operators at run time: registers of a loop are numbered by int16, walks must not eat
+// the call stack.
 
 namespace {
 

@@ -201,7 +201,7 @@ TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads 
     for (std::size_t k = 0; k < expected.size(); ++k) CHECK(found[k].bytes == expected[k].bytes);
     for (const auto* p : {&alone, &split_up}) {
       CHECK(arena_of(*p) <= 3 * block);
-      CHECK(arena_of(*p) < elems * 4 / 6);  // a shard of it
+      CHECK(arena_of(*p) < elems * 4 / 6);  // a shard of the sum
     }
   };
   const auto pairs = [](auto x, auto y) { return broadcast_in_dim(x, {n, n}, {0}) - broadcast_in_dim(y, {n, n}, {1}); };

@@ -9,7 +9,7 @@
 #include "gspmd/gspmd.hpp"
 #include "support/equal_plans.hpp"
 
-// Loops and conditionals against the same program unrolled by hand.
+// Loops and conditionals, compared with the same program, unrolled.
 
 namespace {
 
@@ -388,7 +388,8 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
             10, [w](value, value h) { return tanh(einsum("ij,jk->ik", h, w)); }, a);
       },
       m, dynamic::in<float>({8, 8}, {"", "x"}), dynamic::in<float>({8, 8}, {"x", ""}));
-  // w is gathered once; each time h is brought to the rows and the result back, where a reduce_scatter would send 48 numbers
+  // w is gathered once; each time h is brought to the rows and the result back, where a reduce_scatter would send 48
+  // numbers
   CHECK(inside.traffic().bytes == 3 * 2 * 8 * 4 + 10 * 2 * 12 * 4);
   const auto summed = dynamic::compile(
       [](auto a) {

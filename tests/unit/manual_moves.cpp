@@ -219,7 +219,7 @@ class chain {
     }
     return v;
   }
-  /// Returns the states in which the value leaves: unchanged, or sometimes with another order of a dim's axes.
+  /// Returns the states of the value as a result: unchanged, or sometimes with another order of a dim's axes.
   value_states way_out() {
     value_states out = now_;
     if (!is_right_ || !is_one_in(3)) return out;

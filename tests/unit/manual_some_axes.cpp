@@ -112,7 +112,7 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
   check_same(a, b, inputs);
   // The result of a stage is sent to the next stage five times, and its gradient back.
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
-  // Along model each step sums its result, [2,6]. The backward pass sums its gradient, or the gradient of its operand.
+  // Each step sums its result, [2,6], along model. The backward pass sums its gradient, or the gradient of its operand.
   CHECK(a.traffic().over("model").bytes <= b.traffic().over("model").bytes);
   CHECK(a.traffic().bytes <= b.traffic().bytes);
 }

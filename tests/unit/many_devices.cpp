@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // timeout: 120
-// Devices that are many times the cores: each waits for others that the system has not run for long, and all get to their end.
+// Devices that are many times the cores: each waits for others that the system has not run for long, and all get to
+// their end.
 #include <doctest/doctest.h>
 
 #include <gspmd/gspmd.hpp>

@@ -34,7 +34,7 @@ std::vector<T> counted(std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) a[static_cast<std::size_t>(i)] = static_cast<T>(i % 7 - 2);
   return a;
 }
-const int unknown = std::atoi("3");  // no compiler knows it
+const int unknown = std::atoi("3");  // no compiler computes it
 
 double cube(double x) { return x * x * x; }
 void halve(const float* x, float* out, std::int64_t n) {
@@ -107,7 +107,7 @@ TEST_CASE("by_rows: one call for many elements, no overlap, a pointer as from dl
         const auto rows = [&](const float* a, const float* b, float* out, std::int64_t count) {
           ++calls;
           elems += count;
-          for (std::int64_t i = 0; i < count; ++i) out[i] = 0;  // wrong where `out` lies over an argument
+          for (std::int64_t i = 0; i < count; ++i) out[i] = 0;  // wrong if `out` overlaps an argument
           for (std::int64_t i = 0; i < count; ++i) out[i] += 10 * a[i] + b[i] + static_cast<float>(unknown);
         };
         return map(by_rows<float>(kernel), map(by_rows<float>(rows), x, y));

@@ -75,8 +75,8 @@ std::vector<std::vector<double>> results_of(const composite& f, const std::vecto
   return as_doubles<T>(y);
 }
 
-/// Checks the results of T on 1 to 4 devices against those of `Wide` on one: they may be off by half of the last place, and by the error of
-/// float. `more`: halves of a place of the largest element that they may be off by as well.
+/// Checks the results of T on 1 to 4 devices against those of `Wide` on one: they may be off by half of the last place,
+/// and by the error of float. `more`: halves of a place of the largest element that they may be off by as well.
 template <class T, class Wide>
 void check_rounded_once(const std::string& name, const composite& f, const std::vector<narrow_input>& inputs, double more) {
   constexpr double half_place = std::is_same_v<T, f16> ? 0x1p-11 : 0x1p-8, least = std::is_same_v<T, f16> ? 0x1p-25 : 0;

@@ -387,7 +387,7 @@ TEST_CASE("a long output of the compiler is cut between characters, and control 
   const dynamic::native_code code(few_on(2), o);
   CHECK(code.why_not().find("\\x1B[2Jx\\x1B[2J") != std::string::npos);
   CHECK(code.why_not().find('\033') == std::string::npos);
-  CHECK(code.why_not().size() < 3500);  // 2,000 bytes of output, a fifth of them written as four
+  CHECK(code.why_not().size() < 3500);  // 2,000 bytes of output; a fifth are control characters, written as 4 bytes
   CHECK(detail::shown_output(std::string(1999, 'a') + "\xe2\x80\x98z") == std::string(1999, 'a'));
   CHECK(detail::shown_output("a\tb\n\x7f\xc2\x9b") == "a b\n\\x7F\\x9B");
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: plans
-// Estimated times: closed forms, and measurements of the papers (GShard Fig. 9, GSPMD Table 2). examples/papers has Tables 2 to 8.
+// Estimated times: closed forms, and measurements of the papers (GShard Fig. 9, GSPMD Table 2). examples/papers has
+// Tables 2 to 8.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -226,7 +227,7 @@ TEST_CASE("GShard Fig. 9 and 5.3, collectives on a two-dimensional torus") {
   CHECK(exponent(devices, exchange) == doctest::Approx(0.5).epsilon(0.02));
   CHECK(exponent(devices, gather) == doctest::Approx(1).epsilon(0.02));
   CHECK(exponent(devices, shift) == doctest::Approx(0));
-  // From 16 to 2048 partitions, a factor of 128, the paper measured 9 times the time; sqrt(128) is 11.3.
+  // The paper measured 9 times the time for 2048 instead of 16 partitions, a factor of 128; sqrt(128) is 11.3.
   const auto rectangle = [](int x, int y) {
     const dynamic::mesh m({{"x", x}, {"y", y}});
     dynamic::builder b(m);

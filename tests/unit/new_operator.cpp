@@ -17,7 +17,8 @@
 
 #include <gspmd/vmap.hpp>
 
-// An operator that is defined wholly here is completed, partitioned, differentiated, counted, explained, refused and run.
+// An operator that is defined wholly here is completed, partitioned, differentiated, counted, explained, refused and
+// run.
 
 using namespace gspmd;
 

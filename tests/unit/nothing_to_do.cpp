@@ -93,7 +93,7 @@ TEST_CASE("what promises something that holds anyway changes nothing") {
   const auto whole = [](value x) { return sum(convert<std::int32_t>(x)); };
   CHECK(are_equal(planned(reproducible(whole)), planned(whole)));
   CHECK(!are_equal(planned(reproducible([](value x) { return sum(x); })), planned([](value x) { return sum(x); })));
-  // No gradient: nothing is kept that could be computed again.
+  // No gradient: no stored value could be recomputed.
   CHECK(are_equal(planned(recompute(squares)), planned(squares)));
   CHECK(!are_equal(planned(slope(recompute(squares))), planned(slope(squares))));
   // Nothing is sent that could be hidden.

@@ -42,7 +42,7 @@ std::string problem_of(const std::string& text) {
   return "no problem";
 }
 
-/// A file by hand.
+/// Returns the content of a hand-written file.
 std::string file_of(int version, const std::string& header, const std::string& data) {
   std::string text = "\x93NUMPY";
   text += static_cast<char>(version);

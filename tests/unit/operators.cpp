@@ -7,8 +7,8 @@
 #include "gspmd/ops.hpp"
 #include "support/traced.hpp"
 
-// The operators that are built of others, and how operands become one shape and type, against the formulas written out: by
-// the naive evaluator, on one device, and on many with random annotations.
+// The operators that are built of others, and how operands become one shape and type, against the formulas written out:
+// by the naive evaluator, on one device, and on many with random annotations.
 
 namespace {
 

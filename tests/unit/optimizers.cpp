@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // group: dynamic
-// Optimizers against numbers of another program (tests/optimizers/reference.py), in programs that are built at run time.
+// Optimizers against numbers of another program (tests/optimizers/reference.py), in programs that are built at run
+// time.
 #include <doctest/doctest.h>
 
 #include <algorithm>

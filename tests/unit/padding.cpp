@@ -11,8 +11,8 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
 
-// Nothing is computed for elements that do not exist: a user's function does not see them, and they raise no floating-point
-// exception.
+// Nothing is computed for elements that do not exist: a user's function does not see them, and they raise no
+// floating-point exception.
 
 namespace {
 

@@ -18,7 +18,7 @@ namespace {
 using texts = std::vector<std::string>;
 constexpr int x = 0, y = 1;
 
-// ---- what a step needs, by the elements that devices hold -----------------------------------------------------------------
+// ---- the elements that a step needs and that devices hold -----------------------------------------------------------
 
 using box = std::vector<index_range>;
 

@@ -129,8 +129,8 @@ TEST_CASE("who holds what") {
 }
 
 TEST_CASE("strided first, contiguous second is JAX's order of axes") {
-  // a mesh (fsdp, tp) and split<"tp,fsdp">: tp cuts first. From left to right: fsdp distributes strided<tp>, then tp
-  // contiguous.
+  // a mesh (fsdp, tp) and split<"tp,fsdp">: tp cuts first. If the axes cut from left to right, fsdp distributes
+  // strided<tp>, then tp distributes contiguously.
   const auto mesh = layouts::mesh_of({3, 2});
   const auto jax = layouts::split({{1, 0}});
   const std::int64_t extent = 24;

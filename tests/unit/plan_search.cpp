@@ -73,8 +73,8 @@ TEST_CASE("a chain of products whose ends are small is computed where they are")
   const int sum = b.op(code_of<add_op>, first, w);
   b.g.outputs = {b.annotate(sum, split({{0}, {}}))};
   const auto p = b.partition();
-  // Completion splits the product by columns like its second operand. By rows, all values that move are smaller than
-  // the product.
+  // Completion splits the product by columns like its second operand. If the product is split by rows, all values that
+  // move are smaller than the product.
   CHECK(bytes_sent(b.mesh, p) < 1024 * 1024 * 4 / 4 / 2);
 }
 

@@ -146,7 +146,7 @@ std::string check(std::uint64_t seed, bool& sends) {
   std::vector<value> outputs{convolution(x, w, c.layout(), options_of(c))};
   if (program.g.failed()) return std::string(program.g.error.view());
   std::vector<host_array> wanted{host_array(type, c.result_shape())};
-  const auto level = detail::is_floating(type) ? r.below(3) : 0;  // 0: y alone; 1: its gradients; 2: the gradients of these
+  const auto level = detail::is_floating(type) ? r.below(3) : 0;  // 0: y alone; 1: its gradients; 2: second gradients
   if (level > 0) {
     const auto first = reference::gradients_of(gspmd::sum(outputs[0] * dy), {x, w});
     outputs.insert(outputs.end(), first.begin(), first.end());

@@ -6,7 +6,8 @@
 #include "gspmd/comm/simulated.hpp"
 #include "support/run_random_on_threads.hpp"
 
-// Random programs with operators of the user's own among the others: loops, fused operators, partial values around them.
+// Random programs with operators of the user's own among the others: loops, fused operators, partial values around
+// them.
 
 TEST_CASE("random programs with local_ops equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);

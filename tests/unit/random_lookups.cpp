@@ -10,8 +10,8 @@
 #include "gspmd/dtype.hpp"
 #include "support/run_random_on_threads.hpp"
 
-// Random programs with gathers, scatters, scans and largest elements among the other operators, in loops too. The longest run so far:
-// GSPMD_SEED=1000001 GSPMD_PROGRAMS=100000, on 2026-11-23.
+// Random programs with gathers, scatters, scans and largest elements among the other operators, in loops too. The
+// longest run so far: GSPMD_SEED=1000001 GSPMD_PROGRAMS=100000, on 2026-11-23.
 
 TEST_CASE("random programs with gathers, scatters and scans equal the naive reference") {
   const auto first = reference::setting("GSPMD_SEED", 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Random numbers: the generator against its published vectors, numbers against loops that make them one by one, the same on every mesh,
-// and nothing sent.
+// Random numbers: the generator against its published vectors, numbers against loops that make them one by one, the
+// same on every mesh, and nothing sent.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -27,8 +27,8 @@ namespace {
 
 using function = std::function<value(value)>;
 
-/// A random function of a [4,6] value that also reads weights. It has loops, conditionals, vmap and nested functions,
-/// each of which may be recomputed.
+/// A random function of a [4,6] value that also reads weights. It has loops, conditionals, vmap and nested functions.
+/// Each nested function may be recomputed.
 class random_layers {
  public:
   random_layers(std::uint64_t seed, bool again, value w, value b) : random_(seed), again_(again), w_(w), b_(b) {}

@@ -47,7 +47,7 @@ TEST_CASE("replication: what can be kept, and what the user resharded, is no mis
   CHECK(error_of([](auto x) { return reshape(x, {12}); }, {2, 6}, {"x", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"", ""}) == "");
   CHECK(error_of([](auto x) { return reshape(replicate(x), {3, 2}); }, {2, 3}, {"x", ""}) == "");
-  // Without reporting it, a split is given up only if that costs less: an einsum gathers, although it could keep the
+  // The planner removes a split without a report only if that costs less: an einsum gathers, although it could keep the
   // split.
   CHECK(error_of([](auto x) { return einsum<"ab,cb->ac">(x, x); }, {8, 64}, {"x", ""}) == "");
 }

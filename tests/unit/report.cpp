@@ -41,7 +41,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 }  // namespace
 
 namespace {
-/// Whether every tag of a page is closed, in the order in which they were opened, and no text has what would be a tag.
+/// Returns true if all tags of a page are closed in the right order, and no text contains a tag.
 bool is_well_formed(const std::string& page) {
   std::vector<std::string> open;
   for (auto at = page.find('<', 1); at != std::string::npos; at = page.find('<', at + 1)) {
@@ -194,8 +194,8 @@ std::vector<int> numbers_after(const std::string& line, const std::string& key) 
   for (int n = 0; list >> n; list.ignore()) numbers.push_back(n);
   return numbers;
 }
-/// Checks that the edges of the graph are those of the JSON: one for each value that a step reads, from the step that makes this value or from
-/// the input. Returns the nodes that are neither inputs, steps nor outputs.
+/// Checks that the edges of the graph are those of the JSON: one for each value that a step reads, from the step that
+/// makes this value or from the input. Returns the nodes that are neither inputs, steps nor outputs.
 std::vector<std::string> check_edges(const std::string& dot, const std::string& json) {
   std::vector<std::string> nodes, others;
   std::map<std::string, std::vector<std::string>> into;
@@ -272,7 +272,7 @@ TEST_CASE("report: the edges of a graph are those of the plan's JSON, also in lo
 }
 
 TEST_CASE("report: an outline writes the layers of a network once, with the communication between them") {
-  // 12 layers: a product that is summed over x, and what is computed of it.
+  // 12 layers: a product that is summed over x, and operators that read the product.
   const auto layers = dynamic::compile(
       [](auto a, auto w) {
         auto h = a;
@@ -338,7 +338,7 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   CHECK(contains(gathered, "     ways to run einsum at report.cpp:"));
   CHECK(contains(gathered, "     > 0.007 us, 224 bytes: [x, _], [_, _] -> [x, _]\n"));
 
-  // The sharding that is asked of a result.
+  // A result with an annotated sharding.
   dynamic::builder b(dynamic::mesh({{"x", 8}}));
   const value x = b.input(dynamic::in<float>({512, 64}, {"x", ""}));
   b.output(b.reshard(relu(x), {"", "x"}));
@@ -347,7 +347,7 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   CHECK_MESSAGE(contains(moved, "with input 0 as [_, x] the step takes "), moved);
   CHECK_MESSAGE(contains(moved, "sends 0 bytes instead of 14336"), moved);
 
-  // Annotations that nobody wrote are tried too, and are named as the line to write.
+  // Annotations that the program lacks are tried too. The report prints the line to write.
   const auto with_weights = [](const dynamic::mesh& m, const std::vector<std::string>& columns) {
     dynamic::builder d(m);
     const value rows = d.input(dynamic::in<float>({512, 64}, {"x", ""}));
@@ -361,7 +361,7 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   const auto two_axes = dynamic::what_would_avoid(with_weights(dynamic::mesh({{"x", 4}, {"y", 2}}), {"", "y"}), two);
   CHECK_MESSAGE(contains(two_axes, "with reshard<split<\"x,y\", _>>(einsum at report.cpp:"), two_axes);
 
-  // A sum of what is not annotated: nothing leads to it but its operand.
+  // A sum of an input without an annotation: only its operand determines its sharding.
   dynamic::builder c(dynamic::mesh({{"x", 8}}));
   c.output(sum(c.input(dynamic::in<float>({512}, {"x"}))));
   const auto summed = dynamic::what_would_avoid(dynamic::inspection(c), net, 1);
@@ -435,7 +435,7 @@ TEST_CASE("named: operators and their gradients bear the names, one part is show
   CHECK(!contains(explain(trained(3, false)), "scope"));
   CHECK(contains(all, " layer[1]/mlp "));
   CHECK(contains(all, " update[5] "));
-  // Of one layer: its two products, and four of their gradients, in this order or another.
+  // One layer has two products and four gradients of products, in this order or another.
   const auto products = [](const std::string& text) {
     int n = 0;
     for (auto at = text.find("einsum"); at != std::string::npos; at = text.find("einsum", at + 1)) ++n;
@@ -512,7 +512,7 @@ TEST_CASE("report: 1,500 operators fit a screen, and inputs are called by their 
   CHECK(lines_of(summary(p, default_network, "mlp")) <= 40);
   CHECK(lines_of(outline(p)) <= 60);
   CHECK(contains(explain(p), "input 2 (down0)"));
-  // The dearest collectives, with annotations that are tried and the ways that were compared.
+  // The most expensive collectives, with the annotations that are tried and the ways that were compared.
   const auto dear = dynamic::what_would_avoid(plan, links_of_two());
   CHECK(lines_of(dear) <= 60);
   CHECK_MESSAGE(contains(dear, " (down"), dear);

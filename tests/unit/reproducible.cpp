@@ -435,7 +435,7 @@ TEST_CASE("reproducible: what is sent") {
         sent(plain, dynamic::in<std::int32_t>({1000}, {"a"})));
 }
 
-// ---- what is refused ----
+// ---- errors ----
 
 TEST_CASE("reproducible: what has no bits of its own is refused, with the remedy") {
   const auto in = dynamic::in<float>({8, 6}, {"a", ""});

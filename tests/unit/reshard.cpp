@@ -199,7 +199,8 @@ TEST_CASE("resharding takes no memory but the arena, and of that what is alive a
   const plan_view view(p);
 
   // The bytes of the arena that are in use during each step. A value is in use from the step that computes it to the
-  // last step that reads it. Blocks in which a step computes the operand of a reduction are in use in that step.
+  // last step that reads it. If a step computes the operand of a reduction in blocks, the blocks are in use in that
+  // step.
   std::size_t most = 0;
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     std::set<std::int64_t> lines;

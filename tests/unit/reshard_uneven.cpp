@@ -103,8 +103,8 @@ TEST_CASE("nor of few elements in many parts, on average") {
   CHECK(t.sum < 1.015 * static_cast<double>(t.pairs));
 }
 
-// Plans state an upper bound of the elements that devices lack of padded shards. By this bound another path may be
-// cheaper.
+// Plans state an upper bound of the elements that devices lack of padded shards. Another path may be cheaper according
+// to this bound.
 TEST_CASE("a reduction of uneven extents is little dearer than the cheapest path, by what devices lack") {
   const auto t = check_all(false, reductions::with);
   CAPTURE(t.first_dearer);

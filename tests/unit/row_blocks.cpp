@@ -70,8 +70,8 @@ std::int64_t largest_prime(std::int64_t up_to) {
   }
 }
 
-/// A program in which each row of the result depends only on that row of the input. The rows are the indices of all
-/// dims but the last.
+/// A program whose result has rows that depend only on the same row of the input. The rows are the indices of all dims
+/// except the last.
 struct row_program {
   std::vector<std::int64_t> shape;
   std::vector<int> stages;

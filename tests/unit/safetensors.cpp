@@ -36,7 +36,8 @@ template <class T>
 std::string bytes_of(const std::vector<T>& elements) {
   return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T)};
 }
-/// A file by hand: the length of the header by its digits of base 256, the header, the elements.
+/// Returns the content of a hand-written file: the length of the header as digits of base 256, the header, the
+/// elements.
 std::string file_of(const std::string& header, const std::string& elements) {
   std::string text;
   std::uint64_t length = header.size();

@@ -14,7 +14,8 @@
 #include "gspmd/ops.hpp"
 #include "support/equal_plans.hpp"
 
-// Random programs with loops and conditionals, each planned while this file is compiled and again when it runs: equal plans.
+// Random programs with loops and conditionals, each planned while this file is compiled and again when it runs: equal
+// plans.
 
 namespace {
 

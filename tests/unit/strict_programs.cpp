@@ -427,7 +427,7 @@ TEST_CASE("what is partial by a maximum stays so where that is right, and has no
   const auto v = b.input(dynamic::in<double>({4, 2})), r = b.input(dynamic::in<double>({2}));
   p.input(v, {{{state::shard}}});
   p.input(r, {{{state::replica}}});
-  const value most = reduce(v, monoid::maximum, {0});  // of uneven parts, one of them empty
+  const value most = reduce(v, monoid::maximum, {0});  // the parts are uneven, and one part is empty
   const value own = p.transition(r, transition_kind::convert, "x", {state::replica}, maxima);   // all other devices have -inf
   const value spread = p.transition(v, transition_kind::convert, "x", {state::shard}, maxima);  // their parts among -inf
   const value all = maximum(relu(most + r), own);
@@ -510,7 +510,7 @@ TEST_CASE("what a loop carries and what branches give has one state") {
             [&](value, value c) { return p.transition(c, transition_kind::convert, "x", {state::invariant}, {state::replica}); },
             i);
       }) == "carry_mismatch");
-  // The zeros with which the loop begins are not in the carried state.
+  // The initial zeros of the loop are not in the carried state.
   CHECK(first_error([](auto& p, value r, value, value, value) {
           fori_loop(
               2,

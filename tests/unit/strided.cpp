@@ -93,7 +93,7 @@ TEST_CASE("libraries' views say where their elements are") {
   CHECK(form(part) == forms{{3, 1}, {10, 0}, false});
   CHECK_EQ(strided_view(part).data(), x.data() + 6);
 
-  // indices -1 to 1 and 0 to 3; of these, rows 0 and 1, columns 1 and 3
+  // a: indices -1 to 1 and 0 to 3; b: rows 0 and 1, columns 1 and 3 of a
   const views::multi_array_like<double> a{x.data() + 4, {3, 4}, {4, 1}, {-1, 0}}, b{x.data() + 5, {2, 2}, {4, 2}, {0, 0}};
   CHECK(form(a) == forms{{3, 4}, {4, 1}, true});
   CHECK_EQ(strided_view(a).data(), x.data());
@@ -447,7 +447,7 @@ TEST_CASE("programs compiled at run time") {
     run_into(p, simulated{}, std::tuple{to, strided_view(s)}, u, v);
     CHECK(std::ranges::equal(listed(to), next));
     CHECK(std::ranges::equal(s, sums));
-    // shards with only the elements of each device, all in one array: device d has rows of it, with gaps
+    // shards with only the elements of each device, all in one array: device d has rows of the array, with gaps
     std::fill(y.begin(), y.end(), -1);
     std::vector<std::vector<double>> parts(static_cast<std::size_t>(devices));
     launch(threads{}, static_cast<int>(devices), [&](auto& comm) {

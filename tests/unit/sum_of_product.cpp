@@ -10,7 +10,8 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/ops.hpp"
 
-// Sums of products do not take the products through memory, where a contraction can do it as fast, and are right where it cannot.
+// Sums of products do not take the products through memory, where a contraction can do it as fast, and are right where
+// it cannot.
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
-// A sum to which a loop adds several times per iteration. It stays partial until the loop has ended, and is right for
+// A loop adds several times per iteration to a sum. The sum stays partial until the loop has ended, and is right for
 // any added values.
 #include <doctest/doctest.h>
 
@@ -39,7 +39,8 @@ list first_result(const dynamic::program& p, const std::vector<list>& inputs) {
 
 constexpr std::int64_t rows = 20, D = 6, F = 5;
 
-/// Returns a term that a trip adds, [D,F]: of x [rows,D] and y [rows,F], which axes split by rows, or of c [D,F], which is whole or split.
+/// Returns a term that a trip adds, [D,F]: of x [rows,D] and y [rows,F], which axes split by rows, or of c [D,F], which
+/// is whole or split.
 value term(int kind, value i, value x, value y, value c) {
   const value t = convert<double>(i);
   switch (kind) {

@@ -22,7 +22,7 @@ static_assert(gspmd::communicator<gspmd::threads_communicator>);
 
 namespace {
 
-/// Runs `check(comm)` on every device and returns the sum of what they count.
+/// Runs `check(comm)` on every device and returns the sum of the returned numbers.
 template <class Check>
 int wrong_on_threads(const mesh_shape& mesh, Check check) {
   std::atomic<int> wrong{0};
@@ -71,7 +71,7 @@ TEST_CASE("threads: all pairs of shardings of one dim") {
 
 TEST_CASE("threads: all pairs of shardings of two dims") {
   for (auto mesh : {mesh_of({2}), mesh_of({5}), mesh_of({2, 2}), mesh_of({3, 2}), mesh_of({2, 4}), mesh_of({2, 2, 2})}) {
-    // Each pair with some of the shapes: `first` differs from shape to shape. unit.simulated has all of them.
+    // Each pair with some of the shapes: `first` differs from shape to shape. unit.simulated has all pairs and shapes.
     const int stride = mesh.axis_count() == 3 ? 211 : mesh.device_count() > 4 ? 23 : 7;
     CHECK(wrong_on_threads(mesh, [&](auto& comm) {
             int wrong = 0;
@@ -372,7 +372,7 @@ TEST_CASE("threads: ranks that meet in different collectives get an error that n
 }
 
 TEST_CASE("threads: an exchange whose devices disagree on a block reads nothing and says both sizes") {
-  for (const std::int64_t received : {std::int64_t{1}, std::int64_t{100'000'000}}) {  // far behind the peer's buffer
+  for (const std::int64_t received : {std::int64_t{1}, std::int64_t{100'000'000}}) {  // far after the peer's buffer
     const auto text = failure_of(3, [&](auto& comm) {
       const int me = comm.device(0);
       std::vector<double> from(6, me + 1.0), to(6, 0.0);

@@ -134,7 +134,7 @@ TEST_CASE("tridiagonal: what is sent") {
   const auto line = planned({64}, {"x"}, 4);
   CHECK(line.traffic().in(collective_kind::all_gather).bytes == 4 * 3 * 8);
   CHECK(line.traffic().bytes <= 4 * 3 * 8 + 4 * 8);
-  // For many lines, each device solves the joint systems of a quarter of them.
+  // For many lines, each device solves the joint systems of a quarter of the lines.
   const auto lines = planned({16, 64}, {"", "x"}, 4);
   CHECK(lines.traffic().in(collective_kind::all_gather).bytes == 0);
   CHECK(lines.traffic().bytes <= (4 + 2) * 3 * 4 * 8 + 3 * 16 * 8);

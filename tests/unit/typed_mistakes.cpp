@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
 // labels: planner
-// Built at run time, a program throws the text that compilers print for a mistake in the explicit mode (compile_fail/typed_mistakes.cpp).
+// Built at run time, a program throws the text that compilers print for a mistake in the explicit mode
+// (compile_fail/typed_mistakes.cpp).
 #include <doctest/doctest.h>
 
 #include <string>

@@ -487,7 +487,7 @@ conv<dynamic::input> conv_inputs(const std::string& axis = "") {
 }
 const dynamic::input places_of_conv = dynamic::in<double>({24, 3, 3, 5}, {"data", "", "", ""});
 
-/// By parts and reformatted, the parameters and the state equal the results of a single device and of the original
+/// Checks that reformatted updates by parts give the parameters and the state of a single device with the original
 /// optimizer.
 template <std::int64_t Devices, class Optimizer>
 dynamic::program check_reformatted(const Optimizer& opt, const dynamic::mesh& m, const std::string& axis = "") {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // group: states
-// Updates of weights that are split over the axes that repeat them, in compiled programs: nothing but the batch is annotated.
+// Updates of weights that are split over the axes that repeat them, in compiled programs: nothing but the batch is
+// annotated.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -47,7 +48,8 @@ static_assert(step::traffic.bytes == 6 * part_bytes);
 static_assert(keeps_places_of<step>(std::make_index_sequence<10>{}));
 static_assert(step::input_shard<3>::local_extents == detail::extents{3, 9});
 
-// Adafactor's means: over the rows of a weight of 12 x 8 that is cut to 3 x 8, and over its columns, sums of the devices' parts.
+// Adafactor's means: over the rows of a weight of 12 x 8 that is cut to 3 x 8, and over its columns, sums of the
+// devices' parts.
 constexpr auto factored = [](auto w, auto state, value x) {
   const value y = tanh(einsum<"bi,io->bo">(x, w));
   return optimizer::adafactor{}.update(w, grad(mean(y * y), w), state);

@@ -146,7 +146,7 @@ TEST_CASE("several axes: one ring over all of them, or what is small is gathered
     }
 }
 
-// Every device adds in the order in which the shards arrive. If several devices held the same sum, their sums would
+// Every device adds the shards in their order of arrival. If several devices held the same sum, their sums would
 // differ.
 TEST_CASE("what devices decide by is one number: no ring adds up a result that several of them hold") {
   const auto m = ring_of(4);

@@ -207,7 +207,8 @@ TEST_CASE("random exchanges that are written give one device's values and gradie
 }
 
 namespace {
-/// The error of an operator on [8,4], whose rows are split over x, with this exchange written, or none; "no error" if it is accepted.
+/// The error of an operator on [8,4], whose rows are split over x, with this exchange written, or none; "no error" if
+/// it is accepted.
 std::string said_of(std::int64_t devices, const char* exchanged, value (*f)(value)) {
   dynamic::builder b(dynamic::mesh({{"x", devices}, {"y", 2}}));
   dynamic::strict_program p(b, "");

@@ -33,7 +33,7 @@ struct matrix_grid {
 /// **Communication.** An all_to_all of (P - 1) / P of the shard. If an extent is not a multiple of R^2 (C^2) blocks,
 /// also a shift between neighbours.
 /// **Errors.** Another rank, an axis that the mesh does not have, extents that are not multiples of R (C) blocks. Pad
-/// such a matrix, or call cholesky or solve_positive with whole matrices, which pad.
+/// the matrix, or call cholesky or solve_positive with whole matrices, which pad.
 /// **Example.**
 ///     const auto t = deal_matrix(a, {.rows = "x", .cols = "y", .block = 64});
 constexpr value deal_matrix(value a, matrix_grid grid, location at = location::current());

@@ -152,8 +152,8 @@ class lu_on_grid {
       const value lower = by_rows(einsum<"bn->nb">(by_columns));
       const value next = with_rows(x, pivots, select(is_behind, upper, head)) -
                          einsum<"nb,bcv->ncv">(select(rows_of(now_done), 0.0, lower), upper);
-      // The rows of pivots are written last. If there was no pivot, one of them may be eliminated already and has the
-      // zero that makes x NaN or infinite.
+      // The rows of pivots are written last. If there was no pivot, one of these rows may be eliminated already and has
+      // the zero that makes x NaN or infinite.
       const value own_columns = with_rows(select(rows_of(done), panel, lower), pivots, factors);
       return std::tuple{
           dynamic_update_slice(next, reshape(own_columns, {n, 1, b}, at_), std::array{zero, column.part, column.first}, at_),

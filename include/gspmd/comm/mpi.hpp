@@ -69,19 +69,19 @@ struct mpi_options {
 /// 1 MiB is kept until the communicator is destroyed. This memory has no name and uses no space in /dev/shm, so nothing
 /// remains after a job is killed. A process opens another process's memory in /proc. If /proc forbids it (containers
 /// with separate user namespaces), the processes send file descriptors over UNIX sockets, which requires one network
-/// namespace. All memory is reserved at once. If it cannot be shared, a note on stderr says so, and all data is sent in
-/// messages.
+/// namespace. All memory is reserved in the constructor. If it cannot be shared, a note on stderr says so, and all data
+/// is sent in messages.
 ///
 /// **Errors.** If ranks arrive at different collectives, each of these ranks gets an error with both collectives and
-/// their source lines. In shared memory this happens at once. Otherwise it happens when all ranks have waited for
+/// their source lines. In shared memory this happens immediately. Otherwise it happens when all ranks have waited for
 /// about one and a half seconds, or are about to destroy this object. A rank that waits for a rank that will never
 /// arrive gets such an error too. A rank that computes is awaited without limit. After such an error the rank cannot
 /// use this communicator.
 ///
 /// If a rank may fail alone, use launch, which prints the text and ends all ranks. If an exception unwinds past this
-/// object, the destructor waits up to 2.5 s until all other ranks are about to destroy theirs. If they are not, they may wait
-/// for this rank in MPI, so MPI_Abort ends all ranks. So all ranks end within 5 s of an exception. If a rank is killed
-/// or exits, the launcher (mpirun, mpiexec) ends the other ranks.
+/// object, the destructor waits up to 2.5 s until all other ranks are about to destroy theirs. If they are not, they
+/// may wait for this rank in MPI, so MPI_Abort ends all ranks. So all ranks end within 5 s of an exception. If a rank
+/// is killed or exits, the launcher (mpirun, mpiexec) ends the other ranks.
 ///
 /// **Threads.** MPI_THREAD_SINGLE is enough. Only one thread at a time may use the object and the steps that run on it,
 /// and MPI must allow calls from this thread. With MPI_THREAD_MULTIPLE several threads may each use an object, each
@@ -244,8 +244,8 @@ class mpi_communicator {
     for (const auto& memory : work_.memories) bytes += memory ? memory->bytes() : 0;
     if (bytes > most_kept_bytes) static_cast<void>(detail::free_memory(work_.memories, all_.comm, 0));
   }
-  /// Returns when all ranks have called it. If an exception unwinds this rank, the other ranks have 2.5 seconds to follow.
-  /// Otherwise ends all ranks, because they may wait for this rank in MPI forever.
+  /// Returns when all ranks have called it. If an exception unwinds this rank, the other ranks have 2.5 seconds to
+  /// follow. Otherwise ends all ranks, because they may wait for this rank in MPI forever.
   void leave(bool by_exception) {
     if (count_ == 1) return;
     try {

@@ -19,7 +19,8 @@
 namespace gspmd::dynamic {
 
 /// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?". If
-/// `annotated` is false, completion infers the sharding. A single entry may be XLA's text for all dims: "{devices=[2,1]<=[2]}".
+/// `annotated` is false, completion infers the sharding. A single entry may be XLA's text for all dims:
+/// "{devices=[2,1]<=[2]}".
 struct input {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;

@@ -39,7 +39,8 @@ namespace gspmd::dynamic {
 ///
 /// **Example.**
 ///
-///     const auto w = dynamic::inputs(b, std::vector<layer<dynamic::input>>{{dynamic::in<float>({n, n}), dynamic::in<float>({n})}});
+///     const std::vector<layer<dynamic::input>> layers{{dynamic::in<float>({n, n}), dynamic::in<float>({n})}};
+///     const auto w = dynamic::inputs(b, layers);
 template <class Tree>
 auto inputs(builder& b, const Tree& tree) {
   auto made = transform_leaves([&b](const input& i) { return b.input(i, location::input(b.input_count())); }, tree);

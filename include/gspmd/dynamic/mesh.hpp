@@ -232,12 +232,13 @@ class mesh {
 /// value that is sharded by one mesh is resharded if an operator needs it sharded by another mesh. gspmd::mesh_views
 /// documents which meshes can be combined.
 ///
-/// **Errors.** gspmd::error if the numbers of devices differ, or if an axis ends inside an axis of another mesh. Also if a
-/// device order is not an exchange of axes, or if one name has two meanings.
+/// **Errors.** gspmd::error if the numbers of devices differ, or if an axis ends inside an axis of another mesh. Also
+/// if a device order is not an exchange of axes, or if one name has two meanings.
 /// **Example.**
 ///
 ///     const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});
-///     auto step = dynamic::compile(f, m, dynamic::in<float>({8, 8}, {"x", ""}), dynamic::in<float>({8, 8}, {"b", ""}));
+///     auto step = dynamic::compile(f, m, dynamic::in<float>({8, 8}, {"x", ""}),
+///                                  dynamic::in<float>({8, 8}, {"b", ""}));
 inline mesh views(const std::vector<mesh>& meshes) {
   if (meshes.empty()) throw error("views: give at least one mesh");
   mesh result = meshes.front();

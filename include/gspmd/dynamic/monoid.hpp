@@ -42,7 +42,7 @@ struct monoid_number {
 class value_monoid {
  public:
   static constexpr int most_operators = 64;
-  static constexpr std::int64_t strip = 64;  // elements that are computed at once; they fit into the first-level cache
+  static constexpr std::int64_t strip = 64;  // elements that are computed together; they fit into the first-level cache
 
   value_monoid(const builder& combine, std::vector<monoid_number> identity,
                std::vector<std::vector<monoid_number>> samples = {}) {

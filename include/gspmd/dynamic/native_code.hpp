@@ -32,9 +32,9 @@ struct native_options {
   /// in XDG_CACHE_HOME or in ~/.cache. No parent directory may be writable by other users, unless it is sticky like
   /// /tmp.
   std::string cache;
-  /// The directory that contains gspmd/core.hpp. If empty: GSPMD_INCLUDE, then the directory from which the program was
-  /// compiled, if its path was absolute. If sizes or numbers that the loops share with the program differ in these headers,
-  /// no native code is made.
+  /// The directory that contains gspmd/core.hpp. If empty: GSPMD_INCLUDE, then the directory of the headers that the
+  /// program was compiled with, if its path was absolute. If sizes or numbers that the loops share with the program
+  /// differ in these headers, no native code is made.
   std::string include;
   /// The seconds that native_code waits for the compiler, or for another process that compiles the same loops. After
   /// that it ends the compiler and all its processes, and there is no native code. The limit must be positive. For 0, a
@@ -152,13 +152,12 @@ namespace dynamic {
 /// The loops are written as C++ and compiled by the system's compiler. The result is cached in a directory of the user,
 /// so the next program with the same loops only loads it. The loops are the same as those of gspmd::compile, and
 /// equally fast. Maps of user functions, products, sorts and similar steps run as without native code. If several
-/// processes of a node construct the object at once, one process compiles and the others wait for at most
+/// processes of a node construct the object concurrently, one process compiles and the others wait for at most
 /// native_options::most_seconds.
 ///
 /// **Communication.** None: the object is local.
 /// **Errors.** Nothing is thrown if there is no compiler or it fails: sessions then run without native code, and
-/// why_not() returns the reason. A program with more rights than the user who starts it (set-user-ID) gets no native
-/// code.
+/// why_not() returns the reason. A program with more rights than its user (set-user-ID) gets no native code.
 /// **Threads.** Any number of threads may use one object.
 /// **Example.**
 ///
@@ -196,7 +195,7 @@ class native_code {
 
   /// Returns a session of the program that uses the native code.
   [[nodiscard]] session make_session() const { return session(program_, make_steps()); }
-  /// Returns the steps of such a session, for a session of another kind.
+  /// Returns the steps of a session with native code, for a session of another kind.
   [[nodiscard]] std::unique_ptr<detail::interpreter> make_steps() const {
     const auto& view = program_.view();
     auto steps = std::make_unique<detail::interpreter>(view, &program_.mesh_info());

@@ -75,7 +75,8 @@ class placed_tensor {
   [[nodiscard]] detail::index_range valid_range(std::int64_t device, int dim) const {
     return detail::dim_range(mesh_->shape, global_, layout_, checked(dim, "valid_range"), coordinates_of(device));
   }
-  /// Returns the global index of the first element of `device`'s shard. Along a dim with only padding it is the extent.
+  /// Returns the global index of the first element of `device`'s shard. If the shard is only padding along a dim, the
+  /// index is the extent.
   [[nodiscard]] std::vector<std::int64_t> offsets(std::int64_t device) const {
     const auto at = coordinates_of(device);
     std::vector<std::int64_t> result;

@@ -108,7 +108,7 @@ class program {
   [[nodiscard]] const detail::plan_view& view() const { return view_; }
   [[nodiscard]] const detail::mesh_info& mesh_info() const { return mesh_.info(); }
 
-  /// Returns the collectives, in the order in which every device runs them.
+  /// Returns the collectives, in the order of execution on every device.
   [[nodiscard]] std::vector<collective> collectives() const {
     std::vector<collective> result;
     for (const auto& s : view_.steps)
@@ -151,7 +151,7 @@ class program {
   }
 
   /// Returns true if every device runs the same steps on the same memory, on meshes with the same axes and devices.
-  /// Source locations do not count. A function with state in a map equals only itself, so a program with such a
+  /// Source locations do not count. A function with state in a map equals only itself, so a program with a stateful
   /// function equals only its copies.
   friend bool operator==(const program& a, const program& b) {
     return a.plan_ == b.plan_ || (detail::same_mesh(a.mesh_.info(), b.mesh_.info()) && detail::same_plan(a.view_, b.view_));

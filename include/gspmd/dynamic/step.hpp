@@ -156,8 +156,8 @@ namespace dynamic {
 /// Returns the shards of whole arrays for input `first` of a program and the inputs after it, one input per array.
 ///
 /// `whole` is an array, a contiguous range, a pointer, or a group of these (structs declared with Hana, arrays,
-/// vectors, tuples, nested). The result is a sharded_array, or a group of the same form. The arrays share what they
-/// need of the program. Every process passes the whole data, or at least the elements of its devices.
+/// vectors, tuples, nested). The result is a sharded_array, or a group of the same form. The arrays share ownership of
+/// the program data that they need. Every process passes the whole data, or at least the elements of its devices.
 ///
 /// **Communication.** None.
 /// **Errors.** gspmd::error if the element type, the shape or the number of elements differs from the input's; the text

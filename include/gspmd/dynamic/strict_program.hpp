@@ -14,7 +14,7 @@
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/modes/tensor.hpp"
 
-/// Programs in which you write all communication: the explicit mode (global view) and the manual mode (local view),
+/// Programs that write all their communication: the explicit mode (global view) and the manual mode (local view),
 /// checked at run time. gspmd inserts no communication. If communication is missing, an error lists the ways to write
 /// it.
 namespace gspmd {
@@ -86,13 +86,13 @@ struct written_collective {
 /// **Threads.** Only the thread of the builder may use it.
 /// **Example.**
 ///
-///     dynamic::builder b(m);                             dynamic::strict_program p(b, "");        // no axis is manual: explicit
+///     dynamic::builder b(m);                             dynamic::strict_program p(b, "");  // "": explicit mode
 ///     auto x = b.input(dynamic::in<float>({8, 4}));      p.input(x, {{axis_state{state::partial}}});
 ///     auto y = p.transition(x, transition_kind::all_reduce, "x", {state::partial}, {state::invariant});
 ///     p.check();                                         // p.errors() is empty; p.collectives() is one all_reduce
 class strict_program {
  public:
-  /// `manual` lists the axes of the local view, for example "x,y". Along these axes shapes are those of shards.
+  /// `manual` lists the axes of the local view, for example "x,y". Shapes are those of a shard along these axes.
   strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
     set_manual(manual);
     if (manual.empty() && detail::has_typed_axes(mesh())) b.graph().find_types = &detail::find_types_at_run_time<>;
@@ -105,7 +105,7 @@ class strict_program {
     typer_.set_local(axes_named(axes));
     return before;
   }
-  /// From now on, refuses communication over these axes, because devices along them may take different branches.
+  /// Begins to refuse communication over these axes, because devices along these axes may take different branches.
   /// Returns the previous axes.
   std::string set_diverging(std::string_view axes) {
     const std::string before(detail::axes_text(mesh(), typer_.diverging()).view());

@@ -26,7 +26,7 @@ inline device_action action_of(transition_kind by, axis_state from, axis_state t
 
 /// Builds programs that write their own communication, with manual regions, if the states are known at run time.
 ///
-/// Check such a program with a `strict_program` first: it finds all mistakes, but cannot plan regions. This class types
+/// Check the program with a `strict_program` first: it finds all mistakes, but cannot plan regions. This class types
 /// the program again at compilation, and throws gspmd::error there for a mistake. The program sends only the
 /// communication that was written.
 ///
@@ -39,7 +39,8 @@ inline device_action action_of(transition_kind by, axis_state from, axis_state t
 ///     const value x = b.input(dynamic::in<float>({4, 2}));
 ///     p.input(x, rows);
 ///     const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
-///       return std::vector<value>{p.transition(in[0], transition_kind::all_gather, "x", {state::shard, 0}, {state::invariant})};
+///       return std::vector<value>{
+///           p.transition(in[0], transition_kind::all_gather, "x", {state::shard, 0}, {state::invariant})};
 ///     });
 ///     b.output(y[0]);
 class written_program {

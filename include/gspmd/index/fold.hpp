@@ -19,7 +19,7 @@
 /// A monoid is a type with a tuple of element types, an identity, and an associative function `combine`. combine does
 /// not have to commute:
 ///
-///     struct mean_and_spread {                                        // Welford's count, mean, sum of squared deviations
+///     struct mean_and_spread {  // Welford's count, mean, sum of squared deviations
 ///       using values = std::tuple<double, double, double>;
 ///       static constexpr values identity() { return {0, 0, 0}; }
 ///       static constexpr values combine(values a, values b);
@@ -211,7 +211,7 @@ constexpr std::array<value, N> reduce_by(const value (&tensors)[N], int dim, loc
 /// Returns the running reductions by a custom monoid along `dim`; see scan_along and scan_options in order.hpp.
 ///
 /// **Example.**
-///     auto [a, b] = scan_by<affine_maps>({factors, offsets}, 0);      // x[i] = a[i] x[i-1] + b[i], for all i in parallel
+///     auto [a, b] = scan_by<affine_maps>({factors, offsets}, 0);  // x[i] = a[i] x[i-1] + b[i], for all i in parallel
 template <class M, std::size_t N>
 constexpr std::array<value, N> scan_by(const value (&tensors)[N], int dim, scan_options options = {},
                                        location at = location::current()) {

@@ -41,8 +41,8 @@ constexpr value cumsum(value x, int dim, scan_options options = {}, location at 
 }
 
 /// Returns a pair of the k largest elements along the last dim, in descending order, and their indices (s32). NaN is
-/// larger than all numbers. Of equal elements, the element with the lower index precedes. The gradient is added to the
-/// elements that were found.
+/// larger than all numbers. If elements are equal, the element with the lower index precedes. The gradient is added to
+/// the elements that were found.
 ///
 /// **Communication.** If the dim is split, every device finds the k largest elements of its part. One all_gather of
 /// values and one all_gather of indices send them to all devices: with n parts a device sends (n - 1) * k elements for

@@ -20,7 +20,8 @@
 /// and each tensor, a device sends:
 ///
 ///     2 parts                                   m elements, to the other part
-///     P parts, lines are a multiple of P        2 (P-1) m / P: two all_to_alls, and each device sorts some lines in between
+///     P parts, lines are a multiple of P        2 (P-1) m / P: two all_to_alls, and each device sorts some lines in
+///                                               between
 ///     P parts                                   3 m - 2 m / P: Leighton's columnsort
 ///
 /// For more than 2 parts the planner takes the method that sends less. Columnsort rounds m up to an even multiple of P

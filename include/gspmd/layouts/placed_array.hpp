@@ -28,7 +28,8 @@ namespace gspmd {
 /// partial value. Also for more placements than dims, and for a placement that is not defined for its extent and parts
 /// or breaks the law there. A placement without members that breaks the law on small shapes does not compile.
 /// **Example.**
-///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});   // rows block-cyclically, blocks of two
+///     // rows block-cyclically, blocks of two
+///     const placed_layout rows(pod::info.shape, {15, 8}, axes, block_cyclic<2>{});
 template <placement... P>
 class placed_layout {
   static_assert((detail::accept_placement<P>() && ...));
@@ -141,8 +142,8 @@ inline void require_same_tensor(const placed_tables& from, const placed_tables& 
                 std::to_string(to.mesh.device_count()) + " devices");
 }
 
-/// Moves shards from one layout to another. in[i] and out[i] belong to the i-th device of `comm`. From {0, 1}, {2, 3}
-/// to {0, 2}, {1, 3} on two devices: device 0 sends element 1 and receives element 2.
+/// Moves shards from one layout to another. in[i] and out[i] belong to the i-th device of `comm`. If the layout of two
+/// devices changes from {0, 1}, {2, 3} to {0, 2}, {1, 3}, device 0 sends element 1 and receives element 2.
 template <class T, class Comm>
 void redistribute_shards(Comm& comm, const placed_tables& from, const placed_tables& to, const T* const* in, T* const* out) {
   static_assert(

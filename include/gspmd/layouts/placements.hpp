@@ -139,7 +139,8 @@ constexpr text placements_text(detail::span<const per_axis::placement> list) {
 /// several axes split one dim, it is divided once into equal parts, rounded up: 9 over 2x2 is 3,3,3,0.
 ///
 /// **Example.**
-///     in<float, dims<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>       // split<"data", _> on data, model
+///     // split<"data", _> on data, model
+///     in<float, dims<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>
 template <per_axis::placement... List>
 struct placements {
   static constexpr bool is_annotation = true;
@@ -163,7 +164,7 @@ inline detail::sharding sharding_of(const detail::mesh_info& mesh, const std::ve
 }
 
 /// Returns the placement list of a sharding. Throws gspmd::error if two axes split one dim in another order than that
-/// of the mesh; such a sharding has no placement list.
+/// of the mesh, because no placement list exists for this order.
 inline std::vector<per_axis::placement> placements_of(const detail::mesh_info& mesh, const detail::sharding& s) {
   const auto r = detail::to_placements(mesh, s);
   if (!r.problem.empty()) throw error("placements: " + std::string(r.problem.view()));
@@ -216,7 +217,7 @@ struct split_placements {
 ///
 /// **Example.**
 ///     split_as_placements<pod, split<"data", _>>            placements<shard(0), replicate>
-///     split_as_placements<pod, split<"model,data", _>>      does not compile: data comes first in the mesh
+///     split_as_placements<pod, split<"model,data", _>>      does not compile: data precedes model in the mesh
 template <class Mesh, class Split, class Partial = partial<"">>
 using split_as_placements = typename detail::split_placements<Mesh, Split, Partial>::type;
 

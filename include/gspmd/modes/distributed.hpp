@@ -75,7 +75,8 @@ class distributed {
 /// **Errors.** If the number of elements or of devices is wrong, gspmd::error.
 /// **Example.**
 ///
-///     auto w = distribute<tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>>(comm, weights);
+///     using weight = tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
+///     auto w = distribute<weight>(comm, weights);
 template <class Tensor, communicator Comm, class Whole>
 distributed<Tensor, Comm> distribute(Comm& comm, const Whole& whole) {
   static_assert(detail::accept_containers<Whole>());

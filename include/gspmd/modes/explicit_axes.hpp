@@ -11,10 +11,10 @@ namespace gspmd {
 
 /// A mesh with explicit axes `Axes`; all other axes are automatic. Pass it to `compile` instead of the mesh.
 ///
-/// Along the explicit axes the program is in the explicit mode: gspmd accepts, refuses and sends the same as if
-/// the mesh had no other axes. Along the automatic axes the program is in the automatic mode: completion infers the
-/// shardings, and the planner chooses the communication. If all axes are explicit, it is the same as `compile<f, Mesh,
-/// ...>`. At run time use dynamic::mesh::explicit_axes.
+/// The program is in the explicit mode along the explicit axes: gspmd accepts, refuses and sends the same as if the
+/// mesh had no other axes. It is in the automatic mode along the automatic axes: completion infers the shardings, and
+/// the planner chooses the communication. If all axes are explicit, it is the same as `compile<f, Mesh, ...>`. At run
+/// time use dynamic::mesh::explicit_axes.
 ///
 /// A `split` of an input, of `reshard` or of `out` may name automatic axes. Then it states the sharding along all
 /// automatic axes. A split without automatic axes leaves them to completion. Types do not contain automatic axes, so

@@ -154,7 +154,7 @@ struct device_pair {
 /// Also if `Axes` have more than 64 devices; `rotate`, `shift_devices` and `reverse_devices` have no such limit.
 /// **Example.**
 ///
-///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});                // two devices exchange; the others get zeros
+///     auto other = local::permute<"x">(v, {{0, 1}, {1, 0}});  // two devices exchange; the others get zeros
 template <dim_spec Axes>
 constexpr value permute(value x, detail::span<const device_pair> pairs, location at = location::current()) {
   detail::device_shift list{detail::device_shift::kind::listed, 0};
@@ -247,7 +247,7 @@ constexpr value axis_index(value like, location at = location::current()) {
 }
 /// Returns the value of device `root` on all devices.
 ///
-/// **Communication.** 2(n-1)/n B: an all_reduce in which all devices except `root` contribute zeros.
+/// **Communication.** 2(n-1)/n B: an all_reduce, where all devices except `root` contribute zeros.
 template <dim_spec Axes, state To = state::invariant>
 constexpr value broadcast(value x, std::int64_t root = 0, location at = location::current()) {
   if (!x.is_valid()) return {};

@@ -11,14 +11,14 @@
 #include "gspmd/modes/tensor.hpp"
 #include "gspmd/tree.hpp"
 
-/// The manual mode: a part of a program in which you write one device's work. See examples/modes.
+/// The manual mode: you write one device's work for a part of a program. See examples/modes.
 namespace gspmd {
 
 /// Combines several states for an argument or a result of a manual region: `held<split<_, "model">, replica<"data">>`.
 template <class... Parts>
 struct held {};
 /// The states of the arguments of a manual region: for each argument `split`, `replica`, `invariant`, `partial`, or
-/// several of them in `held`. All other axes are invariant.
+/// several states in `held`. All other axes are invariant.
 template <class... Specs>
 struct takes {};
 /// The states of the results of a manual region, in the form of `takes`.

@@ -51,7 +51,7 @@ struct place {
 ///
 ///     using x = tensor<float, dims<64, 512>, place<pod, split<"data", _>, replica<"model">>>;
 ///     using w = tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
-///     using y = typed_result<linear, pod, x, w>;         // tensor<float, dims<64, 256>, place<pod, split<"data", "model">>>
+///     using y = typed_result<linear, pod, x, w>;  // tensor<float, dims<64, 256>, place<pod, split<"data", "model">>>
 ///     using step = compile<linear, pod, x, w>;
 template <class T, class Dims, class Place>
 struct tensor;
@@ -185,8 +185,8 @@ constexpr value requested(value x, const char* who, bool is_out, location at) {
 /// its budget, the error names them.
 /// **Example.**
 ///
-///     w = reshard<replica<"tp">>(w);                       // invariant before: all_reduce of its gradient, nothing forward
-///     y = reshard<split<"dp", "tp">>(y);                   // partial over tp before: reduce_scatter
+///     w = reshard<replica<"tp">>(w);      // invariant before: all_reduce of its gradient, nothing forward
+///     y = reshard<split<"dp", "tp">>(y);  // partial over tp before: reduce_scatter
 template <class... Parts>
   requires(sizeof...(Parts) > 0)
 constexpr value reshard(value x, location at = location::current()) {
@@ -199,7 +199,7 @@ constexpr value reshard(value x, location at = location::current()) {
 ///
 /// **Example.**
 ///
-///     auto y = einsum<"bf,fd->bd">(h, w, out<split<"data", "model">>{});   // partial over model before: reduce_scatter
+///     auto y = einsum<"bf,fd->bd">(h, w, out<split<"data", "model">>{});  // partial over model before: reduce_scatter
 template <class... Parts>
 struct out {};
 
@@ -237,7 +237,7 @@ constexpr auto exchanging(std::string_view axes, F f, const Arguments&... argume
 /// Returns f(arguments...), and permits the operators in `f` to receive elements of other shards along `Axes`.
 ///
 /// This applies to a stencil, shift, roll, slice, pad, reverse, concatenate or window along a dim that these axes
-/// split. If several axes split the dim, name all of them. The result has the split of the operand. The gradients of
+/// split. If several axes split the dim, name all these axes. The result has the split of the operand. The gradients of
 /// these operators have the same permission, also if they are taken outside of `f`. In a program that is not in the
 /// explicit mode, the call has no effect.
 ///

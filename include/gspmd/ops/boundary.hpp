@@ -12,7 +12,8 @@ namespace gspmd {
 ///
 ///     zero()          0 0 0 | 1 2 3 4 | 0 0 0
 ///     constant(7)     7 7 7 | 1 2 3 4 | 7 7 7
-///     edge()          1 1 1 | 1 2 3 4 | 4 4 4     SciPy: nearest; the derivative across the end is 0 half a step outside
+///     edge()          1 1 1 | 1 2 3 4 | 4 4 4     SciPy: nearest; the derivative across the end is 0 half a step
+///                                                 outside
 ///     reflect()       4 3 2 | 1 2 3 4 | 3 2 1     SciPy: mirror
 ///     symmetric()     3 2 1 | 1 2 3 4 | 4 3 2     SciPy: reflect
 ///     wrap()          2 3 4 | 1 2 3 4 | 1 2 3     SciPy: grid-wrap; periodic

@@ -236,8 +236,8 @@ inline std::string equation_problem(std::string_view equation) {
 /// devices), shards travel both ways around the ring, in half the number of iterations. If the parts of the other
 /// operand or of the result are not contiguous, they are copied.
 ///
-/// The results equal those of the gathered einsum, also for floats, except for the order in which the parts of a
-/// summed letter are added. Because this order differs between devices, such a ring also splits the result. So all
+/// The results equal those of the gathered einsum, also for floats, except for the order of additions of the parts of
+/// a summed letter. Because this order differs between devices, a ring with sums also splits the result. So all
 /// devices that hold an element have the same bits, and a program can branch on it.
 ///
 /// **Communication.** The same bytes as the gather, in messages of collective_permute.

@@ -32,7 +32,8 @@ struct flops {};
 /// tuple with one value for each operand. Return value{} for an operand without a gradient.
 ///
 /// **Example.**
-///     local_op<"b[t]->b[t]">(with_gradient(running_sum, [](value x, value y, value dy) { return running_sum_from_the_right(dy); }))
+///     const auto backward = [](value x, value y, value dy) { return running_sum_from_the_right(dy); };
+///     local_op<"b[t]->b[t]">(with_gradient(running_sum, backward))
 template <class F, class G>
 struct with_gradient : F {
   constexpr with_gradient(F f, G g) : F(std::move(f)), gradient(std::move(g)) {}
@@ -129,8 +130,7 @@ struct broken_law {
   static constexpr text make() { return text("local_op: ") << law_text(Rule::value, compiled_law<Typed>); }
 };
 
-/// The checks of an operator before it is made. The value is the first fault, in the order in which a user would
-/// repair faults.
+/// The checks of an operator before it is made. The value is the first fault, in the order of a user's repairs.
 enum class local_fault : std::uint8_t { none, rule, types, function, law };
 
 template <class Signature>
@@ -285,10 +285,10 @@ class local_operator {
 ///     auto y = running_sum(x);
 ///
 /// The rule is in einsum's notation, with 1 to 8 operands and 1 to 4 results: `mn->m[k=2],n` has two results. A letter
-/// of a result may be split; then the function gets parts of it. A letter that a result does not have may be split,
-/// too. Then the results of the function for the parts are reduced, by add or by the option `reduces<...>`.
+/// of a result may be split; then the function gets parts of the dim. A letter that a result does not have may be
+/// split, too. Then the results of the function for the parts are reduced, by add or by the option `reduces<...>`.
 ///
-/// A letter in brackets is whole on every device. An operand that is split along such a letter is split along another
+/// A letter in brackets is whole on every device. An operand that is split along this letter is split along another
 /// letter instead, or gathered. A gather is an error unless the call is in allow_replication(...). A letter that only
 /// results have is whole, and the rule states its extent: `b[t]->b[u=t-2]`, `n->[k=5]`, `[u=2t]`, `[u=t/2+1]`. An
 /// extent in an operand is a requirement: `[k=j][j]` is a square.

@@ -102,8 +102,9 @@ struct ghost_body {
 /// fastest on the mesh's network. Between exchanges, devices also compute elements that their neighbours compute.
 ///
 /// **Example.**
-///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);   // 25 exchanges
-///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);                                           // by on_network's latency
+///     // 25 exchanges
+///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);
+///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);  // by on_network's latency
 ///
 /// The values equal those of the plain fori_loop, bit for bit. The body consists of stencils, shifts, rolls and
 /// elementwise operators. All carried fields have one shape and one sharding, which is that of the plain loop. The
@@ -203,10 +204,11 @@ struct counted_trips {
 }  // namespace detail
 
 /// The same as fori_loop with a number of iterations that the program computes: an integer of rank 0. A negative
-/// number counts as 0. As in while_loop, the costs count one iteration, and there is no gradient.
+/// number counts as 0. The costs count one iteration, and there is no gradient, as in while_loop.
 ///
 /// **Example.**
-///     auto x = fori_loop(count, [&](value i, value x) { return x + einsum<"ab,b->a">(a, x); }, x0);   // count is in<std::int64_t, dims<>>
+///     // count is in<std::int64_t, dims<>>
+///     auto x = fori_loop(count, [&](value i, value x) { return x + einsum<"ab,b->a">(a, x); }, x0);
 template <class Body, class... Carry>
   requires(sizeof...(Carry) > 0)
 constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... init) {

@@ -19,7 +19,8 @@ using detail::policy;
 ///
 /// **Errors.** Those of the operators under the policy, each with its source line.
 /// **Example.**
-///     auto y = with_policy({.forbid_reshard = true}, layer, x, w);    // nothing moves but what `layer` says with reshard
+///     // nothing moves but what `layer` says with reshard
+///     auto y = with_policy({.forbid_reshard = true}, layer, x, w);
 template <class F, class... Arguments>
 constexpr auto with_policy(const policy& p, F f, const Arguments&... arguments) {
   static_assert(

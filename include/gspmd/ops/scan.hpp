@@ -106,7 +106,11 @@ constexpr auto scan_rows(Body& body, const Carry& init, const Xs& xs, location a
 /// **Errors.** The body does not return a tuple of carried values and a row; the values of `xs` have different extents
 /// of dim 0, or rank 0.
 /// **Example.**
-///     auto [h, ys] = scan([&](value h, value x) { auto y = tanh(einsum<"bd,de->be">(h, w) + x); return std::tuple{y, y}; }, h0, xs);
+///     const auto cell = [&](value h, value x) {
+///       auto y = tanh(einsum<"bd,de->be">(h, w) + x);
+///       return std::tuple{y, y};
+///     };
+///     auto [h, ys] = scan(cell, h0, xs);
 template <class Body, class Carry, class Xs>
 constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = location::current()) {
   using call = detail::call_with<Body&, const Carry&, const Xs&>;

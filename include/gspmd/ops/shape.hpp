@@ -179,8 +179,8 @@ constexpr value slice(value x, integers start, integers limit, integers stride =
 /// Reverses the order of the elements along `dims`: element i of a dim of extent n is element n - 1 - i of `x`. The
 /// gradient is the reverse of the same dims.
 ///
-/// **Communication.** If such a dim is split, devices swap their shards by collective_permute, the first with the last
-/// and so on. The shard in the middle stays. None along other dims.
+/// **Communication.** If a reversed dim is split, devices swap their shards by collective_permute, the first with the
+/// last and so on. The shard in the middle stays. None along other dims.
 /// **Errors.** At compile time: a dim that does not exist or that occurs twice.
 /// **Example.**
 ///     auto backwards = reverse(x, {0});
@@ -423,7 +423,7 @@ constexpr value keep_partial(value x) {
 }
 
 /// Allows the operator that made `x` to gather operands whose split it cannot keep, along the axes that it cannot use.
-/// Without it such a program is refused with the operand and both shardings. The gradient has the same permission.
+/// Without it the program is refused with the operand and both shardings. The gradient has the same permission.
 ///
 /// **Example.**
 ///     auto y = allow_replication(reshape(x, {3, 2}));   // x is [2,3] with split rows: no device holds a part of y

@@ -22,7 +22,8 @@ using detail::explained_part;
 /// **Example.**
 ///
 ///     std::puts(explain<step>().c_str());
-///     std::puts(explain<step>({.file = "model.hpp", .first_line = 40, .last_line = 58, .collectives_only = true}).c_str());
+///     const explained_part part{.file = "model.hpp", .first_line = 40, .last_line = 58, .collectives_only = true};
+///     std::puts(explain<step>(part).c_str());
 template <class Step>
 std::string explain(const explained_part& part = {}) {
   return detail::explain_plan(Step::view, Step::mesh_type::info, part);

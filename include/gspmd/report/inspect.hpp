@@ -108,7 +108,7 @@ class inspection {
   /// Returns the mesh of the plan, with axes cut if reshapes needed it.
   [[nodiscard]] const dynamic::mesh& mesh() const { return mesh_; }
   [[nodiscard]] const std::vector<instruction>& instructions() const { return instructions_; }
-  /// Return the device values to which instructions refer, and the indices of the inputs and of the outputs among them.
+  /// Return the device values that instructions refer to, and the indices of the inputs and of the outputs among them.
   [[nodiscard]] const std::vector<device_value>& values() const { return values_; }
   [[nodiscard]] std::vector<int> inputs() const { return {local_.inputs.begin(), local_.inputs.end()}; }
   [[nodiscard]] std::vector<int> outputs() const { return {local_.outputs.begin(), local_.outputs.end()}; }
@@ -223,7 +223,7 @@ class inspection {
       values_.push_back({node(v.node).tag, placed_tensor(mesh_.shared_info(), v.type, v.global, v.layout)});
     list_instructions();
   }
-  /// Finds, for each value that is not materialised, the node that reads its operand instead. The user of such a value
+  /// Finds, for each value that is not materialised, the node that reads its operand instead. The user of this value
   /// may itself not be materialised.
   void list_unmade() {
     std::map<int, int> composed;  // by label

@@ -135,7 +135,7 @@ class given_up_words {
 
 }  // namespace detail
 
-/// Returns a report of the measures by which a program fits into the memory limit of a device
+/// Returns a report of the changes that make a program fit into the memory limit of a device
 /// (`dynamic::mesh::within`), and the price of each byte.
 ///
 /// The report contains the peak and the time without a limit and with it. It has a line for each input that the

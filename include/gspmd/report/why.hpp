@@ -74,7 +74,7 @@ class why_text {
     return std::string(sharding_text(mesh_, s, at(i).shape.count).view());
   }
 
-  /// Returns the ways to run an operator, cheapest first. Of equal ways, the way that was tried first comes first.
+  /// Returns the ways to run an operator, cheapest first. Ways with equal costs are in the order of the trials.
   [[nodiscard, gnu::cold]] std::vector<way> tried(int i) {
     auto found = reasons_.ways(i);
     for (std::size_t k = 1; k < found.size(); ++k)

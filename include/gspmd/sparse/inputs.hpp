@@ -54,7 +54,8 @@ constexpr sparse_value<Axis> trace_sparse(graph& g, int number, const sparse_lay
 ///
 /// **Example.**
 ///     constexpr sparse_layout lines = sparse_layout_of(...);
-///     using step = compile<solve, mesh<axis<"x", 4>>, sparse_in<double, lines, "x">, in<double, dims<64>, split<"x">>>;
+///     using step = compile<solve, mesh<axis<"x", 4>>, sparse_in<double, lines, "x">,
+///                          in<double, dims<64>, split<"x">>>;
 ///     run<step>(threads{}, sparse_matrix<double>(lines, row_start, column, values).parts(), b);
 template <class T, const sparse_layout& Layout, dim_spec Axis>
 struct sparse_in {

@@ -19,7 +19,8 @@ namespace gspmd::detail {
 ///
 ///   1. begin, then add for each leaf: checks the type and the shape with the layers, and stores the position
 ///   2. finish: checks that no memory overlaps wrongly, then fills layers
-///   3. inputs(), outputs() and strides() return the arguments for the plan's steps; put_back() copies results that are not in place
+///   3. inputs(), outputs() and strides() return the arguments for the plan's steps; put_back() copies results that are
+///      not in place
 class ghosted_leaves {
  public:
   void begin(const char* step, const ghosted_facts& facts, const mesh_info& mesh, int device,

@@ -135,7 +135,7 @@ class ghosted_program {
       if (extent == 1) return true;
     return false;
   }
-  /// Returns the plan with as many leaves in place as possible. Short inputs that are moved, and results that no loop
+  /// Returns the plan with the largest number of leaves in place. Short inputs that are moved, and results that no loop
   /// stores, are copied.
   static dynamic::program planned(const dynamic::mesh& m, const detail::graph& g, const std::shared_ptr<kept>& kept) {
     if (m.info().request.is_checked)

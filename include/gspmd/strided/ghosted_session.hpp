@@ -26,8 +26,10 @@ namespace gspmd {
 /// **Example.**
 ///
 ///     ghosted_session s(program);
-///     s(comm, strided_view(u, {rows + 2, 66}), strided_view(next, {rows + 2, 66}));           // u's layers are valid: nothing is sent
-///     s(comm, filled(strided_view(u, {rows + 2, 66})), strided_view(next, {rows + 2, 66}));   // the session fills them first
+///     // u's layers are valid: nothing is sent
+///     s(comm, strided_view(u, {rows + 2, 66}), strided_view(next, {rows + 2, 66}));
+///     // the session fills them first
+///     s(comm, filled(strided_view(u, {rows + 2, 66})), strided_view(next, {rows + 2, 66}));
 class ghosted_session {
  public:
   explicit ghosted_session(const ghosted_program& p)

@@ -66,14 +66,14 @@ inline constexpr auto fillable_inputs = [] {
 /// in a strided_step.
 ///
 /// A view has the elements of the device, without padding, and the layers around them. Its last dim is dense; the other
-/// strides are arbitrary. The layers of an input must reach as far as the program reads. They must hold the elements of
+/// strides are arbitrary. The layers of an input must contain all elements that the program reads: the elements of
 /// other devices and, beyond the ends of the tensor, the program's boundary. If you keep other boundary values in the
 /// layers, the step reads these instead of the program's boundary. `filled` brings the elements of the neighbours,
 /// including corners, in one exchange, and writes the boundary. Layers of results stay unchanged.
 ///
 /// An input is used in place if it is read by elementwise operators, reductions of their results, and stencils and
 /// shifts within its layers. A result is in place if an elementwise operator computes it. Other results are copied:
-/// copied_bytes(). The plan is computed again from the pass that fuses operators into loops.
+/// copied_bytes(). The plan is recomputed from the pass that fuses operators into loops.
 ///
 /// **Communication.** Collective. `traffic` for the step, and bytes_filled(device) for `filled`.
 /// **Errors.** Throws gspmd::error: a view of another shape, or with a last dim that is not dense; results that overlap
@@ -85,8 +85,9 @@ inline constexpr auto fillable_inputs = [] {
 ///
 ///     using step = compile<heat, mesh<axis<"x", 2>>, in<double, dims<100, 64>, split<"x", _>>>;
 ///     ghosted_step<step, ghosts<1, 1>, ghosts<1, 1>> s;
-///     s(comm, strided_view(u, {52, 66}), strided_view(next, {52, 66}));           // u's layers are valid: nothing is sent
-///     s(comm, filled(strided_view(u, {52, 66})), strided_view(next, {52, 66}));   // the step fills them first
+///     // u's layers are valid: nothing is sent
+///     s(comm, strided_view(u, {52, 66}), strided_view(next, {52, 66}));
+///     s(comm, filled(strided_view(u, {52, 66})), strided_view(next, {52, 66}));  // the step fills them first
 template <class Step, class... Ghosts>
 class ghosted_step {
   using listed = detail::listed_layers<Step, Ghosts...>;

@@ -23,8 +23,9 @@ namespace gspmd {
 /// **Example.**
 ///
 ///     placed_step<step> s;
-///     s(comm, placed_view(theirs, u), placed_view(theirs, next));     // keep `theirs`, so that its messages are found only once
-///     s.bytes_sent();                                                 // by this device, for both, in the last call
+///     // keep `theirs`, so that its messages are found only once
+///     s(comm, placed_view(theirs, u), placed_view(theirs, next));
+///     s.bytes_sent();                                              // by this device, for both, in the last call
 template <class Step>
 class placed_step {
  public:

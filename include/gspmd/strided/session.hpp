@@ -82,7 +82,7 @@ void run_into(const dynamic::program& program, const Backend& backend, const Res
 /// A session with typed and checked shards, which can be strided_views, like strided_step for a program that is
 /// compiled at run time.
 ///
-/// A shard is one of these:
+/// A shard is given as:
 ///
 ///   - a view, of the local extents or without the padding
 ///   - a sharded_array

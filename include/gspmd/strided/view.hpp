@@ -28,7 +28,7 @@ inline constexpr column_major_order column_major{};
 /// **Errors.** Throws gspmd::error: a negative extent or stride; a null pointer; more than 32 dims; different numbers
 /// of strides and extents; more than 2^60 bytes; a layout without strides. Compile error: a type without pointer,
 /// extents and strides.
-/// **Example.** A container `x` can be one of these: Eigen's matrices, maps, blocks and tensors; std::mdspan, Kokkos's
+/// **Example.** A container `x` can be: Eigen's matrices, maps, blocks and tensors; std::mdspan, Kokkos's
 /// mdspan and View; Boost.MultiArray; a type with lists shape() and strides(); double[4][6]; a range with one dim
 /// (std::vector, std::span); gspmd::array.
 ///

@@ -27,8 +27,8 @@ struct convolution_options {
 
 /// Returns the convolution of `x` with the window `w`: StableHLO's `convolution`. The layout names their dims, in any
 /// order. N is the batch. C is the features; the window has I, the features of the operand, and O, the features of the
-/// result. Every other letter is a spatial dim, which all three tensors have. There are at most sixteen. As in other
-/// libraries, the window is not reversed unless `reverse` is set.
+/// result. Every other letter is a spatial dim, which all three tensors have. There are at most sixteen. The window is
+/// not reversed unless `reverse` is set, as in other libraries.
 ///
 /// If there are more than four spatial dims, those with the smallest windows are unfolded first. This multiplies the
 /// size of each shard by the number of elements in the unfolded windows.
@@ -40,21 +40,22 @@ struct convolution_options {
 /// Batch, features of both tensors, groups and spatial dims may be split, in any combination. A split spatial dim of
 /// the operand splits the result, and vice versa. Spatial dims of the window may be split if they are larger than
 /// those of the result, as in a gradient by a window. Then the result is partial. If they are smaller, every device
-/// requires the whole window. If such a dim is split, an all_to_all moves the split to the features of the window. If
+/// requires the whole window. If this dim is split, an all_to_all moves the split to the features of the window. If
 /// the features cannot be split, gathering the window requires allow_replication.
 ///
 /// **Communication.** If a spatial dim is split, neighbouring devices send the elements that windows read outside of a
 /// shard, by collective_permute (halo exchange). For stride 1 and "same" these are p/2 rows on each side. None if
 /// stride and window are equal. The exchange ends before the computation begins. Overlap would gain little: a row of 4
 /// images of 128 positions and 64 channels is 128 KiB, a thousandth of the time of 64 such rows. For small images, a
-/// separate computation of the boundary costs what the overlap gains. If the features of the operand are split, the
-/// result is partial, as in an einsum. The gradients are convolutions, too. If batch or spatial dims are split, the
+/// separate computation of the boundary costs the time that overlap gains. If the features of the operand are split,
+/// the result is partial, as in an einsum. The gradients are convolutions, too. If batch or spatial dims are split, the
 /// gradient with respect to the window is reduced over the devices by all_reduce.
 /// **Errors.** At compile time: a wrong layout or a layout that does not fit, with its column; a list without one
 /// number for each spatial dim; strides and dilations below 1; groups that do not divide batch or features; features
 /// that the window does not have; a window that is larger than the padded operand.
 /// **Example.**
-///     auto h = convolution(x, w, "NHWC,HWIO->NHWC", {.stride = {2, 2}, .padding = "same"});   // [8,64,64,3] -> [8,32,32,f]
+///     // [8,64,64,3] -> [8,32,32,f]
+///     auto h = convolution(x, w, "NHWC,HWIO->NHWC", {.stride = {2, 2}, .padding = "same"});
 ///     auto up = convolution(x, w, "NCW,OIW->NCW", {.low = {2}, .high = {2}, .lhs_dilation = {2}});
 /// **Source.** GSPMD, sections 4.3 and A.2.
 constexpr value convolution(value x, value w, std::string_view layout, const convolution_options& options = {},

@@ -19,8 +19,9 @@ namespace gspmd {
 /// dim.
 ///
 /// **Example.**
-///     stencil_field(u, {boundary::edge()})                                              // repeats its outermost elements
-///     stencil_field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})   // by dim
+///     // repeats its outermost elements
+///     stencil_field(u, {boundary::edge()})
+///     stencil_field(u, {{boundary::constant(1), boundary::zero()}, boundary::wrap()})  // by dim
 class stencil_field {
  public:
   constexpr stencil_field(value x, location where = location::current())  // NOLINT: implicit on purpose
@@ -271,11 +272,11 @@ class stencil_neighbours {
 /// Fields are tensors of one global shape, which the results have too. A staggered field has one element more or fewer
 /// than the first field along some dims. For example, if u has N + 1 elements, element i of a result of N elements
 /// reads i + di of u. The boundary of a field is zero, or the boundaries in `stencil_field` by dim and side. Dims are
-/// continued one after the other: in a corner that is outside along several dims, the last of them determines the
+/// continued one after the other: in a corner that is outside along several dims, the last of these dims determines the
 /// value. The gradient is the transposed stencil, exact at the ends.
 ///
 /// Reads that are elementwise operands are loads of one loop at an offset (GSPMD 4.3; GShard 3.3.3). For this, each
-/// shard must hold at least the number of elements that are read outside of it. Otherwise the read is a separate
+/// shard must hold at least the number of elements that are read outside the shard. Otherwise the read is a separate
 /// movement. Large shards compute their interior during the exchange; `explain` reports this.
 ///
 /// **Communication.** If a dim is split, neighbouring devices exchange the halo by one collective_permute for each dim

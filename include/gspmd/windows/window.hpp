@@ -10,7 +10,7 @@
 
 namespace gspmd {
 
-/// Reduces windows of `x` by a monoid: StableHLO's `reduce_window`. Along every dim d, `x` is first dilated, with
+/// Reduces windows of `x` by a monoid: StableHLO's `reduce_window`. In every dim d, `x` is first dilated, with
 /// base_dilation[d] - 1 places between its elements, and then padded. low[d] places are added before the elements and
 /// high[d] after them; negative numbers remove elements. Output o is the reduction over a window that begins at
 /// stride[d] * o. The window has size[d] elements, window_dilation[d] apart. Places without an element do not count.

@@ -44,7 +44,8 @@ class Gspmd(CMakePackage):
             self.define("GSPMD_BUILD_TESTS", False),
             self.define("GSPMD_BUILD_EXAMPLES", False),
         ]
-        # A variant that is asked for and not found is an error: gspmd would go on with Eigen in place of a CBLAS, or without the component.
+        # A requested variant that is not found is an error. Otherwise gspmd would use Eigen instead of a CBLAS, or lack
+        # the component.
         for package, variant in {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5"}.items():
             wanted = "REQUIRE" if self.spec.satisfies(f"+{variant}") else "DISABLE"
             args.append(self.define(f"CMAKE_{wanted}_FIND_PACKAGE_{package}", True))

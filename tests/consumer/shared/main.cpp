@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program and a shared library that both use gspmd. Both compute, and the program catches the exceptions of the library.
+// A program and a shared library that both use gspmd. Both compute, and the program catches the exceptions of the
+// library.
 #include <algorithm>
 #include <cstdio>
 #include <string_view>

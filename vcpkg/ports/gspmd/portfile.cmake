@@ -7,7 +7,8 @@ get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../.." ABSOLUTE)  # c
 # registry: vcpkg_extract_source_archive(SOURCE_PATH ARCHIVE "${ARCHIVE}")
 
 set(VCPKG_BUILD_TYPE release) # header-only
-# A feature that is asked for and not found is an error: gspmd would go on with Eigen in place of a CBLAS, or without the component.
+# A requested feature that is not found is an error. Otherwise gspmd would use Eigen instead of a CBLAS, or lack the
+# component.
 vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS
   FEATURES cblas GSPMD_USE_CBLAS cblas CMAKE_REQUIRE_FIND_PACKAGE_CBLAS
            mpi CMAKE_REQUIRE_FIND_PACKAGE_MPI hdf5 CMAKE_REQUIRE_FIND_PACKAGE_HDF5C

@@ -19,7 +19,7 @@ namespace gspmd::detail {
 struct beyond_end {
   std::int64_t reach = 0;  // 0: no element is read
   continuation beyond = continuation::none;
-  std::uint64_t fill = 0;  // the constant, if `beyond` is none
+  std::uint64_t fill = 0;  // the constant, if `beyond` is continuation::none
 };
 
 /// Writes the ghost layers of a device's block that are outside the tensor: constants, or copies of elements of the

@@ -65,7 +65,8 @@ class ghosted_memory {
     const bool is_same = x.data == y.data && elements(x.shape) * bytes == elements(y.shape) * others;
     return !is_input || a_in_place || b_in_place || !is_same || !may_overwrite(*facts_->plan, a - facts_->input_count(), b);
   }
-  /// Returns true if two inputs are the same block, so that filling the layers of the first also fills those of the second.
+  /// Returns true if two inputs are the same block, so that filling the layers of the first also fills those of the
+  /// second.
   [[nodiscard]] bool is_filled_alike(std::size_t k, std::size_t j) const {
     return facts_->is_in_place(j) && leaves[k].place == leaves[j].place && facts_->in_place[k].low == facts_->in_place[j].low &&
            facts_->ends[k] == facts_->ends[j];

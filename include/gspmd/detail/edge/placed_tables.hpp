@@ -83,9 +83,9 @@ struct placed_tables {
 
 using dim_runs = std::vector<std::vector<placed_run>>;
 
-/// Returns the elements that device `source` sends to device `target`, as a product of runs, or an empty list if there
-/// are none. If the source is replicated, a device receives from the replica with its own position along the axes that
-/// do not split the source. That replica is the device itself if it holds the elements.
+/// Returns the elements that device `source` sends to device `target`, as a product of runs, or an empty list if it
+/// sends nothing. If the source is replicated, a device receives from the replica with its own position along the axes
+/// that do not split the source. That replica is the device itself if it holds the elements.
 inline dim_runs runs_between(const placed_tables& from, const placed_tables& to, std::int64_t source, std::int64_t target) {
   const auto at = from.mesh.coordinates_of(source), wanted = from.mesh.coordinates_of(target);
   const auto split = from.axes.split_axes();

@@ -33,8 +33,8 @@ inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coor
       mesh, movement{v.global, {}, layout, 0}, at, [whole](std::int64_t) { return whole; }, shard, bytes_of(v.type));
 }
 
-/// True if the devices of a communicator share the caller's memory. Such devices write their part of an output in
-/// place; other devices gather the output.
+/// True if the devices of a communicator share the caller's memory. If so, they write their part of an output in place;
+/// otherwise they gather the output.
 template <class Comm>
 inline constexpr bool shares_memory = requires { requires Comm::shares_memory; };
 

@@ -98,8 +98,8 @@ class shared_elements {
   std::vector<dim> dims_;
 };
 
-/// Throws gspmd::error unless a view of a leaf has the shape of every shard. Along each dim it may also have the extent
-/// without padding on this device.
+/// Throws gspmd::error unless a view of a leaf has the shape of every shard. Each extent may also be the extent without
+/// padding on this device.
 inline void require_shard_shape(const plan_view& plan, std::size_t leaf, int device, const extents& given) {
   const auto inputs = plan.inputs.size();
   const auto& v = plan.value(leaf < inputs ? plan.inputs[leaf] : plan.outputs[leaf - inputs]);

@@ -33,7 +33,8 @@ struct sent_interval {
   bool is_center = false;  // with ghost layers: an interval of the block itself
 };
 /// Returns all boxes of a product of intervals: `dims[d]` are the intervals of dim d. Example: a block with ghost
-/// layers on both sides of 2 dims has 3 intervals for each dim. Their product is 9 boxes, or 8 boxes without the center.
+/// layers on both sides of 2 dims has 3 intervals for each dim. Their product is 9 boxes, or 8 boxes without the
+/// center.
 inline sent_boxes product(const std::vector<std::vector<sent_interval>>& dims, bool leaves_out_center) {
   sent_boxes all{{}};
   std::vector<bool> is_center{true};

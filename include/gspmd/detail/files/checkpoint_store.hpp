@@ -24,8 +24,10 @@
 /// A directory of checkpoints:
 ///
 ///     state/lock                        locked by a saver until it ends, in any way; the file stays
-///     state/step-000000000120/          a checkpoint: manifest.json and the parts. It gets this name when all files are on the disk
-///     state/step-000000000130.partial/  a checkpoint that is being saved or removed, or whose saver was killed; the next saver removes it
+///     state/step-000000000120/          a checkpoint: manifest.json and the parts. It gets this name when all files
+///                                       are on the disk
+///     state/step-000000000130.partial/  a checkpoint that is being saved or removed, or whose saver was killed; the
+///                                       next saver removes it
 namespace gspmd::detail {
 
 inline std::string step_directory(std::int64_t step) {
@@ -110,8 +112,9 @@ class checkpoint_in_progress {
     is_made_ = false;
     sync_directory(directory_);
   }
-  /// Removes the oldest checkpoints before this one until `count` are left, this one included. Checkpoints of later steps belong to
-  /// another run and stay. A checkpoint loses its name before its files are removed. If the name is a link, only the link is removed.
+  /// Removes the oldest checkpoints before this one until `count` are left, this one included. Checkpoints of later
+  /// steps belong to another run and stay. A checkpoint loses its name before its files are removed. If the name is a
+  /// link, only the link is removed.
   void keep(std::int64_t count) const {
     auto steps = steps_in(directory_);
     steps.erase(std::lower_bound(steps.begin(), steps.end(), step_), steps.end());

@@ -12,7 +12,8 @@
 /// The C library of HDF5, a serial or a parallel build: each process passes it one file of its own.
 namespace gspmd::detail {
 
-/// Exclusive use of the library while this object lives: most builds are not thread-safe. The library prints no errors meanwhile.
+/// Exclusive use of the library while this object lives: most builds are not thread-safe. The library prints no errors
+/// meanwhile.
 class hdf5_session {
  public:
   hdf5_session() : alone_(mutex()) {
@@ -47,7 +48,8 @@ inline std::string hdf5_reason() {
   return text.empty() ? "HDF5 gives no reason" : "HDF5: " + text;
 }
 
-/// An object of the library, which the destructor closes. If `id` is negative, throws gspmd::error with `what` and the library's reason.
+/// An object of the library, which the destructor closes. If `id` is negative, throws gspmd::error with `what` and the
+/// library's reason.
 class hdf5_object {
  public:
   hdf5_object(hid_t id, herr_t (*give_back)(hid_t), const std::string& what) : id_(id), close_(give_back) {
@@ -64,7 +66,8 @@ class hdf5_object {
   }
 
   [[nodiscard]] hid_t id() const { return id_; }
-  /// Closes the object now, and throws if that fails: the library writes the last bytes of a file when the file is closed.
+  /// Closes the object now, and throws if that fails: the library writes the last bytes of a file when the file is
+  /// closed.
   void close(const std::string& what) {
     if (close_(std::exchange(id_, -1)) < 0) throw error(what + ": " + hdf5_reason());
   }

@@ -134,7 +134,8 @@ class hdf5_reader {
                '`' + path_ + "` cannot be read");
     return links;
   }
-  /// Throws unless the file has the eight bytes of the format at its beginning, or after 512, 1024, 2048 ... bytes of another program.
+  /// Throws unless the file has the eight bytes of the format at its beginning, or after 512, 1024, 2048 ... bytes of
+  /// another program.
   static void check_signature(const posix_file& source) {
     constexpr char signature[] = "\x89HDF\r\n\x1a\n";
     const auto size = source.size();

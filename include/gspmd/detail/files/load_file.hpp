@@ -33,7 +33,8 @@ inline std::int64_t plain_size(const posix_file& file) {
 /// array_place for each array, or another type that an overload of read_from_file takes.
 ///  1. The process of device 0 reads the header and sends it to all processes.
 ///  2. Each process reads the parts that it needs, to memory of its own.
-///  3. If all processes have all parts, each copies them to the user's arrays. Otherwise all throw, and no array changes.
+///  3. If all processes have all parts, each copies them to the user's arrays. Otherwise all throw, and no array
+///     changes.
 /// A file that is replaced during the load is an error. Each process compares the inode number with that of the first
 /// process's open file.
 template <class Describe, class ReadHeader, class Locate>

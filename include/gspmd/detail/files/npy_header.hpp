@@ -25,7 +25,8 @@ inline std::string npy_type(dtype type) {
 /// Returns the bytes before the elements in a .npy file: version 1.0, C order. Padding makes the elements begin at a
 /// multiple of 64, as in NumPy.
 ///
-///     f32, {3} -> 128 bytes: \x93NUMPY, version 1.0, length 118, {'descr': '<f4', 'fortran_order': False, 'shape': (3,), }, 60 spaces, \n
+///     f32, {3} -> 128 bytes: \x93NUMPY, version 1.0, length 118,
+///                 {'descr': '<f4', 'fortran_order': False, 'shape': (3,), }, 60 spaces, \n
 inline std::string npy_header(dtype type, const std::vector<std::int64_t>& shape) {
   std::string facts = "{'descr': '" + npy_type(type) + "', 'fortran_order': False, 'shape': (";
   for (std::size_t d = 0; d < shape.size(); ++d) facts += (d > 0 ? ", " : "") + std::to_string(shape[d]);

@@ -45,7 +45,8 @@ inline std::string read_text(const std::string& path) {
 /// nothing if `wanted` is empty and the directory has no checkpoint.
 ///  1. The process of device 0 reads the manifest and sends it to all processes.
 ///  2. Each process reads the parts that it needs, to memory of its own.
-///  3. If all processes have read their parts, each copies them to the user's arrays. Otherwise all throw, and no array changes.
+///  3. If all processes have read their parts, each copies them to the user's arrays. Otherwise all throw, and no array
+///     changes.
 template <class Describe>
 std::optional<std::int64_t> restore_checkpoint(const device_group& devices, const std::string& directory,
                                                std::optional<std::int64_t> wanted, Describe describe) {

@@ -46,7 +46,8 @@ struct save_request {
 };
 
 /// Saves arrays to a checkpoint. Collective.
-///  1. The process of device 0 locks the directory and makes a directory for the step, under a name that no reader uses.
+///  1. The process of device 0 locks the directory and makes a directory for the step, under a name that no reader
+///     uses.
 ///  2. Each process writes its parts and waits until they are on the disk.
 ///  3. The process of device 0 writes the manifest and gives the directory its name.
 /// After each step, all processes agree whether all succeeded. If not, all throw, and the process of device 0 removes

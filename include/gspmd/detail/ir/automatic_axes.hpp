@@ -9,7 +9,8 @@
 /// element leaves its device.
 ///
 ///     12 elements, data:2 explicit, model:3 automatic     [data] [data,model]: parts of 6, and of 2 inside these
-///     12 elements, data:2 explicit, model:4 automatic     [data] only: model would cut parts of 2 whose ends differ from those of 6
+///     12 elements, data:2 explicit, model:4 automatic     [data] only: model would cut parts of 2 whose ends differ
+///                                                         from those of 6
 namespace gspmd::detail {
 
 /// Returns the part of a layout on these axes.
@@ -38,7 +39,7 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
   return s;
 }
 
-/// Returns the mistake in an annotation on such a mesh; empty if the annotation is correct.
+/// Returns the mistake in an annotation on a mesh with automatic and explicit axes; empty if the annotation is correct.
 [[gnu::cold]] constexpr text automatic_mistake(const mesh_info& mesh, const extents& shape, const sharding& s) {
   const axis_mask automatic = mesh.automatic_axes;
   text what;

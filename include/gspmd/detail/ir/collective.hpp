@@ -307,7 +307,7 @@ constexpr std::int64_t bytes_sent(const mesh_shape& mesh, const reduction& r, st
   const auto n = mesh.size_of(r.axes);
   const auto result_bytes = local_elements(mesh, r.global, r.to) * bytes_per_elem;
   if (classify(mesh, r) == collective_kind::reduce_scatter) return (n - 1) * result_bytes;
-  return 2 * result_bytes - 2 * result_bytes / n;  // 2(n-1)/n of it, rounded up
+  return 2 * result_bytes - 2 * result_bytes / n;  // 2(n-1)/n of the result, rounded up
 }
 
 }  // namespace gspmd::detail

@@ -96,7 +96,7 @@ constexpr std::int64_t time_on_switch(const link_rate& link, collective_kind kin
 /// Axes of a mesh, slowest first.
 using slow_to_fast = inline_vec<int, max_axes>;
 
-/// Adds the times of an all_gather over axes with their own links. The slowest axis comes first, while the messages are
+/// Adds the times of an all_gather over axes with their own links. The slowest axis is first, while the messages are
 /// small. `times` is as in gather_time.
 constexpr void add_gather_times(const mesh_shape& mesh, const network_rates& net, const slow_to_fast& order, int first,
                                 std::int64_t bytes, std::int64_t times, axis_times& sum) {

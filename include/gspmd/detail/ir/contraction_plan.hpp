@@ -91,10 +91,10 @@ struct direct_convolution {
 ///
 ///   1. operand_steps of both operands.
 ///   2. `loops` over letters of the result that the product does not cover.
-///   3. Inside them, `sums` over contracting letters, outer to inner. The last `merged_sums` letters are contiguous, so that they
-///      form one K, if all except the first letter are whole. Otherwise they are loops too, which accumulate.
-///   4. Inside them, the kernel: a matrix product, or a multiplication along one vector of the result. The latter is used if the
-///      innermost letter of the product is a batch letter, so the product contains no matrix.
+///   3. Inside them, `sums` over contracting letters, outer to inner. The last `merged_sums` letters are contiguous, so
+///      that they form one K, if all except the first letter are whole. Otherwise they are loops too, which accumulate.
+///   4. Inside them, the kernel: a matrix product, or a multiplication along one vector of the result. The latter is
+///      used if the innermost letter of the product is a batch letter, so the product contains no matrix.
 ///      With `phases`, steps 2 to 4 run for each phase and add to zeros.
 ///   5. Long sums are computed in parts, which are then summed.
 ///   6. `unpacking`: if the product writes to scratch, its dims are permuted to the order of the result.

@@ -11,7 +11,7 @@
 
 namespace gspmd::detail {
 
-/// Collapses the loop of a group into a loop with as few dims as possible. Both paths run the collapsed loop.
+/// Collapses the loop of a group into a loop with the least number of dims. Both paths run the collapsed loop.
 ///
 ///   loop [4, 6], a load of strides {6, 1} and one of {0, 0}  -> [24], {1} and {0}
 ///   loop [4, 6], a load of strides {0, 1}                    -> unchanged: the rows share the load
@@ -20,7 +20,7 @@ namespace gspmd::detail {
 ///   loop [4, 0, 6]                                           -> [0]
 ///
 /// If `keeps_dims` is set, or a load uses the user's strides, no dims are joined. The dims in `cut` end early on some
-/// devices. An inner dim can still join such a dim, so that the joined dim ends at a multiple. Returns the mask of
+/// devices. An inner dim can still join a dim in `cut`, so that the joined dim ends at a multiple. Returns the mask of
 /// these dims in the new loop, in the same number and order.
 ///
 ///   loop [4, 6], dim 0 is cut                                -> [24], cut

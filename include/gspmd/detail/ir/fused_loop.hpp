@@ -28,14 +28,15 @@ struct given_rows {
 };
 
 // GSPMD_LOOP_FUNCTION marks the functions that contain the loops. GCC compiles them with three options:
-//   fp-contract=off    the bits of a result must not depend on the fusion of two operators into one loop (Clang contracts only
-//                      within one expression of the source)
-//   no-trapping-math   otherwise GCC turns more selects into branches, which it cannot vectorise; see also apply<select>
+//   fp-contract=off    the bits of a result must not depend on the fusion of two operators into one loop (Clang
+//                      contracts only within one expression of the source)
+//   no-trapping-math   otherwise GCC turns more selects into branches, which it cannot vectorise; see also
+//                      apply<select>
 //   no-math-errno      see square_root
-// GCC inlines only always_inline functions into such a function, so groups with a user's map use none of this. GCC
-// gives a function without its own float the float options of its inlined functions, which are those of the file
-// (gcc/ipa-inline-transform.cc). GSPMD_KEEP_LOOP_OPTIONS is a float that takes no instruction. Without it `floor` was
-// not vectorised.
+// GCC inlines only always_inline functions into a function with these options, so groups with a user's map use none of
+// the options. GCC gives a function without its own float the float options of its inlined functions, which are those
+// of the file (gcc/ipa-inline-transform.cc). GSPMD_KEEP_LOOP_OPTIONS is a float that takes no instruction. Without it
+// `floor` was not vectorised.
 
 /// Calls body(i) for i < n so that both compilers vectorise it. `body` may store to memory that it loads from, if it
 /// loads the same index before it stores. The pragmas state this. Otherwise in-place updates would not be vectorised.

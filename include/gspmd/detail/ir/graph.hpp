@@ -168,7 +168,7 @@ class types_so_far {
   void (*drop_)(program_typer*) = nullptr;
 };
 
-/// A program in the global view, in the order in which it was written. Operands come before their users.
+/// A program in the global view, in the order of the user's program. Operands precede their users.
 ///
 /// Bodies of loops and conditionals are ranges of the same list of nodes. Each body is between a node that opens it and
 /// the nodes that are its results. A body reads outside values directly. With regions in brackets:

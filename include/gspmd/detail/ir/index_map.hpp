@@ -106,7 +106,7 @@ struct dim_map {
   friend constexpr bool operator==(const dim_map&, const dim_map&) = default;
 };
 
-/// The treatment of elements of the result to which no element of the operand is mapped.
+/// The treatment of elements of the result that no element of the operand is mapped to.
 enum class outside_rule : std::uint8_t {
   fill,  // set to a constant
   keep,  // kept: other maps write them
@@ -116,7 +116,7 @@ inline constexpr int max_mapped_dims = 4;
 /// The largest number of indices of a dim that a map places individually.
 inline constexpr int max_placed = 64;
 
-/// Maps of some dims. Along the other dims the tensors have equal extents and each index maps to itself.
+/// Maps of some dims. The other dims have equal extents in both tensors, and each index maps to itself.
 ///
 /// If a map has margins, the result is the elements around each shard of the operand along one dim, where each index
 /// maps to itself. There are `low` indices before the shard, then `high` indices after the elements that the shard

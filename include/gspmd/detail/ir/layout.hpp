@@ -86,8 +86,8 @@ struct axis_use {
   friend constexpr bool operator==(const axis_use&, const axis_use&) = default;
 };
 
-/// The sharding of a value (GSPMD 3.1). Along each axis the devices hold parts of a dim, partial values, unrelated
-/// data, or equal data. Plans use only parts, partial values and equal data. Programs that state further states
+/// The sharding of a value (GSPMD 3.1). The devices along an axis hold parts of a dim, partial values, unrelated data,
+/// or equal data. Plans use only parts, partial values and equal data. Programs that state further states
 /// (axis_state.hpp) set `varying` and `replica`. Code that requires equal data must use equal_axes.
 struct sharding {
   inline_vec<axis_use, max_axes> splits;  // ordered by dim, then major to minor

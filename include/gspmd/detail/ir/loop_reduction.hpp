@@ -8,9 +8,11 @@
 #include "gspmd/detail/ir/reduction_plan.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
-/// Loops that reduce their own results. A reduced value is stored one block at a time, and no array holds all of it.
+/// Loops that reduce their own results. A reduced value is stored one block at a time, and no array holds the whole
+/// value.
 ///
-///   sum(exp(x))     one loop: load x, exp, to a block of 64 KiB at most; each block is added up before the next one is computed
+///   sum(exp(x))     one loop: load x, exp, to a block of 64 KiB at most; each block is added up before the next one is
+///                   computed
 ///
 /// The algorithm and the bits of the result are those of a value in an array. The sums of the same parts are added as
 /// in reduce() over the existing elements.

@@ -8,8 +8,8 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
-/// The traffic of a movement with an index map, if both tensors have the same splits. The result can be in tiles. Along
-/// each dim the parts are evaluated one by one. Devices are not, because their traffic is a product over the dims.
+/// The traffic of a movement with an index map, if both tensors have the same splits. The result can be in tiles. The
+/// parts of each dim are evaluated one by one. Devices are not, because their traffic is a product over the dims.
 namespace gspmd::detail {
 
 struct map_traffic {

@@ -75,7 +75,7 @@ struct kernel_arithmetic<T, Wraps> {
 };
 template <class T, bool Wraps = true>
 using kernel_t = typename kernel_arithmetic<T, Wraps>::type;
-/// The type in which a reduction combines elements.
+/// The type that a reduction converts elements to before it combines them.
 template <monoid Kind, class T>
 using combined_t = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
 

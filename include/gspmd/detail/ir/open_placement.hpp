@@ -66,8 +66,8 @@ constexpr bool obeys_placement_law(const P& p, std::int64_t extent, std::int64_t
 }
 
 /// Returns true if the placement obeys the law for all small extents and numbers of parts that it fits, and for those
-/// in `P::shapes()`. Returns false if it fits none of them. The library checks this at compile time before it accepts a
-/// placement.
+/// in `P::shapes()`. Returns false if it fits no extent and number of parts. The library checks this at compile time
+/// before it accepts a placement.
 ///
 ///     static_assert(obeys_placement_law<block_cyclic<2>>());
 template <placement P>

@@ -67,7 +67,7 @@ struct bound {
   friend constexpr bool operator==(const bound&, const bound&) = default;
 };
 
-/// A range of one of the plan's tables.
+/// A range of a table of the plan.
 struct table_range {
   int begin = 0;
   int count = 0;

@@ -7,11 +7,12 @@
 #include "gspmd/detail/support/inline_vec.hpp"
 
 /// A reshape as a map between the elements of two sharded tensors. The shape changes and the row-major number of every
-/// element stays (GSPMD 4.3, Fig. 5c). The number is written in digits, so that a shard of either tensor is a few boxes of
-/// digits:
+/// element stays (GSPMD 4.3, Fig. 5c). The number is written in digits, so that a shard of either tensor is a few boxes
+/// of digits:
 ///
 ///   [3,2] in 2,1 rows -> [6] in 3,3         one digit of 6: 0-3 | 4,5 and 0-2 | 3-5; element 3 moves
-///   [3,2] in columns -> [6] in 3,3          digits of 3 and 2: the second digit is 0 | 1; a range is rows and two ends of rows
+///   [3,2] in columns -> [6] in 3,3          digits of 3 and 2: the second digit is 0 | 1; a range is rows and two ends
+///                                           of rows
 namespace gspmd::detail {
 
 /// A split dim as a number: the digits from `begin` to before `end`, major to minor, are `unit` times its index plus

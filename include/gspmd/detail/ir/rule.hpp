@@ -14,8 +14,8 @@ namespace gspmd::detail {
 enum class factor_kind : std::uint8_t {
   parallel,   // shards of the operands give shards of the result
   reduction,  // shards of the operands give partial results
-  // accessed by index. Of an operand: the owner of an element provides it and the other devices provide zeros, so the
-  // result is partial. Of a result: the owner of an element writes it
+  // accessed by index. In an operand: the owner of an element provides it and the other devices provide zeros, so the
+  // result is partial. In a result: the owner of an element writes it
   indexed,
   exchanged,  // of an operand: its devices exchange their results, and each device gets the whole result
   whole,      // must not be split: tensors are gathered along it

@@ -7,18 +7,18 @@
 
 #include "gspmd/detail/support/target.hpp"
 
-/// Square root, exponential, logarithm and their kin without branches and calls, so that a loop that contains one is still
-/// vectorised. The C library's functions would keep the whole fused loop scalar.
+/// Square root, exponential, logarithm and their kin without branches and calls, so that a loop that contains one is
+/// still vectorised. The C library's functions would keep the whole fused loop scalar.
 ///
 /// The square root is the correctly rounded one of the hardware. The others are within about 2 ulp.
 ///
-/// Vectors of 64 bits are chosen between from SSE4.2 on. Before, GCC's loops of doubles are scalar, and the C library's exponential and logarithm
-/// take a third of the time of those here; two thirds of Clang's.
+/// Vectors of 64 bits are chosen between from SSE4.2 on. Before, GCC's loops of doubles are scalar, and the C library's
+/// exponential and logarithm take a third of the time of those here; two thirds of Clang's.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
-// The builtins, because std:: has functions around them, and GCC inlines no plain function into one of other options (see
-// fused_loop.hpp).
+// The builtins, because std:: has functions around them, and GCC inlines no plain function into one of other options
+// (see fused_loop.hpp).
 template <class T>
 [[gnu::always_inline]] inline T absolute(T x) {
   if constexpr (std::is_same_v<T, float>) return __builtin_fabsf(x);
@@ -59,8 +59,8 @@ template <class T>
   else return __builtin_sqrt(x);
 #endif
 #else
-  // GCC tests every argument by !isless(x, 0) before it drops the call that may set errno. The same test here makes that
-  // one always true, and the loop is vectorised. The replacement must be one that GCC does not fold: a NaN.
+  // GCC tests every argument by !isless(x, 0) before it drops the call that may set errno. The same test here makes
+  // that one always true, and the loop is vectorised. The replacement must be one that GCC does not fold: a NaN.
   constexpr T nan = std::numeric_limits<T>::quiet_NaN();
   if constexpr (std::is_same_v<T, float>) return __builtin_sqrtf(__builtin_isless(x, T(0)) ? nan : x);
   else return __builtin_sqrt(__builtin_isless(x, T(0)) ? nan : x);
@@ -99,8 +99,8 @@ template <class T, class Bits>
   return __builtin_bit_cast(T, (__builtin_bit_cast(Bits, a) & mask) | (__builtin_bit_cast(Bits, b) & ~mask));
 }
 
-/// which ? a : b. GCC makes branches of selects before it vectorises, and follows those with a constant on one side through
-/// all that comes after; of masks it does not.
+/// which ? a : b. GCC makes branches of selects before it vectorises, and propagates a constant side through all
+/// following code. It makes no branches of masks.
 template <class T>
 [[gnu::always_inline]] constexpr T choose(bool which, T a, T b) {
 #if defined(__clang__)
@@ -159,7 +159,8 @@ template <class T>
   clamped = choose(clamped > format::exp_most, format::exp_most, clamped);
   const reduced_exponential<T> e(clamped);
   const std::int32_t half = e.k >> 1;  // in two steps, because 2^k itself may be no normal number
-  // A product that is too small for a float takes a processor 150 cycles, one with 0 takes it none: masked scores are such numbers.
+  // A product that is too small for a float takes a processor 150 cycles, one with 0 takes it none: masked scores are
+  // such numbers.
   const T rest = choose(is_some, power_of_two<T>(e.k - half), T(0));
   const T y = (T(1) + e.less_one) * power_of_two<T>(half) * rest;
   return choose(x != x, x, y);
@@ -212,7 +213,7 @@ template <class T>
 template <class T>
 [[gnu::always_inline]] inline T exponential_less_one(T x) {
   using format = float_format<T>;
-  constexpr T least = static_cast<T>(-60);  // there e^x is nothing beside 1
+  constexpr T least = static_cast<T>(-60);  // e^x - 1 rounds to -1
   T clamped = choose(x >= least, x, least);
   clamped = choose(clamped > format::exp_most, format::exp_most, clamped);
   const reduced_exponential<T> e(clamped);

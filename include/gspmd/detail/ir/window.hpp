@@ -24,7 +24,8 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return -floor_
 ///
 ///   window 3, padded by 1                 {.size = 3, .offset = -1}
 ///   the same, reversed                    {.size = 3, .dilation = -1, .offset = 1}
-///   gradient with respect to the operand  {size, base, -dilation, -offset, stride}: a window over the gradient of the result
+///   gradient with respect to the operand  {size, base, -dilation, -offset, stride}: a window over the gradient of the
+///                                         result
 struct window_dim {
   std::int64_t size = 1;      // at least 1
   std::int64_t stride = 1;    // at least 1

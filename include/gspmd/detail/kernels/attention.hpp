@@ -214,7 +214,7 @@ void clear_heads(int rank, const erased_block& b) {
     std::fill_n(heads.template own<T>(b, i), b.extents[rank - 2] * b.extents[rank - 1], T(0));
 }
 
-/// Returns the inputs of head i. `seen` has the number of columns to which the device's first row attends; null if
+/// Returns the inputs of head i. `seen` has the number of columns that the device's first row attends to; null if
 /// attention is not causal.
 template <class T>
 attention_head<T> head_of(const attention_heads& heads, int rank, const erased_block* b, const erased_block& scale,

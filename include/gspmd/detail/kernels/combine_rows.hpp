@@ -32,7 +32,7 @@ struct row_combiner {
 
 inline namespace GSPMD_TARGET {
 
-/// Combines rows of elements E on which kernels compute directly, `Vectors` vectors per iteration.
+/// Combines rows of elements E without conversion, `Vectors` vectors per iteration.
 template <monoid Kind, class E, bool Streaming = false, int Vectors = 2>
 void combine_rows(void* to, void* also_to, const void* from_a, const void* from_b, std::int64_t n) {
   constexpr std::int64_t step = simd_lanes<E>;

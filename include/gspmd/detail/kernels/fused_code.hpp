@@ -83,10 +83,12 @@ struct fused_stream {
 
 /// A fused group as instructions on registers, one instruction per op.
 ///
-///   1. Dense loads are read in place. Elements that are equal in all blocks are filled once per run. Elements that are constant
-///      along a row are filled once per row, if a block is part of one row. Other loads and iotas are filled once per block.
+///   1. Dense loads are read in place. Elements that are equal in all blocks are filled once per run. Elements that are
+///      constant along a row are filled once per row, if a block is part of one row. Other loads and iotas are filled
+///      once per block.
 ///   2. Each op is an instruction, unless it is fused into its only user.
-///   3. A result is computed directly into the output if no later instruction reads the overwritten data. Otherwise it is copied.
+///   3. A result is computed directly into the output if no later instruction reads the overwritten data. Otherwise it
+///      is copied.
 ///
 /// The loop can be a part of a larger loop: `box` is the part of `whole`, the elements that exist. The outputs have
 /// extents `room`, so their rows can have gaps between them.

@@ -33,7 +33,7 @@ struct fused_instruction {
   std::int16_t result = 0;  // register
   inline_vec<std::int16_t, max_map_arity> from;
   const map_function* function = nullptr;
-  unsigned repeats = 0;  // bit k: operand k is constant, and only for_each_index_step elements of it are in memory
+  unsigned repeats = 0;  // bit k: operand k is constant, and only its first for_each_index_step elements are in memory
 };
 
 /// The address of an operand of an instruction.

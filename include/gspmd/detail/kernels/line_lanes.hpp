@@ -39,8 +39,8 @@ complex_pair<T> get_lane(const complex_pair<V>& z, int lane) {
   else return {z.re[lane], z.im[lane]};
 }
 
-/// Up to `width` lines, one in each lane of V. If `Swaps`, load and store exchange real and imaginary parts, which turns a
-/// transform into its inverse.
+/// Up to `width` lines, one in each lane of V. If `Swaps`, load and store exchange real and imaginary parts, which
+/// turns a transform into its inverse.
 template <bool Swaps, class T, class V>
 struct line_lanes {
   static constexpr int width = static_cast<int>(sizeof(V) / sizeof(T));

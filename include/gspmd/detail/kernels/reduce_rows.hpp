@@ -306,8 +306,8 @@ inline constexpr reduction_kernel reduction_kernel_of = [] {
   }
 }();
 
-/// The source of the elements of a reduction, here an array. The reduction requests only as many elements as it folds
-/// in one call. Another source computes its elements (kernels/computed_reduction.hpp). All sources use the same
+/// The source of the elements of a reduction, here an array. The reduction requests only the elements that it folds in
+/// one call. Another source computes its elements (kernels/computed_reduction.hpp). All sources use the same
 /// algorithms and so give the same bits.
 struct stored_elements {
   const reduction_kernel& kernel;

@@ -12,7 +12,7 @@
 /// Matrix products so small that a library call, or a copy of an operand, would take longer than the product. Rows of B
 /// and of the result are processed in the widest vectors that fit, then in narrower ones.
 ///
-///   7 x k x 15 floats      8 columns, 4 columns, 2 and 1; each of them for 4 rows, 2 rows and 1 row
+///   7 x k x 15 floats      8 columns, 4 columns, 2 and 1; each for 4 rows, 2 rows and 1 row
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 

@@ -17,7 +17,8 @@ namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
 /// The code of an element. NaN of either sign is the largest float.
-///  ascending floats   -inf .. -1 -0 0 1 .. inf NaN -> 0x007fffff .. 0x407fffff 0x7fffffff 0x80000000 0xbf800000 .. 0xff800000 0xffffffff
+///  ascending floats   -inf .. -1 -0 0 1 .. inf NaN -> 0x007fffff .. 0x407fffff 0x7fffffff 0x80000000 0xbf800000 ..
+///                     0xff800000 0xffffffff
 template <class Bits>
 struct element_code {
   Bits sign = 0, infinity = 0, flip = 0;

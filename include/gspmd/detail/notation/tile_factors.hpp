@@ -15,7 +15,8 @@
 /// distance of the parts in the numbering of the devices, and the dim that it cuts. A mesh axis inside a factor cuts
 /// that dim.
 ///
-///  devices=[4,2]0,4,1,5,2,6,3,7   i = 2a + b, device = a + 4b:  dim 0 by {4 parts, 1 apart}, dim 1 by {2 parts, 4 apart}
+///  devices=[4,2]0,4,1,5,2,6,3,7   i = 2a + b, device = a + 4b:  dim 0 by {4 parts, 1 apart}, dim 1 by {2 parts, 4
+///                                                               apart}
 namespace gspmd::detail {
 
 struct tile_factor {

@@ -11,7 +11,8 @@
 /// compile time and at run time.
 ///
 ///    one    ::= '{' word* '}'
-///    word   ::= 'replicated' | 'manual' | 'unreduced' | 'unknown' | 'maximal' | 'device=' int | 'last_tile_dim_replicate'
+///    word   ::= 'replicated' | 'manual' | 'unreduced' | 'unknown' | 'maximal' | 'device=' int |
+///           'last_tile_dim_replicate'
 ///             | 'devices=' '[' ints ']' ( ints | '<=' '[' ints ']' ( 'T' '(' ints ')' )? )
 ///             | 'last_tile_dims=' '{' types '}' | 'shard_as' int | 'shard_like' int | 'metadata=' '{' anything '}'
 ///    tuple  ::= '{' ( one ( ',' one )* )? '}'

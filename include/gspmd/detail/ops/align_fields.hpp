@@ -16,8 +16,10 @@ namespace gspmd::detail {
 /// same index on each device. A slice becomes a read at an offset (lower/offset_reads.hpp). A padding or concatenation
 /// becomes a selection by index. One loop computes them all, and their halos share the messages of the other fields.
 ///
-///   e[n+1], h[n]:  h - c * (slice(e, 1, n+1) - slice(e, 0, n))              h' - c * (shift(e, 1) - e), h' with n+1 elements
-///                  e + c * pad(slice(h, 1, n) - slice(h, 0, n-1), 1, 1)     e + c * (0 < i < n ? h' - shift(h', -1) : 0)
+///   e[n+1], h[n]:  h - c * (slice(e, 1, n+1) - slice(e, 0, n))              h' - c * (shift(e, 1) - e), h' with n+1
+///                                                                           elements
+///                  e + c * pad(slice(h, 1, n) - slice(h, 0, n-1), 1, 1)     e + c * (0 < i < n ? h' - shift(h', -1) :
+///                                                                           0)
 ///
 /// Elements of an aligned dim outside of the original value are arbitrary, and nothing reads them. Inputs and the
 /// results of other operators are padded once, before a loop that carries them. Outputs and the operands of other

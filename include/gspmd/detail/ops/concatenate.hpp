@@ -10,8 +10,8 @@
 
 namespace gspmd::detail {
 
-/// The tensor that the operands of a concatenation are slices of. The slices follow each other along `dim` and cover the
-/// tensor once. They may begin in the middle and continue at index 0, as in concat(x[k:], x[:k]), which is a roll.
+/// The tensor that the operands of a concatenation are slices of. The slices follow each other along `dim` and cover
+/// the tensor once. They may begin in the middle and continue at index 0, as in concat(x[k:], x[:k]), which is a roll.
 /// `of` is -1 if no such tensor exists.
 ///   x[3:6], x[0:3] for x of extent 6: of = x, first = 3
 struct cut_tensor {

@@ -46,8 +46,8 @@ constexpr bool has_letter(const einsum_equation& e, int k, char c) {
   return false;
 }
 
-/// Parses an equation with one or two operands, as `bd,df->bf`. A letter that the result lacks is summed. One operand may
-/// have indices of two letters, as in `b(2x+w)i,wio->bxo`.
+/// Parses an equation with one or two operands, as `bd,df->bf`. A letter that the result lacks is summed. One operand
+/// may have indices of two letters, as in `b(2x+w)i,wio->bxo`.
 constexpr einsum_equation parse_einsum(std::string_view s) {
   equation e = parse_equation(s);
   if (e.operands.size() > 2) e.fail(e.operands[2].column - 1, "at most two operands, separated by one comma before ->");

@@ -16,12 +16,13 @@
 
 /// Einsums of any number of operands, with `...` and diagonals. They become einsums with one or two operands.
 ///
-///   ...ab,...bc->...ac   `...` becomes letters that the equation lacks, aligned at the right. An extent of 1 is dropped if another
-///                        operand has a larger extent
-///   ii->i                the elements off the diagonal are masked and then summed, so a sharded tensor is not gathered. If both dims
-///                        are whole, a loop reads only the diagonal (passes/lower/diagonals.hpp)
-///   ab,bc,cd->ad         two operands at a time, in the order with the fewest multiplications, then the smallest intermediate
-///                        values. All orders of up to 8 operands are tried; with more operands, the best pair is next
+///   ...ab,...bc->...ac   `...` becomes letters that the equation lacks, aligned at the right. An extent of 1 is
+///                        dropped if another operand has a larger extent
+///   ii->i                the elements off the diagonal are masked and then summed, so a sharded tensor is not
+///                        gathered. If both dims are whole, a loop reads only the diagonal (passes/lower/diagonals.hpp)
+///   ab,bc,cd->ad         two operands at a time, in the order with the fewest multiplications, then the smallest
+///                        intermediate values. All orders of up to 8 operands are tried; with more operands, the best
+///                        pair is next
 namespace gspmd::detail {
 
 /// Returns true if add_einsum does not support the equation.

@@ -11,8 +11,8 @@
 /// a permutation.
 namespace gspmd::detail {
 
-/// Plans an einsum whose operand rotates around a ring, and its scratch. `c` is the einsum on a single rotating shard. A
-/// part of the other operand or of the result is copied to scratch if it is not contiguous. If the last part is
+/// Plans an einsum whose operand rotates around a ring, and its scratch. `c` is the einsum on a single rotating shard.
+/// A part of the other operand or of the result is copied to scratch if it is not contiguous. If the last part is
 /// shorter, all parts are copied.
 template <class Lowering>
 constexpr void add_ring(Lowering& l, const instruction& op, const contraction& c, int letter, int spec) {

@@ -138,7 +138,7 @@ struct exact_operand {
   int if_not = -1;         // double, of the kept dims: the sum if it is not finite
 };
 
-/// Splits `x` into parts. Elements along `dims` are divided by one number, which is derived from the largest of them.
+/// Splits `x` into parts. Elements along `dims` are divided by one number, which is derived from the largest element.
 class exact_parts {
  public:
   constexpr exact_parts(graph& g, int x, dim_mask dims, location at) : g_(g), at_(at), dims_(dims), x_(x) {

@@ -185,7 +185,7 @@ struct transformed_before {
   }
 };
 
-/// Returns the order in which `dims` are transformed. Whole dims are first and split dims last, so that the plan moves
+/// Returns `dims` in the order of their transforms. Whole dims are first and split dims last, so that the plan moves
 /// the split once, between transforms, and not after them.
 ///
 /// If x was made by transforms, the dim that was transformed last is whole and therefore first. The largest other dim

@@ -22,8 +22,8 @@ constexpr extents shape_of_fold(const extents& shape, const fold_spec& how) {
     if (how.is_scan || d != how.dim) left.push_back(shape[d]);
   return left;
 }
-/// Adds an operator on tensors with one shape, with the same number of results. `how` has the dim, and the direction of a
-/// scan.
+/// Adds an operator on tensors with one shape, with the same number of results. `how` has the dim, and the direction of
+/// a scan.
 template <class Op>
 constexpr int add_fold(graph& g, span<const int> operands, const local_function& monoid, const fold_spec& how, location at) {
   for (const int o : operands)

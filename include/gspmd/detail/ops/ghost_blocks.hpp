@@ -8,7 +8,7 @@
 #include "gspmd/detail/ops/slice.hpp"
 #include "gspmd/detail/support/span.hpp"
 
-/// Overlapping blocks, on which a device computes several sweeps of a stencil without its neighbours. The pass
+/// Overlapping blocks. A device computes several sweeps of a stencil on its block without its neighbours. The pass
 /// passes/ghost/ghost_zones.hpp adds these operators; users do not write them.
 namespace gspmd::detail {
 

@@ -25,7 +25,7 @@ struct example_places {
   std::int8_t result = 0;
 };
 
-/// States whether a transition adds a first dim that stacks the devices' values, or removes such a dim.
+/// States whether a transition adds a first dim that stacks the devices' values, or removes this dim.
 struct stacked_dims {
   bool makes = false, takes = false;
 

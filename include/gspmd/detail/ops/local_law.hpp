@@ -26,7 +26,7 @@
 ///
 /// Extents of 2, 3 and 4 are cut at each index, with two patterns of numbers, or one for each of the user's samples.
 /// The next cut of a letter is tested only if fewer than `most_tried` elements were tested for the letter. Stated
-/// extents of 64 by 64 reach this limit in one call, so such a function is tested with one cut and one pattern.
+/// extents of 64 by 64 reach this limit in one call, so the function is tested with one cut and one pattern.
 namespace gspmd::detail {
 
 /// The result of testing a law: whether the law holds. If it does not, the letter (-1: none), the extent, the cut and

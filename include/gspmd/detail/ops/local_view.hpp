@@ -68,8 +68,9 @@ constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding
 
 /// A value on the other side of the border of a manual region, in the same memory.
 ///
-/// **Shapes.** Global shape [n] <-> local shape [n / parts], for dims that the axes of the region split. **Splits.** Axes
-/// of the region split only the global side. Other axes may split both sides equally, if they cut the parts evenly.
+/// **Shapes.** Global shape [n] <-> local shape [n / parts], for dims that the axes of the region split. **Splits.**
+/// Axes of the region split only the global side. Other axes may split both sides equally, if they cut the parts
+/// evenly.
 struct local_view_op : plain_operator, without_steps {
   static constexpr const char* name = "local_view";
   static constexpr leading_dim leading{};

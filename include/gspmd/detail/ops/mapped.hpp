@@ -55,8 +55,8 @@ constexpr inline_vec<dim_map, max_mapped_dims> maps_of(const node& n) {
 /// The facts of movements. A derived struct adds the description, and `inverse`, the operator of the gradient.
 ///
 /// **Shapes.** Operand and result have the same rank; moved dims may have other extents. **Splits.** Every dim may be
-/// split and keeps its split. Along a moved dim, the devices exchange the elements that belong to another part of the
-/// result.
+/// split and keeps its split. If a moved dim is split, the devices exchange the elements that belong to another part of
+/// the result.
 template <class Self>
 struct mapped_op : plain_operator, reads_shards, without_arithmetic, outside_of_loops, dims_by_number {
   static constexpr leading_dim leading{.step = 6, .count = max_mapped_dims};

@@ -213,7 +213,8 @@ struct matrix_operator : plain_operator, reduced_first, without_movements, reads
   }
 
  protected:
-  /// The rule of operators with one operand. Result r has the first dims, and the last `dims[r]` of the two matrix dims.
+  /// The rule of operators with one operand. Result r has the first dims, and the last `dims[r]` of the two matrix
+  /// dims.
   static constexpr void rule_of_results(const graph& g, const node& n, op_rule& rule, std::initializer_list<int> dims) {
     const extents& shape = g.nodes[static_cast<std::size_t>(n.operands[0])].shape;
     const int rank = shape.count;

@@ -75,31 +75,40 @@ using own_collectives = vec<own_collective> (*)(const graph&, const mesh_shape&,
 ///   made, runs                  see origin and realisation
 ///   completes                   see completion_rounds
 ///   uniform                     all tensors have the same dims, with one factor for each dim, even if extents differ
-///   rule(g, n, rule)            the correspondence of the dims of operands and results: one map for each operand, then one for each
-///                               result. If a factor leaves a result partial, it also sets `rule.reduced_by`, which has no default
+///   rule(g, n, rule)            the correspondence of the dims of operands and results: one map for each operand, then
+///                               one for each result. If a factor leaves a result partial, it also sets
+///                               `rule.reduced_by`, which has no default
 ///   meets(n, monoid)            which operands may be partial with this monoid, and which are selectors (ir/meet.hpp)
-///   exchanges(n)                the dims of the result along which the operator's own steps exchange results between parts
-///   sends(g, mesh, n, s)        the collectives among the operator's own steps if its first operand has the sharding `s`; null: none
+///   exchanges(n)                the dims of the result along which the operator's own steps exchange results between
+///                               parts
+///   sends(g, mesh, n, s)        the collectives among the operator's own steps if its first operand has the sharding
+///                               `s`; null: none
 ///   reads(n)                    the number of operands that are read; only completion uses the remaining operands
 ///   keeps_slices                a slice of the result requires the same slice of the operands, and nothing else
-///   is_made_again(n)            a user may recompute the value in another sharding, if moving the operand sends fewer bytes
+///   is_made_again(n)            a user may recompute the value in another sharding, if moving the operand sends fewer
+///                               bytes
 ///   may_go_round_ring(n)        an operand may rotate around the ring shard by shard instead of being gathered
 ///   movements(n)                the number of movements between shards that the operator consists of; 0: none
-///   map(g, n, k)                the map of movement k: which elements of operand k it moves to which elements of the result. An
-///                               operator without movements returns a map that reshapes if one movement may replace the operator
-///   composes                    the operator is one movement of one operand, as in mapped_op; consecutive ones can become one movement
-///   tiles(n)                    the number of leading operands that are read as tiles, which are shards with their halos; 0: none
+///   map(g, n, k)                the map of movement k from the elements of operand k to the elements of the result. An
+///                               operator without movements returns a map that reshapes if one movement may replace the
+///                               operator
+///   composes                    the operator is one movement of one operand, as in mapped_op; consecutive ones can
+///                               become one movement
+///   tiles(n)                    the number of leading operands that are read as tiles, which are shards with their
+///                               halos; 0: none
 ///   tile(g, n, k)               the map to the tiles of operand k; each dim of the map has a tile
 ///   flops(g, mesh, p, op)       the arithmetic of the device that computes most
-///   in_loop(g, n)               the computation for each element in a loop; for sources and for operators that run as loops
-///   lies_along(g, n)            for an operand that is read through strides: by dim of the operand, the dim of the result; -1 if it
-///                               is stretched
+///   in_loop(g, n)               the computation for each element in a loop; for sources and for operators that run as
+///                               loops
+///   lies_along(g, n)            for an operand that is read through strides: by dim of the operand, the dim of the
+///                               result; -1 if it is stretched
 ///   name_dim(t, g, n, k, dim)   appends the user's name of a dim of operand k to a message
 ///   replication                 see replication_words
 ///   leading                     see leading_dim
 ///   gradient(b, n)              sends the operands their gradients; also defined for operators without a gradient
 ///   lower(l, op)                adds the steps, if the operator runs as steps
-///   describe(t, plan, step)     appends to a line of `explain` the details that the name lacks; `step` is null if there is no step
+///   describe(t, plan, step)     appends to a line of `explain` the details that the name lacks; `step` is null if
+///                               there is no step
 template <class O>
 concept complete_operator = requires(const graph& g, const node& n, const mesh_shape& mesh, const local_program& p, const instruction& op,
                                      const plan_view& plan, const plan_step* step, op_rule& rule, text& t, std::string& s,
@@ -134,8 +143,8 @@ concept complete_operator = requires(const graph& g, const node& n, const mesh_s
 };
 // clang-format on
 
-// Common facts have names, and operators use them as bases. No fact has a default: an operator without such a base
-// states the facts itself.
+// Common facts have names, and operators use them as bases. No fact has a default: an operator without a base states
+// the facts itself.
 
 /// For operators that own enumerated opcodes through `owns(op)`. Messages use the names of the opcodes.
 struct named_by_opcode {

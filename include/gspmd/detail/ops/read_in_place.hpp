@@ -109,7 +109,8 @@ class in_place_reader {
     n.allow_replication = n.allow_replication || from.allow_replication;
     return true;
   }
-  /// Makes the reduction `n` read the operand of the reshape `from`, if each dim that `n` keeps is a dim of that operand.
+  /// Makes the reduction `n` read the operand of the reshape `from`, if each dim that `n` keeps is a dim of that
+  /// operand.
   constexpr bool reduce_operand(node& n, const node& from) {
     if (!(n.op == code_of<reduce_op>) || !(from.op == code_of<reshape_op>) || elements(from.shape) == 0) return false;
     const node& x = g_.nodes[from.operands[0]];

@@ -9,7 +9,7 @@
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/source_ops.hpp"
 
-/// The tables in which passes find the facts of an operator.
+/// The tables with the facts of each operator, for passes.
 namespace gspmd::detail {
 
 /// A table from enumerated opcodes to the facts of their operators. An operator may own several opcodes.

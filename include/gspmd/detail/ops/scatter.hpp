@@ -89,7 +89,7 @@ struct scatter_op : indexing_operator {
   static constexpr operator_class meets(const node& n, monoid kind) {
     return {kind == n.reduced_by ? partial_class::all : partial_class::none, 1};
   }
-  /// As for a reduction: all updates that are equal to the maximum share its gradient evenly.
+  /// All updates that are equal to the maximum share its gradient evenly, as in a reduction.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     const node updates = b.at(n.operands[1]);

@@ -22,8 +22,7 @@ constexpr int add_select_and_scatter(graph& g, int operand, int gradient,
 struct select_and_scatter_op : windowed_operator {
   static constexpr const char* name = "select_and_scatter";
 
-  /// Along a dim, windows begin at most `room` before the first element of a part, and end at most `room` after its
-  /// last element.
+  /// Windows begin at most `room` before the first element of a part, and end at most `room` after its last element.
   static constexpr std::int64_t room_of(const window_dim& w) { return w.span() - 1; }
   static constexpr window_dim reads_of_operand(const window_dim& w) {
     return {2 * room_of(w) + 1, w.base, 1, -room_of(w), w.base};

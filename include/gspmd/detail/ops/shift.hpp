@@ -12,7 +12,7 @@
 namespace gspmd::detail {
 
 /// Adds a shift. Element i of the result along `dim` is element i + offset of the operand. Outside of the operand, the
-/// element follows from `beyond`; it is `number` if `beyond` is none.
+/// element follows from `beyond`; it is `number` if `beyond` is continuation::none.
 constexpr int add_shift(graph& g, int operand, int dim, std::int64_t offset, location at,
                         continuation beyond = continuation::none, written_number number = 0);
 

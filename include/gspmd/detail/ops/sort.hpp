@@ -153,14 +153,16 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     }
   }
 
-  /// Along a whole dim, each line is sorted separately. Along a split dim, each device sorts its part of each line, and
-  /// then:
+  /// If the dim is whole, each line is sorted separately. If the dim is split, each device sorts its part of each line,
+  /// and then:
   ///
   ///   2 parts        the devices exchange their parts; one keeps the smaller half of both, the other the larger half
-  ///   many lines     each device receives some of the lines and sorts them, and the parts are sent back: two all_to_alls
-  ///   few lines      columnsort with the parts as columns: transpose, sort, transpose back, sort, and merge the elements on both sides
-  ///                  of each boundary. For each line, it sends two all_to_alls of a part, and exchanges half a part with each
-  ///                  neighbour. The length of a part is at least 2(P-1)^2, and a multiple of P
+  ///   many lines     each device receives some of the lines and sorts them, and the parts are sent back: two
+  ///                  all_to_alls
+  ///   few lines      columnsort with the parts as columns: transpose, sort, transpose back, sort, and merge the
+  ///                  elements on both sides of each boundary. For each line, it sends two all_to_alls of a part, and
+  ///                  exchanges half a part with each neighbour. The length of a part is at least 2(P-1)^2, and a
+  ///                  multiple of P
   ///
   /// **Source.** Leighton, "Tight bounds on the complexity of parallel sorting", 1985.
   template <class Lowering>

@@ -4,8 +4,8 @@
 #include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/ops/einsum.hpp"
 
-/// An einsum with two operands, the first of them read through windows: convolution and its gradients (GSPMD 4.3 and
-/// A.2).
+/// An einsum with two operands that reads the first operand through windows: convolution and its gradients (GSPMD 4.3
+/// and A.2).
 ///
 ///   forward         X[b,J,i] W[w,i,f] -> Y[b,o,f]     J = stride * o + dilation * w + offset
 ///   gradient by W   X[b,J,i] dY[b,o,f] -> dW[w,i,f]   the same windows
@@ -126,7 +126,8 @@ constexpr window_gradient gradient_by_windows(const windowed_einsum& e, const le
     if (is_outer) {
       back.windows.push_back({fresh, w.inner, w.along.transposed()});
     } else {
-      // base * j = stride * o + dilation * w + offset, solved for w. The outer letter is the letter that counts upwards.
+      // base * j = stride * o + dilation * w + offset, solved for w. The outer letter is the letter that counts
+      // upwards.
       const auto& v = w.along;
       if (v.dilation > 0) back.windows.push_back({fresh, w.outer, {extent[w.outer], v.base, -v.stride, -v.offset, v.dilation}});
       else back.windows.push_back({w.outer, fresh, {of_fresh, v.stride, -v.base, v.offset, -v.dilation}});

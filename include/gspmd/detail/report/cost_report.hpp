@@ -307,7 +307,7 @@ class cost_report {
     return t + "]}\n";
   }
 
-  /// A span of time in which all events belong to the same scope.
+  /// A span of time with events of a single scope.
   struct call {
     std::string path;
     double begin = 0, end = 0;

@@ -28,7 +28,8 @@ namespace gspmd::detail {
 /// All calls share the name `layer/attention`. A path has a number if several calls of the same name are in the same
 /// scope. Names that the user numbered also count as calls of the same name:
 ///
-///    layer[0], layer[1]  -> layer        layer0, layer1  -> layer*        0, 1  -> *        conv2, if it is the only one  -> conv2
+///    layer[0], layer[1]  -> layer        layer0, layer1  -> layer*
+///    0, 1                -> *            conv2, if it is the only one  -> conv2
 class scope_names {
  public:
   /// `shown` is the end of a path, see `is_shown`; if empty, the whole program is shown. Throws gspmd::error if no path

@@ -190,7 +190,7 @@ template <class Comm, class Logs>
   }
   if (!is_first || all.empty()) return;
   auto& log = logs.emplace_back();
-  log.device = -1;  // not the log of a local device, because such a log has room for `most` steps only
+  log.device = -1;  // not the log of a local device, which has room for only `most` steps
   unpack_log(all, clock, log);
 }
 

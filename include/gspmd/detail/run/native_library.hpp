@@ -97,7 +97,8 @@ inline std::string path_of_open_file(int file) {
 class native_library {
  public:
   bool was_cached = false;
-  /// The file name, in the compiler's messages, of the lines of a source (#line) that compile only with the program's own headers.
+  /// The file name, in the compiler's messages, of the lines of a source (#line) that compile only with the program's
+  /// own headers.
   static constexpr const char* conditions = "gspmd-headers";
 
   /// Compiles and loads `source`, or loads it from the cache. `compiler` and `flags` are words with spaces between

@@ -11,8 +11,8 @@
 #include "gspmd/detail/transport/device_memory.hpp"
 
 /// The padding of shards. No loop and no function of the user computes padding. But products and reductions read the
-/// padding of dims that they keep, and collectives move all padding. So a step whose kernel does not write padding fills
-/// it with zeros. Then padding raises no floating-point exception.
+/// padding of dims that they keep, and collectives move all padding. So a step whose kernel does not write padding
+/// fills it with zeros. Then padding raises no floating-point exception.
 namespace gspmd::detail {
 
 /// Returns the extent of the valid data along a dim of a shard.

@@ -15,9 +15,9 @@
 ///   run time     K::prepare(plan, step), optionally with the session's step_memory. The session keeps the object. All
 ///                steps of a kernel and an element type share one function. It is a template, so programs that do not
 ///                plan at run time do not compile it.
-///   compiled     K::freeze<Program, Step>() or, if K has none, K::prepare, as a constant. If the object has no members,
-///                its type determines the function, which is compiled for it. Any other object is kept, and steps whose
-///                objects have the same type share a function.
+///   compiled     K::freeze<Program, Step>() or, if K has none, K::prepare, as a constant. If the object has no
+///                members, its type determines the function, which is compiled for it. Any other object is kept, and
+///                steps whose objects have the same type share a function.
 namespace gspmd::detail {
 
 /// The devices that one communicator holds. `from` and `to` have memory for a pointer for each device.

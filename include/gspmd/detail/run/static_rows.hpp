@@ -16,7 +16,8 @@
 /// next step finds a row in the first-level cache, and the overhead of a step is not paid again for each block of
 /// rows.
 ///
-///   layer norm      for each row: its sum, the mean; the differences and the sum of their squares, the factor; products
+///   layer norm      for each row: its sum, the mean; the differences and the sum of their squares, the factor;
+///                   products
 ///
 /// A row is computed by the functions that compute whole tensors, so it has the same bits. Each step processes a
 /// group of rows before the next step begins. The first-level cache holds a group. The sum, root and quotient of a

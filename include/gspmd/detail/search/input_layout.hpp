@@ -17,7 +17,9 @@ namespace gspmd::detail {
 /// The annotation of an input: for each axis of the mesh the dim that it splits, or -1. Without entries the input has
 /// no annotation, and the planner decides.
 ///
-///    {0, -1}    [x, _] on a mesh of x and y          {1, 1}    [_, x,y], or with from_last [_, y,x]          {}    none
+///    {0, -1}    [x, _] on a mesh of x and y
+///    {1, 1}     [_, x,y], or with from_last [_, y,x]
+///    {}         none
 struct input_layout {
   inline_vec<int, max_axes> dims;
   bool from_last = false;  // if several axes split one dim, the last axis of the mesh is major

@@ -19,13 +19,13 @@ namespace gspmd::detail {
 
 /// Searches annotations of the inputs of a program on one mesh.
 ///
-///   1. starts       no annotations; all replicated; all split; each input along dim 0, the other inputs replicated (data) or
-///                   split (FSDP)
-///   2. groups       for one group at a time, the largest first, tries each annotation; then exchanges two axes; repeats this
-///                   while the price improves
+///   1. starts       no annotations; all replicated; all split; each input along dim 0, the other inputs replicated
+///                   (data) or split (FSDP)
+///   2. groups       for one group at a time, the largest first, tries each annotation; then exchanges two axes;
+///                   repeats this while the price improves
 ///   3. pairs        changes two groups at a time, along one axis
-///   4. every other  splits a group into every other member, for example two layers of one shape, one split by columns and
-///                   one by rows
+///   4. every other  splits a group into every other member, for example two layers of one shape, one split by columns
+///                   and one by rows
 ///
 /// With a larger budget the search continues from the same result, because earlier prices are known.
 ///

@@ -136,8 +136,8 @@ class value_search {
   search_budget& budget_;
   graph graph_;
   dynamic::program plan_;
-  // By node: true if a program can annotate its value. This excludes values of gradients, and intermediate values of a
-  // function that adds several operators on one line.
+  // For each node: true if a program can annotate its value. This excludes values of gradients, and intermediate values
+  // of a function that adds several operators on one line.
   std::vector<bool> may_be_written_;
 };
 

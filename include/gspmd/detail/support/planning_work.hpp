@@ -22,7 +22,8 @@ struct planning_work {
     if (is_exceeded()) [[unlikely]]
       stop();
   }
-  /// Returns true after the error of a planning_limit. A search then rethrows the error, because every further plan would throw it too.
+  /// Returns true after the error of a planning_limit. A search then rethrows the error, because every further plan
+  /// would throw it too.
   static bool is_exceeded() { return done > limit; }
 
  private:

@@ -9,10 +9,12 @@
 
 namespace gspmd::detail {
 
-/// Returns an error text if `value` of the limit `name` is not a positive number, else an empty text. One rule holds for all limits that a
-/// program passes: 0, a negative number and NaN are errors, and a limit that is left out has its default value.
+/// Returns an error text if `value` of the limit `name` is not a positive number, else an empty text. One rule holds
+/// for all limits that a program passes: 0, a negative number and NaN are errors, and a limit that is left out has its
+/// default value.
 ///
-///   why_refused("find_annotations: most_plans", 0)   "find_annotations: most_plans is 0; write a positive number, or leave it out"
+///   why_refused("find_annotations: most_plans", 0)   "find_annotations: most_plans is 0; write a positive number, or
+///                                                    leave it out"
 template <class Number>
 std::string why_refused(const std::string& name, Number value) {
   if (value > 0) return {};

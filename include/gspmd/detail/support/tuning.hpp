@@ -6,8 +6,8 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// Constants that affect only the speed of plans and kernels, each with the measurement behind it. Other machines may
-/// need other values. They do not affect results, except for the last bits of sums. (The parts of sums,
+/// Constants that affect only the speed of plans and kernels, each with its measurement. Other machines may need other
+/// values. They do not affect results, except for the last bits of sums. (The parts of sums,
 /// ir/sum_parts.hpp, are not tuning.)
 namespace gspmd::detail {
 
@@ -102,9 +102,9 @@ inline constexpr std::int64_t most_row_bytes = 512 * 1024;
 inline constexpr std::int64_t least_row_loop_bytes = 128 * 1024;
 /// A value of this many bytes, which fills the first-level cache, is recomputed if that is as cheap as reading it.
 inline constexpr std::int64_t least_recomputed_bytes = 64 * 1024;
-/// The number of rows of such a block that run through each step together, and the most bytes that a step reads and
-/// writes for them. Rows from beyond the second-level cache are prefetched during the computation, so fewer of these
-/// rows run together.
+/// The number of rows of a block of rows that run through each step together, and the most bytes that a step reads and
+/// writes for these rows. Rows from beyond the second-level cache are prefetched during the computation, so fewer of
+/// these rows run together.
 inline constexpr std::int64_t most_rows_together = 4, rows_together_bytes = 32 * 1024, far_rows_together_bytes = 4 * 1024;
 
 // ---- kernels ----

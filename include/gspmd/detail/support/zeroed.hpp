@@ -5,8 +5,8 @@
 
 namespace gspmd::detail {
 
-/// Memory of zeros for tables. take() returns pieces of it. In a constant evaluation, an element of a std::vector costs
-/// Clang more than ten steps of its limit. An element of this memory costs no step.
+/// Memory of zeros for tables. take() returns pieces of the memory. In a constant evaluation, an element of a
+/// std::vector costs Clang more than ten steps of its limit. An element of this memory costs no step.
 template <class T>
 class zeroed {
  public:

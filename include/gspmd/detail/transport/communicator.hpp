@@ -16,24 +16,28 @@ namespace gspmd {
 /// A communicator holds some devices of a backend and carries out the communication of a plan among all devices.
 ///
 ///     int device_count() const           number of devices of the whole communicator
-///     int local_count() const            number of devices that this object holds: 1 for threads and mpi, all for simulated
+///     int local_count() const            number of devices that this object holds: 1 for threads and mpi, all for
+///                                        simulated
 ///     int device(int i) const            id of its i-th device, 0 <= i < local_count()
-///     void move(mesh, movement, in, out)       carries out a movement, also one with a map; in[i], out[i] are the buffers of
-///                                        device(i)
+///     void move(mesh, movement, in, out)       carries out a movement, also one with a map; in[i], out[i] are the
+///                                        buffers of device(i)
 ///     void reduce(mesh, reduction, in, out)    carries out a reduction; in[i] == out[i] is allowed for an all_reduce
 ///     void barrier()                     waits for all devices
-///     void start(mesh, movements, in, out), finish(the same)    optional, if an object holds one device: carry out a list of
-///                                        movements over the same axes, movement k from in[k] to out[k], in one message to each
-///                                        device. Between the two calls the device computes and does not touch the buffers
-///     void start(mesh, reductions, in, out), finish(the same)   optional: the same for reductions of one kind over the same axes.
-///                                        A list with a single all_reduce may be in place. Several lists may be started before the first
-///                                        list is finished
-///     void go_on()                       optional: lets started collectives progress, without waiting. A program that starts
-///                                        collectives calls it after each step that computes
-///     void reduce_together(mesh, reductions, in, out)    optional, if an object holds one device: carries out reductions of one
-///                                        kind over the same axes, k from in[k] to out[k], in one message to each device
-///     void shift(mesh, ring, ahead, behind)    optional, for programs with limit_gather: each device of a ring gets the buffer
-///                                        of its successor and, unless `behind` is null, the buffer of its predecessor
+///     void start(mesh, movements, in, out), finish(the same)    optional, if an object holds one device: carry out a
+///                                        list of movements over the same axes, movement k from in[k] to out[k], in one
+///                                        message to each device. Between the two calls the device computes and does
+///                                        not touch the buffers
+///     void start(mesh, reductions, in, out), finish(the same)   optional: the same for reductions of one kind over the
+///                                        same axes. A list with a single all_reduce may be in place. Several lists may
+///                                        be started before the first list is finished
+///     void go_on()                       optional: lets started collectives progress, without waiting. A program that
+///                                        starts collectives calls it after each step that computes
+///     void reduce_together(mesh, reductions, in, out)    optional, if an object holds one device: carries out
+///                                        reductions of one kind over the same axes, k from in[k] to out[k], in one
+///                                        message to each device
+///     void shift(mesh, ring, ahead, behind)    optional, for programs with limit_gather: each device of a ring gets
+///                                        the buffer of its successor and, unless `behind` is null, the buffer of its
+///                                        predecessor
 ///
 /// Elements are float, double, std::int32_t, std::int64_t or bool. `in` and `out` are arrays with one pointer for
 /// each local device, to buffers of the (padded) local extents. Buffers must not overlap, except for in == out.

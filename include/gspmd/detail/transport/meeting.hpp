@@ -32,8 +32,8 @@
 ///   an input of a started        before it arrives at k, in    from passing k, in finish;   they arrive at k+1
 ///     collective                 start, and after it passed    in between all members
 ///                                k+1, where finish ends        compute
-///   an output of a started       its own part from passing     never; each other member     they arrive at k+1, in finish
-///     reduction                  k, in finish                  writes its own part from
+///   an output of a started       its own part from passing     never; each other member     they arrive at k+1, in
+///     reduction                  k, in finish                  writes its own part from     finish
 ///                                                              passing k
 ///   a shard whose address is     before it sends the address,  from receiving the address   they send "done"
 ///     sent (permutations)        and after all sent "done"

@@ -30,7 +30,7 @@
 /// up. Also, freeing a window is collective.
 namespace gspmd::detail {
 
-/// The way in which the file descriptor of the pages (memfd_create) reaches other processes.
+/// The transfer of the file descriptor of the pages (memfd_create) to other processes.
 enum class page_source : std::uint8_t {
   opened,  // other processes open /proc/PID/fd/N of the owner
   sent,    // the owner sends the descriptor over a UNIX socket, since /proc/PID/fd of another user namespace may be closed

@@ -13,8 +13,8 @@ constexpr bool is_mapped(const plan_step& s) {
   static_assert(static_cast<int>(last) - static_cast<int>(first) == 3, "the kernels that move stand side by side in the list");
   return s.spec >= 0 && s.kernel >= first && s.kernel <= last;
 }
-/// Returns true for a movement of a single value to its own memory, or a reduction of a single value. Such a step can run
-/// concurrently with other steps (start_move, start_combine).
+/// Returns true for a movement of a single value to its own memory, or a reduction of a single value. The step can then
+/// run concurrently with other steps (start_move, start_combine).
 constexpr bool may_be_started(const plan_step& s) {
   return (is<kernels::move>(s) || is<kernels::combine>(s)) && s.operands.count == 1 && s.results.count == 1 && s.bytes_sent > 0;
 }

@@ -50,9 +50,9 @@ struct copy : without_description {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-/// Computes a device's partial value of a reduction over axes along which the result is partial. Along axes that split
-/// the operand, this is the device's part. For equal data, it is the whole value on the first device. All other
-/// elements are identity elements.
+/// Computes a device's partial value of a reduction whose result is partial over some axes. For axes that split the
+/// operand, this is the device's part. For equal data, it is the whole value on the first device. All other elements
+/// are identity elements.
 struct terms : plain_step, without_description, never_in_place {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };

@@ -40,7 +40,7 @@ struct indexed_access {
   out_of_range beyond = out_of_range::clip;
   monoid combined_by = monoid::add;  // scatter
   bool onto = false;                 // scatter_set: combines instead of replacing
-  bool is_uniform = false;           // scatter, scatter_set: the slices are one element in memory, which is used for all of them
+  bool is_uniform = false;           // scatter, scatter_set: one element in memory is used for all elements of the slices
   std::uint64_t fill = 0;            // gather: the bits of an element
   std::uint64_t nothing = 0;         // gather: the bits for an element that another device provides
   friend constexpr bool operator==(const indexed_access&, const indexed_access&) = default;

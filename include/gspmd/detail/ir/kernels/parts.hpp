@@ -27,8 +27,8 @@ struct row_part;
 ///   handles           the element types that it is compiled for
 ///   works_in_place    its result can use the memory of an operand that mark_kept() does not mark
 ///   scratch_bytes     the memory that it needs during a run
-///   find_rows, take_rows    the rows by which it can process its operands, and the same step for a block of rows. Both are for a
-///                     step that `lowered` made (passes/lower/step_state.hpp), and for passes only
+///   find_rows, take_rows    the rows of its operands that form blocks, and the same step for a block of rows. Both are
+///                     for a step that `lowered` made (passes/lower/step_state.hpp), and for passes only
 ///   axes, messages, packing, rounds    its communication; steps of a plan store the first two as numbers
 ///   prepare, freeze   the computations that are done once (run/ready_step.hpp)
 ///   run               executes the step
@@ -41,7 +41,8 @@ enum class entries : std::uint8_t { one_per_step, shared_by_equal_steps, one_per
 template <class Entry, entries Count>
 struct kernel_table {
   using entry = Entry;
-  /// Returns the probable number of entries for a program with `ops` local operators; `movements` of them have a map.
+  /// Returns the probable number of entries for a program with `ops` local operators, including `movements` operators
+  /// with a map.
   static constexpr std::size_t guess(std::size_t ops, std::size_t movements) {
     if constexpr (Count == entries::one_per_movement) return movements;
     if constexpr (Count == entries::two_per_movement) return 2 * movements;

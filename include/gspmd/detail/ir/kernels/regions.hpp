@@ -31,11 +31,12 @@ struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows 
   static constexpr element_kinds handles = element_kinds::bytes;
 };
 
-// The body of a loop follows, up to the loop_end at `target`. If the loop has no iterations, the program continues after it.
+// The body of a loop follows, up to the loop_end at `target`. If the loop has no iterations, the program continues
+// after it.
 struct loop_begin : region_end<step_role::loop_begin> {};
 struct loop_end : region_end<step_role::loop_end> {};
-// If its operand is false, the program continues after `target`, the otherwise step. From an otherwise step it continues
-// at the `target` of that step, the join step.
+// If its operand is false, the program continues after `target`, the otherwise step. After an otherwise step, the
+// program continues at the `target` of that step, the join step.
 struct branch : region_end<step_role::branch> {};
 struct otherwise : region_end<step_role::otherwise> {};
 struct join : region_end<step_role::join> {};

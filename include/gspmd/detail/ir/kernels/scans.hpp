@@ -23,7 +23,7 @@ struct scan_spec {
 /// The k largest elements of every line of the last dim, and their positions.
 struct top_k_spec {
   extents shape;          // allocated, dense row-major
-  std::int64_t k = 0;     // of the result; if a line has fewer elements, all of them
+  std::int64_t k = 0;     // of the result; if a line has fewer elements, all its elements
   bool is_merge = false;  // operand 1 has the positions of the elements
   friend constexpr bool operator==(const top_k_spec&, const top_k_spec&) = default;
 };

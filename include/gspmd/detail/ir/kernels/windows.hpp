@@ -17,9 +17,8 @@ struct window_along {
   friend constexpr bool operator==(const window_along&, const window_along&) = default;
 };
 
-/// A reduction of windows over a tile. Along dims without a window, every element is its own window. Tile and result
-/// can be larger than the accessed part. Only existing elements of the result are computed, and only their windows are
-/// read.
+/// A reduction of windows over a tile. If a dim has no window, every element is its own window. Tile and result can be
+/// larger than the accessed part. Only existing elements of the result are computed, and only their windows are read.
 struct window_reduction {
   extents in, out;  // allocated, dense row-major
   inline_vec<window_along, max_mapped_dims> windows;
@@ -28,9 +27,9 @@ struct window_reduction {
 };
 
 /// The gradient of a maximum or minimum over windows, for any part of a tensor. An element depends only on its own
-/// windows. Along every dim with a window, index q of the gradient's tile belongs to the window that begins at index q of
-/// the operand's tile. It holds the gradient of this window, or 0 if no window begins there. Element i of the result is at
-/// index room + step * i of the operand's tile.
+/// windows. In every dim with a window, index q of the gradient's tile belongs to the window that begins at index q of
+/// the operand's tile. It holds the gradient of this window, or 0 if no window begins there. Element i of the result is
+/// at index room + step * i of the operand's tile.
 struct window_selection {
   struct along_dim {
     std::int8_t dim = 0;

@@ -19,7 +19,7 @@ namespace gspmd::detail {
 /// 1. Find the values that are equal on all devices along the axes. Find those among them that depend on a reduction
 ///    over the axes (3.1 of the paper). Completion has found the shardings, and the rules of operators state the
 ///    reductions.
-/// 2. Find the weights. A weight is carried, is updated by such a value, and is read on the way to the reduction.
+/// 2. Find the weights. A weight is carried, is updated by a reduced value, and is read on the way to the reduction.
 ///    Other carried values that only the update reads, the moments, stay split from step to step. They are one group.
 ///    A moment may have another shape, for example as a mean of squares over rows. It is split if the rules of the
 ///    operators between it and the new weight pass the cut on. If the moment is reduced over the dim that is cut, it

@@ -27,7 +27,8 @@ namespace gspmd::detail {
 ///    (ring_choice.hpp).
 ///
 ///   bd,df->bf with x [data, _], w [_, model]: b over data, f over model; result [data, model], nothing is sent
-///             with x [_, model], w [model, _]: d over model; result [_, _] partial(model: add), if a gather takes longer
+///             with x [_, model], w [model, _]: d over model; result [_, _] partial(model: add), if a gather takes
+///             longer
 class chooser {
  public:
   constexpr chooser(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
@@ -250,11 +251,11 @@ class chooser {
       if (known.axis == use.axis) return;
     add_factor_split(uses, use.axis, use.dim);
   }
-  /// Returns the use of the axes at the border of a manual region (local_view_op). The border sends nothing. Along the
-  /// region's axes both sides keep the layouts that are written. The other axes split both sides in the same way: like
-  /// a form of the operand, or like the preferred sharding of the result or the operand, whichever costs least. If
-  /// costs are equal, the largest shard is taken, because the other shards are parts of it. The users reshard the
-  /// result as if no border existed.
+  /// Returns the use of the axes at the border of a manual region (local_view_op). The border sends nothing. Both sides
+  /// keep the layouts that are written for the region's axes. The other axes split both sides in the same way: like a
+  /// form of the operand, or like the preferred sharding of the result or the operand, whichever costs least. If costs
+  /// are equal, the largest shard is taken, because it contains the other shards. The users reshard the result as if no
+  /// border existed.
   [[nodiscard]] constexpr operator_use border_use(int i, const node& n, const op_rule& rule) const {
     const sharding &from = known_.preferred_of(n.operands[0]), &to = known_.preferred_of(i);
     const auto add = [&](const tensor_map& map, const sharding& lies, bool is_closed, factor_splits& uses) {

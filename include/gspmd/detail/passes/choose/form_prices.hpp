@@ -69,7 +69,7 @@ struct form_prices {
   /// bringing its result.
   struct priced_form {
     int value = -1;
-    reshard_price price;  // of bringing the form, or the operand of a value that is computed again
+    reshard_price price;  // of bringing the form, or the operand of a value that is recomputed
   };
   [[nodiscard]] constexpr priced_form best_form(int i, const sharding& wanted) const {
     if (has_hidden_axes(i)) return inside(i, mesh_of(i)).best_form(i, wanted);

@@ -100,8 +100,8 @@ class known_uses {
     for (const auto& preference : readers_.of(known_, o))
       if (preference.last > i) take(preference.wanted);
   }
-  /// Adds the forms of value `o` to the key. If the value can be computed again, adds the forms of its operand in the
-  /// same way.
+  /// Adds the forms of value `o` to the key. If the value can be recomputed, adds the forms of its operand in the same
+  /// way.
   constexpr void take_forms(int o) {
     for (int steps = 0; steps < most_made_again; ++steps) {
       const node& root = known_.at(known_.book.root_of(o));

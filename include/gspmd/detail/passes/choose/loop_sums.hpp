@@ -10,11 +10,12 @@
 /// value is partial, the sum may stay partial. One reduction after the loop then replaces one reduction in each
 /// iteration.
 ///
-///   g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has ended
+///   g = 0;  for ...: g = g + einsum<"bd,bf->df">(x, dy)      b split over x: g is partial over x until the loop has
+///                                                            ended
 namespace gspmd::detail {
 
-/// Returns the number of the operand that is added to operand `k`, to all of it or to a row. Returns -1 for any other
-/// operator.
+/// Returns the number of the operand that is added to operand `k`, to the whole operand or to a row. Returns -1 for any
+/// other operator.
 constexpr int operand_added_to(const node& n, int k) {
   int added = -1;
   if (n.operands.count < 2 || partial_rule_of(n, k, monoid::add) != partial_rule::all) return -1;

@@ -26,7 +26,7 @@ class operator_chooser {
       : known_(known), readers_(readers), remembered_(known, readers) {}
 
   /// The time of the operator itself, after its operands are in place. `all`: its work, movements and tiles. `least`:
-  /// its work alone, if all devices had an equal part of it.
+  /// its work alone, if all devices had equal parts of the work.
   struct own_times {
     std::int64_t all = 0, least = 0;
   };

@@ -48,7 +48,8 @@ class operator_prices {
 
   /// Returns the cost of bringing the operands to their required shardings, of the operator's own communication, and of
   /// bringing the result to its sharding. Counts all iterations of the loops around the operator. An operand from
-  /// outside a loop is brought before the loop. If the cost exceeds `limit`, returns a part of it that does.
+  /// outside a loop is brought before the loop. If the cost exceeds `limit`, returns a part of the cost that exceeds
+  /// `limit`.
   constexpr cost of(const operator_use& p, std::int64_t limit) {
     count_planning();
     const int depth = known_.book.depth();

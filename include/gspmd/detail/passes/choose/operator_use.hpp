@@ -199,8 +199,8 @@ constexpr axis_mask axes_read_whole(const form_prices& known, int i) {
   }
   return whole | asked_whole(i);
 }
-/// Returns the axes that a view may gather its operand over without allow_replication. The operand has as many
-/// elements as the view, so it is no larger if it is gathered before the view than after it.
+/// Returns the axes that a view may gather its operand over without allow_replication. Operand and view have the same
+/// number of elements, so a gather before the view makes the same number of elements as a gather after it.
 constexpr axis_mask axes_gathered_anyway(const form_prices& known, int i) {
   const node& n = known.at(i);
   if (!may_be_moved(known.program, n) || known.preferred_of(n.operands[0]).splits.empty()) return 0;

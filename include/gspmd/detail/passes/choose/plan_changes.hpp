@@ -93,8 +93,8 @@ class plan_changes {
     else add(split_further(mesh_, at(run[0]), preferred_[run[0]].splits));
     return list;
   }
-  /// Returns the shardings of node `i` that differ from the preferred sharding in a single axis. The axis splits another
-  /// dim, is major or minor to the other axes of a dim, or splits nothing.
+  /// Returns the shardings of node `i` that differ from the preferred sharding in a single axis. The axis splits
+  /// another dim, is major or minor to the other axes of a dim, or splits nothing.
   ///
   ///   {x,-} on a mesh of x: {-,-}, {-,x}
   [[nodiscard]] constexpr vec<sharding> one_axis_away(int i) const {

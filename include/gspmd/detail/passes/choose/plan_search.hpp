@@ -15,8 +15,8 @@
 namespace gspmd::detail {
 
 /// The phases of a search. `connected_values` gives values with equal shardings, connected by elementwise operators,
-/// the sharding that a neighbour prefers. `single_axes` moves one axis of a value to another dim, for the connected
-/// values and for each of them. The second phase finds shardings that no neighbour has.
+/// the sharding that a neighbour prefers. `single_axes` moves one axis of a value to another dim, for all connected
+/// values and for each single value. The second phase finds shardings that no neighbour has.
 enum class search_phase : std::uint8_t { not_begun, connected_values, single_axes, done };
 
 /// The progress of the search for a program's plan. Another evaluation can continue from it.

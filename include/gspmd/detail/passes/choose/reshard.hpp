@@ -97,7 +97,8 @@ constexpr bool has_empty_parts(const mesh_shape& mesh, const extents& global, co
 
 /// Returns the sharding with the same tiles as `from` that makes a movement to `to` send the least. An axis that
 /// separates no parts with data may split any dim.
-///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device. From {x,-}, all parts of dim 0 would be gathered
+///   [1,1] {x,-} to {-,y}: {-,x}, and the element stays on the first device. A movement from {x,-} would gather all
+///   parts of dim 0
 constexpr sharding renamed(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding best = from;
   if (!has_empty_parts(mesh, global, from)) return best;
@@ -339,8 +340,8 @@ constexpr sharding shared_out(const mesh_shape& mesh, const extents& global, con
 
 /// A gather sends whole shards with their padding. Returns an intermediate sharding with the gathered axes on another
 /// dim, if both movements together save the time of a message. Otherwise returns `to`.
-///   [9,1000] {x,-} over 8 towards {-,-}: by {-,x}. The shards have 2,2,2,2,1,0,0,0 rows. One gather sends 14,000 elements;
-///   the two movements send 1,125 and 7,875.
+///   [9,1000] {x,-} over 8 towards {-,-}: by {-,x}. The shards have 2,2,2,2,1,0,0,0 rows. One gather sends 14,000
+///   elements. The two movements send 1,125 and 7,875.
 constexpr sharding by_less_padding(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& from,
                                    const sharding& to, std::int64_t bytes_per_elem) {
   const axis_mask gathered = from.split_axes() & ~to.split_axes();

@@ -16,11 +16,12 @@ namespace gspmd::detail {
 /// 2. The parts of that dim visit every device. Each part is multiplied with the same part of the other operand, if
 ///    that operand has the letter. The product is added to the result, or is a part of the result.
 ///   ab,bc->ac   [a/x, b] and [b, c/x], result [a/x, c]: parts of c, each fills columns of the result
-///               [a/x, b] and [b/x, c], result [a/x, c]: parts of b, with columns of the first; the products are added up
+///               [a/x, b] and [b/x, c], result [a/x, c]: parts of b, with columns of the first; the products are added
+///               up
 ///
 /// Each device adds the products in another order. Devices that hold the same part of the result would round it
 /// differently, and could then decide differently. Every axis of a ring that adds products must therefore split the
-/// result or leave it partial. So a value that must be equal on several devices never has such a sum.
+/// result or leave it partial. So a value that must be equal on several devices is never the sum of a ring.
 ///   ab,bc->ac   [a, b/x] and [b, c], result [a, c]: no ring; [a, b/x] and [b, c/x], result [a, c/x]: a ring
 class ring_choice {
  public:

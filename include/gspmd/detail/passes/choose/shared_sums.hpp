@@ -7,7 +7,8 @@
 /// Sums of the results of several operators. One movement or reduction serves all terms, so each term pays a share of
 /// its price:
 ///
-///   dx = einsum<"bf,df->bd">(dq, wq) + einsum<"bf,df->bd">(dk, wk) + ...      f split over x: dx is partial, and reduced once
+///   dx = einsum<"bf,df->bd">(dq, wq) + einsum<"bf,df->bd">(dk, wk) + ...      f split over x: dx is partial, and
+///                                                                             reduced once
 ///
 /// The same holds if each term is first reshaped to the shape of the sum, because the reduction can wait for the
 /// reshape too.
@@ -107,7 +108,8 @@ constexpr shared_sum shared_sum_of(const form_prices& known, int i) {
 /// the same operator, attributes and preferred shardings. One reshard serves all these users, so each user pays a
 /// share:
 ///
-///   q = einsum<"bsm,mnd->bsnd">(x, wq), k = einsum<"bsm,mnd->bsnd">(x, wk), ...      x may be gathered for all, or each weight
+///   q = einsum<"bsm,mnd->bsnd">(x, wq), k = einsum<"bsm,mnd->bsnd">(x, wk), ...      x may be gathered for all, or
+///                                                                                    each weight
 constexpr int readers_alike(const form_prices& known, int i, int k) {
   const node& n = known.at(i);
   const auto readers = known.readers_of(n.operands[k]);  // a value can have hundreds of users

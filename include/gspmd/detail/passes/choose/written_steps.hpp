@@ -30,7 +30,8 @@ constexpr sharding layout_after(const written_step& step, const sharding& from, 
 /// Axes that split `from` and are partial in `to` split the innermost parts of their dims. Returns `to` if no axis
 /// does, or if uneven parts are not nested.
 ///
-///   {x,-} to {-,-} partial(x): {x,-}, and nothing is sent      {xy,-} to {y,-} partial(x): {yx,-}, after a collective_permute
+///   {x,-} to {-,-} partial(x): {x,-}, and nothing is sent
+///   {xy,-} to {y,-} partial(x): {yx,-}, after a collective_permute
 constexpr sharding before_terms(const mesh_shape& mesh, const extents& global, const sharding& from, const sharding& to) {
   sharding parts = to;
   for (const auto& use : from.splits)

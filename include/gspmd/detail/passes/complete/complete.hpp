@@ -359,8 +359,7 @@ class completion {
       share(to);
     }
   }
-  /// Along closed axes, the tensor keeps the layout that is written. Other axes split its dims minor to the closed
-  /// axes.
+  /// The tensor keeps the layout that is written for closed axes. Other axes split its dims minor to the closed axes.
   constexpr void keep_closed(axis_mask closed, const op_rule& rule, int to, const tensor_map& to_map,
                              factor_splits& splits) const {
     inline_vec<axis_use, max_axes> written;

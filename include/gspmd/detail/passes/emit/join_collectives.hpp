@@ -17,7 +17,8 @@ namespace gspmd::detail {
 /// AllGatherCombiner).
 ///
 ///   a = all_reduce(p); b = all_reduce(q); c = f(a); d = g(b)    ->    a, b = all_reduce(p, q); c = f(a); d = g(b)
-///   a = all_gather(p); c = f(a); b = all_gather(q); d = g(b)    ->    a, b = all_gather(p, q); c = f(a); d = g(b)     q is an input
+///   a = all_gather(p); c = f(a); b = all_gather(q); d = g(b)    ->    a, b = all_gather(p, q); c = f(a); d = g(b)
+///   In the second line, q is an input.
 ///
 /// 1. A collective whose operand and result have at most most_joined_bytes waits in the group of its kind, axes,
 ///    element type and monoid. Groups are formed within a stretch: the part of the program between two ends of loops,

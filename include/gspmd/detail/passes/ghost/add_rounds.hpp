@@ -11,7 +11,8 @@ namespace gspmd::detail {
 ///
 ///   for each of iterations / k rounds
 ///     b = ghost_blocks(u)        the shard with k times the radius around it: one exchange for each split dim
-///     k times: b = sweep(b)      on the whole block; each sweep invalidates another radius at its ends, which no valid element reads
+///     k times: b = sweep(b)      on the whole block; each sweep invalidates another radius at its ends, which no valid
+///                                element reads
 ///     u = b without its ghosts
 ///   and a round of the remaining sweeps
 class ghost_rounds {

@@ -150,7 +150,7 @@ class value_saver {
         if (auto& of = readers_[static_cast<std::size_t>(o)]; of.empty() || of.back() != i) of.push_back(i);
   }
 
-  // ---- values that can be computed again ----
+  // ---- values that can be recomputed ----
 
   [[nodiscard]] bool is_of_program(int i) const {
     const node& n = at(i);

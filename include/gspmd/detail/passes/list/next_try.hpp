@@ -19,7 +19,7 @@ struct planned_try {
 };
 
 /// The progress of the search for the least saving that fits. A level is first tried as a whole. If it fits, bisection
-/// finds the least number of inputs that must give way, to within 1/128 of them.
+/// finds the least number of inputs that must give way, to within 1/128 of the inputs.
 struct saving_search {
   int saving = 0;                  // the saving of the try (save_memory.hpp)
   int low = 0, high = 0, all = 0;  // numbers of inputs that give way: too few, enough, all candidates

@@ -17,7 +17,8 @@
 /// functions:
 ///
 ///   applies(g)         returns true if the pass has work in this program
-///   run(g)             changes the program or refuses it; returns true if the nodes are no longer in order (canonical.hpp)
+///   run(g)             changes the program or refuses it; returns true if the nodes are no longer in order
+///                      (canonical.hpp)
 ///   run(g, layouts)    the same, for a pass that needs the layouts of completion
 ///
 /// Programs of all modes pass through the same list. They differ in the passes that apply.

@@ -14,8 +14,8 @@
 ///   0   none
 ///   1   gathered inputs are not kept: each user gathers the input again (fully sharded data parallelism)
 ///   2   also, unannotated inputs of more than 1/4096 of the memory are split by the axes that completion did not use
-///   3   also, states are split along several dims, which may split their users; and an einsum rotates an operand around a
-///       ring, if possible, instead of gathering it to more than a quarter of the memory
+///   3   also, states are split along several dims, which may split their users; and an einsum rotates an operand
+///       around a ring, if possible, instead of gathering it to more than a quarter of the memory
 ///   4   the same from 1/16 of the memory on
 ///   5   the same from 1/64 of the memory on
 ///   6   also, states have the shardings of their next values as computed, so that no next value is moved
@@ -74,8 +74,8 @@ constexpr vec<int> readers_that_gather(span<const node> nodes, int level) {
   return readers;
 }
 
-/// Returns the candidates of a level, the cheapest first. The states of one update are adjacent. If only some of them
-/// were split, the gradient would be scattered and gathered.
+/// Returns the candidates of a level, the cheapest first. The states of one update are adjacent. If only some states of
+/// an update were split, the gradient would be scattered and gathered.
 constexpr vec<int> cheapest_inputs(span<const node> nodes, int level, std::int64_t most_memory) {
   const node* const all = nodes.data();
   const vec<int> updates = updates_of_states(nodes);

@@ -8,7 +8,8 @@ namespace gspmd::detail {
 
 /// Finds reduced operands that later loops compute a second time, so that no memory holds them.
 ///
-///   argmax of x[i] - y[j], j split    one loop for the maximum, all_reduce, one loop for the index: both loops read x and y
+///   argmax of x[i] - y[j], j split    one loop for the maximum, all_reduce, one loop for the index: both loops read x
+///                                     and y
 ///
 /// The second loop reads no more than it would read of the stored operand, and its bits are the same.
 class computed_twice {

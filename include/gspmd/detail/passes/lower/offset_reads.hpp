@@ -69,7 +69,8 @@ struct shard_margins {
 /// of its shard.
 ///
 ///   t + shift(t, 0, -1) + shift(t, 0, 1)     one exchange brings a row for each end; one loop reads t, t[-1] and t[+1]
-///   shift(shift(t, 0, -1), 1, 1)             t[-1,+1]: margins of rows, of columns, and of the margins of rows, the corners
+///   shift(shift(t, 0, -1), 1, 1)             t[-1,+1]: margins of rows, of columns, and of the margins of rows, the
+///                                            corners
 ///
 /// The operator must move all elements by one offset: shift, roll, or several shifts in one. Only loops, or other such
 /// operators along other dims, may read its result. Its offsets must be at most the smallest part of the dim that

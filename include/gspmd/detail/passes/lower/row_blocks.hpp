@@ -32,7 +32,8 @@ constexpr const row_facts& row_facts_of_step(const plan_step& s) {
 /// Runs consecutive steps on blocks of rows of the same values. Each step finds the rows of the previous step in the
 /// cache. A value that only these steps read has memory for one block.
 ///
-///   softmax of [8192, 1024], along dim 1      rows [32, 1024]: largest elements, exp and its sums, quotients; and the next 32 rows
+///   softmax of [8192, 1024], along dim 1      rows [32, 1024]: largest elements, exp and its sums, quotients; and the
+///                                             next 32 rows
 ///
 /// Rows are indices of the first dims, along which no step reduces. A step reads the same elements in the same order
 /// as without blocks, so the bits are the same. The last block may overlap the previous block; the shared rows are
@@ -326,7 +327,7 @@ class row_blocker {
     }
     return false;
   }
-  /// Returns a mask with bit k set if taken[k] is given up: see is_given_up.
+  /// Returns a mask with bit k set if taken[k] leaves the run: see is_given_up.
   [[nodiscard]] constexpr std::uint64_t given_up_of(const vec<int>& taken, const run_of_steps& r,
                                                     const vec<plan_step>& before) const {
     std::uint64_t bits = 0;

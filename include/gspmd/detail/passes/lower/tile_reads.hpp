@@ -51,7 +51,8 @@ constexpr bool widen(index_map& wide, const index_map& other) {
 /// Decides which tiles are fetched for which operators. Windows of other sizes over one value share one exchange if it
 /// is no larger than the separate exchanges together.
 ///
-///   sum_pool(x, {3}) and sum_pool(x, {5}), both padded to the extent of x      one exchange of two elements to either side
+///   sum_pool(x, {3}) and sum_pool(x, {5}), both padded to the extent of x      one exchange of two elements to either
+///                                                                              side
 class tile_reads {
  public:
   vec<shared_tile> tiles;

@@ -23,7 +23,7 @@ constexpr int end_of_unit(const plan_step* steps, int i) { return goes_by_rows(s
 /// Finds an order of a plan's steps that needs less memory in the arena than the order of the program.
 ///
 /// 1. Steps of loops and conditionals stay where they are, and so do the copies into carried values. The steps between
-///    two of them, a stretch, are ordered on their own. The steps of a run of row blocks move together as one unit;
+///    two such steps, a stretch, are ordered on their own. The steps of a run of row blocks move together as one unit;
 ///    every other step is a unit by itself.
 /// 2. Nothing moves if a single step, or the memory held between stretches, needs as much as the program needs now. A
 ///    stretch that does not determine the peak is not changed.

@@ -17,7 +17,8 @@ namespace gspmd::detail {
 /// Joins the exchanges of margins with the same neighbours, and lets loops compute during the exchange. The memory of
 /// the plan must be placed:
 ///
-///   move m, move n, loop reading u, v, m and n      ->      start_move m and n, interior of the loop, finish_move m and n, boundary
+///   move m, move n, loop reading u, v, m and n      ->      start_move m and n, interior of the loop, finish_move m
+///                                                           and n, boundary
 ///
 /// Exchanges are joined if no step needs the first margins before the last margins are fetched. They then share
 /// messages, and small loops wait only once. An exchange that other work hides is not joined (overlap_started.hpp).

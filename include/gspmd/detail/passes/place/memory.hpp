@@ -11,8 +11,8 @@ namespace gspmd::detail {
 /// Places every value of a plan. Inputs and outputs are in the caller's memory. All other values are at fixed offsets
 /// in one arena per device.
 ///
-/// 1. A value lives from the step that computes it to the last step that reads it or a reshape of it. The operand of a
-///    started collective lives until the collective is finished, before the first step that reads its result.
+/// 1. A value lives from the step that computes it to the last step that reads the value or its reshape. The operand of
+///    a started collective lives until the collective is finished, before the first step that reads its result.
 /// 2. A step whose kernel works in place stores its result over an operand of the same size that is not needed
 ///    afterwards.
 /// 3. An output of an elementwise loop may overwrite any input of its kind that this loop is the last to read (an

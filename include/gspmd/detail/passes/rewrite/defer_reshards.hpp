@@ -9,9 +9,11 @@ namespace gspmd::detail {
 /// Marks the reshards that are written before an operator and cost less after it. A deferred reshard moves nothing,
 /// and the operator's sharding is chosen by the shardings of the values before the reshards.
 ///
-///   reshard(x, S) + reshard(y, S)                  x + y in the present sharding: one value is moved to S or reduced, not two
+///   reshard(x, S) + reshard(y, S)                  x + y in the present sharding: one value is moved to S or reduced,
+///                                                  not two
 ///   2 * reshard(x, S) - reshard(y, S) / n          the same, with elementwise operators of one value in between
-///   slice(reshard(x, S)), if all users are slices  the slices are moved to S, if they have fewer elements than x together
+///   slice(reshard(x, S)), if all users are slices  the slices are moved to S, if they have fewer elements than x
+///                                                  together
 ///
 /// If deferring sends more, because other operators read a resharded value, choose takes the plan without deferred
 /// reshards. Users of the result find the sharding that was requested, because completion ignores deferral. A reshard

@@ -32,7 +32,8 @@ struct axis_result {
 /// If a broadcast repeats a replica along a dim, the replica is cut along that dim too. An example is a bias that is
 /// added to rows. Its gradient is then partial.
 ///
-///   `ab,bc->ac`   x S(a), w R -> S(a)     x S(b), w S(b) -> P     x S(b), w R: refused     x S(a), w I: refused, the gradient
+///   `ab,bc->ac`   x S(a), w R -> S(a)     x S(b), w S(b) -> P
+///                 x S(b), w R: refused    x S(a), w I: refused, because of the gradient
 class axis_rule {
  public:
   /// `cuts_replicas`: in a gradient, replicas are cut along all their dims. Elsewhere the user writes this cut, which

@@ -97,7 +97,7 @@ struct joint_program {
     return push(n, to, region);
   }
   /// Brings a value to a layout along the automatic axes. No step may cut the parts of explicit axes unevenly. If a
-  /// step would do so, the value is reduced without moving, and then moved in one exchange. If the wanted layout is
+  /// step would do so, the value is reduced without moving, and then moved in one exchange. If the required layout is
   /// partial and the value is not, the first device keeps the whole value.
   constexpr int sent(int x, const sharding& wanted, location where) {
     const extents shape = at(x).shape;

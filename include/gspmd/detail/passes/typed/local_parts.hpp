@@ -10,7 +10,8 @@ namespace gspmd::detail {
 /// Returns an axis in `leaving` whose parts are cut further by an axis that stays in the same dim; -1 if no axis is.
 /// Transitions, reshards and borders share this rule: an axis moves only if it is the innermost axis of its dim.
 ///
-///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5      along x: 0 3 | 1 4 | 2 5, which are no parts of S(0)
+///   0 1 2 3 4 5 over x:2, y:3      gathered along y: 0 1 2 | 3 4 5
+///                                  gathered along x: 0 3 | 1 4 | 2 5, which are no parts of S(0)
 constexpr int cut_further(const inline_vec<axis_use, max_axes>& splits, axis_mask leaving) {
   for (int k = 0; k + 1 < splits.count; ++k)
     if ((leaving & axis_bit(splits[k].axis)) != 0 && splits[k + 1].dim == splits[k].dim &&

@@ -18,7 +18,8 @@ namespace gspmd::detail {
 /// ordinary movement or reduction:
 ///
 ///   all_reduce        x of the local view, as a partial sum, resharded to be whole
-///   all_gather, S(d)  as the chunks of dim d, resharded to be whole          reduce_scatter, all_to_all, own chunk: likewise
+///   all_gather, S(d)  as the chunks of dim d, resharded to be whole; reduce_scatter, all_to_all and the own chunk
+///                     likewise
 ///   permute           stacked along a new dim 0, one row per device, then rolled, shifted, reversed or placed
 ///   zeros             computed from the place of the device; for a maximum, the least number
 class region_planner {

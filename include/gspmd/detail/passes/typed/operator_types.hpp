@@ -59,7 +59,7 @@ class operator_typer {
 
  private:
   /// Returns true if facts about the parts of an operand are known: the axes that cut its dims, or that it is a sum
-  /// over such a dim.
+  /// over a dim in parts.
   [[nodiscard]] constexpr bool knows_parts(const node& n) const {
     if (t_.local_here == 0 || n.in_gradient) return false;
     for (const int o : n.operands)

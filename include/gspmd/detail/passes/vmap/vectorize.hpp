@@ -34,7 +34,8 @@ class vectorizer {
     index_ = add_constant(g, dtype::s64, {}, 0, 0, at);  // the number of an example
   }
 
-  /// Adds the value of the traced example, while the function is traced: row `index` of an argument along its dim `dim`.
+  /// Adds the value of the traced example, while the function is traced: row `index` of an argument along its dim
+  /// `dim`.
   constexpr int add_example(int argument, int leading, int dim) {
     const int row = add_dynamic_index(g_, leading, index_, at_);
     if (row >= 0) examples_.push_back({row, leading, dim == 1 ? argument : -1});

@@ -22,10 +22,13 @@ namespace gspmd::detail {
 /// The facts that a kernel states:
 ///
 ///   work(p, s)                  operations of a step, counted as for least_shared_work; 0: one thread runs the step
-///   freeze<Program, Step>()     compiled programs: an object with run(p, s, device). It runs the whole step if device.parts is 1
-///   adopt(prepared)             sessions: the same object, made from the object that the kernel prepared for the thread
-///   of_part(object, p, s, part, parts, room)    optional: an object that replaces this object in a shared step. If it has
-///                               end(p, s, device), this function ends the step after all threads have run their parts
+///   freeze<Program, Step>()     compiled programs: an object with run(p, s, device). It runs the whole step if
+///                               device.parts is 1
+///   adopt(prepared)             sessions: the same object, made from the object that the kernel prepared for the
+///                               thread
+///   of_part(object, p, s, part, parts, room)    optional: an object that replaces this object in a shared step. If it
+///                               has end(p, s, device), this function ends the step after all threads have run their
+///                               parts
 ///   has_parts(p, s)             required with of_part: returns true if this step has such objects
 ///   room_bytes(p, s)            optional: bytes of memory that the threads share in this step
 ///

@@ -12,7 +12,8 @@
 /// Separate memory of the threads of a device. It follows the arena of the plan. Each thread except for the first has
 /// scratch memory there. It also has memory for the values that only the steps of a block of rows read and write.
 ///
-///   [arena of the plan, with the memory of the first thread] [scratch, values of blocks: thread 1] [the same: thread 2] ...
+///   [arena of the plan, with the memory of the first thread]
+///   [scratch, values of blocks: thread 1] [the same: thread 2] ...
 namespace gspmd::detail {
 
 inline constexpr std::int64_t own_alignment = 128;  // threads write no cache line of another thread, nor the line next to it

@@ -42,7 +42,8 @@ void all_reduce_by_messages(mpi_messages messages, growing_buffer& memory, monoi
       messages.send(j, in + begin + theirs.begin, theirs.end - theirs.begin);
     }
     const T* own = in + begin + mine.begin;
-    // In place, reduce_row would overwrite the own input with the reduction of members 0 and 1 before it reads this input.
+    // In place, reduce_row would overwrite the own input with the reduction of members 0 and 1 before it reads this
+    // input.
     if (own == result && self >= 2) {
       std::copy_n(own, mine_elems, scratch + self * part);
       own = scratch + self * part;

@@ -18,8 +18,8 @@
 
 namespace gspmd::detail {
 
-/// Zeroed memory of each process of a communicator, which the other processes of its node can read and write too. If some process cannot
-/// share, all processes have private memory. Freeing it is not collective.
+/// Zeroed memory of each process of a communicator, which the other processes of its node can read and write too. If
+/// some process cannot share, all processes have private memory. Freeing it is not collective.
 class node_memory {
  public:
   /// Collective over `comm`. This process is `self`, and process j is on the node nodes[j]. All processes must pass

@@ -188,7 +188,7 @@ class node_window {
   /// The head of a segment.
   struct meeting_place {
     meeting_slot slot;
-    std::atomic<std::uint64_t> announced{0};  // number of the meeting to which `subject` belongs
+    std::atomic<std::uint64_t> announced{0};  // number of the meeting that `subject` belongs to
     char subject[1024] = {};
   };
   static_assert(sizeof(meeting_place) <= page_bytes);

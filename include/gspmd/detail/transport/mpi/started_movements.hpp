@@ -30,8 +30,8 @@ class mpi_started_movements {
   /// messages. Returns false, and does nothing, if the movements cannot be started.
   ///
   ///   if arenas are shared       publishes the addresses. finish waits for the members' addresses, copies and
-  ///                              synchronises. If some buffer is not in shared memory, all movements use messages:
-  ///                              a member with such a buffer posts them in start, the other members in finish
+  ///                              synchronises. If some buffer is not in shared memory, all movements use messages: a
+  ///                              member with a private buffer posts them in start, the other members in finish
   ///   by messages                posts one message to each member, from and into memory of this object. finish waits
   ///                              and copies all elements into the results
   ///   small, on one node         copies all shards through the window, in one meeting, before start returns

@@ -26,8 +26,8 @@ namespace gspmd::detail {
 ///   terms      In start(), a member sends each peer its partial values of the peer's part, directly from the input. It
 ///              posts receives for the peers' partial values of its own part.
 ///   results    A member that has received all partial values of its part reduces them in the order of the members.
-///              For a reduce_scatter this is the result. For an all_reduce the member sends the result to each peer, and
-///              posts receives for the results of the peers.
+///              For a reduce_scatter this is the result. For an all_reduce the member sends the result to each peer,
+///              and posts receives for the results of the peers.
 ///
 /// No member waits between start() and finish(). MPI carries the messages, and go_on() begins the second half when
 /// the first half is complete. MPI_Iallreduce is not used: before it is called, all members must have arrived for the

@@ -18,7 +18,7 @@ namespace gspmd::detail {
 
 /// A wait of this rank, for several ranks one after the other.
 struct mpi_wait {
-  const meeting_subject& subject;  // the collective in which it waits
+  const meeting_subject& subject;  // the collective that it waits in
   int rank = -1;                   // for which it waits
   std::uint32_t turns = 0;
   std::uint64_t number = 0;  // 0: the wait has just begun
@@ -92,7 +92,7 @@ class mpi_watch {
 
   struct card {
     std::uint64_t wait;
-    std::int32_t rank;  // for which it waits; nobody: it has left
+    std::int32_t rank;  // the rank that it waits for; `nobody`: it has left
     std::uint32_t subject;
     std::int32_t has_failed;
     char text[484];  // of the subject

@@ -39,8 +39,8 @@ inline void pause_spinning() {
 /// Helpers compute each job in the floating-point environment that thread 0 has when it calls run().
 ///
 ///   member              writer      when                          readers        when
-///   call_, context_,    thread 0    before it adds 1 to begun_    the helpers    after they see the new begun_, until they
-///   environment_                                                                 subtract 1 from left_
+///   call_, context_,    thread 0    before it adds 1 to begun_    the helpers    after they see the new begun_, until
+///   environment_                                                                 they subtract 1 from left_
 ///   left_               thread 0    sets it before it adds 1      thread 0       until it is 0
 ///                                   to begun_
 ///                       helpers     subtract 1 when their part
