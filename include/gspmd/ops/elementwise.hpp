@@ -17,8 +17,10 @@
 
 namespace gspmd {
 
-/// An operand of an elementwise operator: a tensor of the program, or a number that stands for a tensor of it. Tensors of integers
-/// and of bool take only numbers that their type holds exactly: `x + 2.0` is right for int32, `x < 4.5` is refused.
+/// An operand of an elementwise operator: a tensor of the program, or a number, which is used for all elements.
+///
+/// **Errors.** Compile error if a tensor of integers or bool meets a number that its type cannot represent exactly. For int32, `x + 2.0` is
+/// right, and `x < 4.5` is refused.
 class operand {
  public:
   constexpr operand(value v, location where = location::current()) : at(where), tensor_(v) {}  // NOLINT: implicit on purpose
@@ -26,7 +28,7 @@ class operand {
     requires std::is_arithmetic_v<Number>
   constexpr operand(Number n, location where = location::current())  // NOLINT: implicit on purpose
       : at(where), is_number_(true), number_(n) {}
-  /// An operand of a function of the user's own that calls an operator; errors name the line of `where`.
+  /// An operand for a user's function that calls an operator. Errors name the line of `where`.
   constexpr operand(const operand& other, location where) : operand(other) { at = where; }
 
   location at;
@@ -34,7 +36,7 @@ class operand {
   [[nodiscard]] constexpr bool is_number() const { return is_number_; }
   [[nodiscard]] constexpr value tensor() const { return tensor_; }
   [[nodiscard]] constexpr const detail::written_number& number() const { return number_; }
-  /// Its node, as an operand of `op`.
+  /// Returns its node, as an operand of `op`.
   [[nodiscard]] constexpr int node_in(detail::graph& g, dtype type, const detail::extents& shape, std::string_view op) const {
     return is_number_ ? detail::add_number(g, number_, type, shape, op, at) : tensor_.id();
   }
@@ -47,8 +49,8 @@ class operand {
 
 namespace detail {
 
-/// Stretches operands to one shape: dims are aligned at the right, extents of 1 are repeated. Anything else is left for the
-/// operator to refuse.
+/// Returns the shape to which the operands are broadcast: dims are aligned at the right, and extents of 1 are repeated. If the shapes do
+/// not match, the operator refuses them.
 constexpr extents common_shape(std::initializer_list<operand> operands) {
   extents shape;
   for (const auto& o : operands) {
@@ -114,9 +116,9 @@ constexpr value unary(value x, location at) {
 
 }  // namespace detail
 
-// Elementwise operators. Global and local: every element of the result from the same element of the operands, no
-// communication when the operands are sharded alike. Operands are tensors of one type, stretched to one shape as NumPy does
-// (dims aligned at the right, extents of 1 repeated), or numbers. Meanings are StableHLO's.
+// Elementwise operators. In the global and the local view, each element of the result is computed from the same element of the operands.
+// If the operands have the same sharding, nothing is sent. Operands are numbers, or tensors of one type that are broadcast to one shape as
+// in NumPy (dims aligned at the right, extents of 1 repeated). The operators have StableHLO's semantics.
 
 constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::abs_op>(x, at); }
 constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::negate_op>(x, at); }
@@ -132,14 +134,14 @@ constexpr value sine(value x, location at = location::current()) { return detail
 constexpr value cosine(value x, location at = location::current()) { return detail::unary<detail::cosine_op>(x, at); }
 constexpr value floor(value x, location at = location::current()) { return detail::unary<detail::floor_op>(x, at); }
 constexpr value ceil(value x, location at = location::current()) { return detail::unary<detail::ceil_op>(x, at); }
-/// e^x - 1 and log(1 + x), with all digits of results near 0.
+/// Return e^x - 1 and log(1 + x), with full precision for results near 0.
 constexpr value expm1(value x, location at = location::current()) { return detail::unary<detail::expm1_op>(x, at); }
 constexpr value log1p(value x, location at = location::current()) { return detail::unary<detail::log1p_op>(x, at); }
 constexpr value erf(value x, location at = location::current()) { return detail::unary<detail::erf_op>(x, at); }
-/// The number whose error function is x: infinite of 1 and -1.
+/// Returns the number whose error function is x. For 1 and -1, it is infinite.
 constexpr value erf_inv(value x, location at = location::current()) { return detail::unary<detail::erf_inv_op>(x, at); }
 constexpr value cbrt(value x, location at = location::current()) { return detail::unary<detail::cbrt_op>(x, at); }
-/// `x`, through which no gradient passes.
+/// Returns `x` and stops the gradient.
 constexpr value stop_gradient(value x, location at = location::current()) {
   return detail::unary<detail::stop_gradient_op>(x, at);
 }
@@ -157,27 +159,27 @@ constexpr value operator/(operand a, operand b) { return detail::elementwise(det
 constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::maximum_op>, {a, b}, a.at); }
 constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::minimum_op>, {a, b}, a.at); }
 constexpr value power(operand a, operand b) { return detail::elementwise(detail::code_of<detail::power_op>, {a, b}, a.at); }
-/// Returns the remainder of a divided by b, with the sign of a. Of integers, x % 0 is x. (x / 0 has all bits set: -1 of signed ones.)
+/// Returns the remainder of a divided by b, with the sign of a. For integers, x % 0 is x, and x / 0 has all bits set (-1 if signed).
 constexpr value remainder(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::remainder_op>, {a, b}, a.at);
 }
 constexpr value operator%(operand a, operand b) { return remainder(a, b); }
-/// The angle of the point (x, y), from -pi to pi.
+/// Returns the angle of the point (x, y), from -pi to pi.
 constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::code_of<detail::atan2_op>, {y, x}, y.at); }
-/// The bits of integers moved by so many places; what moves out is lost. By as many places as the type has bits, or more, or a negative
-/// number of them, all are lost. To the right a signed integer keeps its sign.
+/// Return the bits of the integer a, shifted by b places. If b is negative, or not below the number of bits of the type, all bits are
+/// shifted out. To the right, a signed integer keeps its sign.
 constexpr value shift_left(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::shift_left_op>, {a, b}, a.at);
 }
 constexpr value shift_right(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::shift_right_op>, {a, b}, a.at);
 }
-/// The bits of integers one by one, and the logic of bools: so are logical_and, logical_or and logical_not.
+/// Operate on each bit of integers, and on bools. This also holds for logical_not.
 constexpr value bitwise_xor(operand a, operand b) { return detail::elementwise(detail::code_of<detail::xor_op>, {a, b}, a.at); }
 constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::code_of<detail::and_op>, {a, b}, a.at); }
 constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::code_of<detail::or_op>, {a, b}, a.at); }
 
-/// Comparisons give a tensor of bool.
+/// Comparisons return a tensor of bool.
 constexpr value operator<(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::compare_lt_op>, {a, b}, a.at);
 }
@@ -195,12 +197,14 @@ constexpr value not_equal(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::compare_ne_op>, {a, b}, a.at);
 }
 
-/// `on_true` where `condition` (bool) holds, else `on_false`.
+/// Returns `on_true` for elements with a true `condition` (bool), and otherwise `on_false`.
 constexpr value select(operand condition, operand on_true, operand on_false) {
   return detail::elementwise(detail::code_of<detail::select_op>, {condition, on_true, on_false}, condition.at);
 }
 
-/// `x`, but at least `low` and at most `high`. Where it is equal to one of them, half of the gradient passes.
+/// Returns `x`, limited to at least `low` and at most `high`. If x is equal to a limit, x gets half of the gradient.
+///
+/// **Example.**
 ///
 ///     auto y = clamp(0.0, x, 6.0);
 constexpr value clamp(operand low, operand x, operand high) {
@@ -209,7 +213,7 @@ constexpr value clamp(operand low, operand x, operand high) {
   return minimum(operand(maximum(operand(low, x.at), x), x.at), high);
 }
 
-/// Whether a float is neither infinite nor NaN.
+/// Returns true for floats that are neither infinite nor NaN.
 constexpr value is_finite(value x, location at = location::current()) {
   return operand(abs(x, at), at) < operand(std::numeric_limits<double>::infinity(), at);
 }
@@ -220,13 +224,17 @@ constexpr value& operator-=(value& a, operand b) { return a = operand(a, b.at) -
 constexpr value& operator*=(value& a, operand b) { return a = operand(a, b.at) * b; }
 constexpr value& operator/=(value& a, operand b) { return a = operand(a, b.at) / b; }
 
-/// The parts of complex numbers, as float of c64 and double of c128; abs(z) is their absolute value. Linear: of a partial tensor they are
-/// partial. Errors: a tensor that is not complex.
+/// Return the parts of complex numbers: float for c64, double for c128. abs(z) is their absolute value. The parts of a partial tensor are
+/// partial.
+///
+/// **Errors.** A tensor that is not complex.
 constexpr value real(value z, location at = location::current()) { return detail::unary<detail::real_op>(z, at); }
 constexpr value imag(value z, location at = location::current()) { return detail::unary<detail::imag_op>(z, at); }
-/// The complex conjugates.
+/// Returns the complex conjugates.
 constexpr value conj(value z, location at = location::current()) { return detail::unary<detail::conj_op>(z, at); }
-/// Complex numbers of two tensors of float (c64) or double (c128), or of a tensor and a number.
+/// Returns complex numbers from two tensors of float (c64) or double (c128), or from a tensor and a number.
+///
+/// **Example.**
 ///
 ///     complex(cosine(phi), sine(phi))
 constexpr value complex(operand real, operand imag) {
@@ -235,7 +243,7 @@ constexpr value complex(operand real, operand imag) {
 
 namespace detail {
 
-/// Returns `x` as elements of `type`; `x` itself if it has them.
+/// Returns `x` converted to `type`, or `x` itself if it has this type.
 constexpr value converted(value x, dtype type, location at) {
   if (!x.is_valid() || x.type() == type) return x;
   const int id = x.id();
@@ -244,8 +252,8 @@ constexpr value converted(value x, dtype type, location at) {
 
 }  // namespace detail
 
-/// Converts the elements to another type. Floats to integers saturate, and NaN becomes 0. Real numbers become complex ones. Complex numbers
-/// do not become real: use real(z), imag(z) or abs(z).
+/// Converts the elements to another type. Conversions of floats to integers saturate, and NaN becomes 0. Real numbers can become complex.
+/// For complex numbers, use real(z), imag(z) or abs(z).
 template <class T = void>
 constexpr value convert(value x, location at = location::current()) {
   if constexpr (std::is_void_v<T>) {

@@ -170,26 +170,26 @@ inline constexpr int max_map_arity = 8;
 /// The most results of an operator.
 inline constexpr int max_results = 4;
 
-/// Computes `n` elements of a map: `arguments[k]` is where the elements of argument k are.
+/// Computes `n` elements of a map. `arguments[k]` is the address of the elements of argument k.
 using map_rows = void (*)(const void* object, const void* const* arguments, void* out, std::int64_t n);
 
 /// Computes one element of a map.
 template <class T>
 using map_element = T (*)(const T* arguments);
 
-/// The same of a type of the user's own.
+/// The same for a user's type.
 using own_map_element = void (*)(const void* arguments, void* result);
 
-/// A user's function. A captureless callable is kept in a graph as constant function pointers, one per element type it accepts
-/// (null where it does not); narrow types are computed as others. A callable with state is an object that a builder keeps
-/// (kept_functions), and `rows` work on it. Arguments and result have one element type.
+/// A user's function. A graph stores a captureless callable as constant function pointers, one for each element type (null if the callable
+/// does not accept the type). Narrow types are computed in other types. A builder stores a callable with state as an object
+/// (kept_functions), and `rows` use the object. Arguments and result have the same element type.
 struct map_function {
   int arity = 0;
   boost::mp11::mp_rename<boost::mp11::mp_transform<map_element, computing_types>, std::tuple> of{};
   const map_function* const* derivatives = nullptr;  // by argument; null: the map has no gradient
-  own_map_element of_own[own_type_count] = {};       // by the number of a type of the user's own
+  own_map_element of_own[own_type_count] = {};       // by the number of a user's type
   map_rows rows[element_type_count] = {};            // by dtype
-  const void* object = nullptr;                      // what `rows` are given
+  const void* object = nullptr;                      // the first argument of `rows`
 };
 
 }  // namespace gspmd::detail

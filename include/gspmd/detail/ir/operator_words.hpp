@@ -8,28 +8,28 @@
 
 namespace gspmd::detail {
 
-/// Who makes the value of an operator in the program that every device runs.
+/// The origin of an operator's value in the program that every device runs.
 enum class origin : std::uint8_t {
   given,    // an input of the program
-  source,   // every device, whatever the sharding, wherever it is read: no form of it is ever moved
-  renamed,  // its operand, in another sharding
-  viewed,   // its operand, where it lies, under another shape and sharding: in the local view, or back in the global one
-  shards,   // the operator, from shards of its operands
-  region,   // a body: loops and conditionals
-  result,   // the operator before it: a further result
+  source,   // every device computes it in any sharding, so it is never moved
+  renamed,  // its operand, with another sharding
+  viewed,   // the memory of its operand, with another shape and sharding: in the local view, or back in the global view
+  shards,   // the operator computes it from shards of its operands
+  region,   // the body of a loop or conditional
+  result,   // the previous operator: a further result
 };
 
-/// The way in which an operator on shards runs when the local program is turned into steps.
+/// The way to lower an operator on shards to steps.
 enum class realisation : std::uint8_t {
-  loop,     // a part of a loop over elements, with the elementwise operators around it
-  strides,  // nothing where a loop can read it through strides; else a loop of its own
+  loop,     // a part of a loop over elements, together with other elementwise operators
+  strides,  // no step if a loop can read it through strides; otherwise a separate loop
   alias,    // another name for the memory of its operand
-  steps,    // steps of its own: `lower`
-  region,   // what loops and conditionals are made of
+  steps,    // separate steps: `lower`
+  region,   // the operators of loops and conditionals
 };
 
-/// The words and facts of an operator that reports need. A plan knows its operators by their words: if it knew them by their facts, a
-/// program that is planned while compiling would have the rules of its operators as machine code.
+/// The words and facts of an operator that reports need. A plan stores only these. With all facts, the code of a program that is
+/// planned at compile time would contain the rules of its operators.
 struct operator_words : operator_name {
   origin made = origin::shards;
   realisation runs = realisation::steps;

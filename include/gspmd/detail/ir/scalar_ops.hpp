@@ -50,7 +50,7 @@ template <class To, class From>
     const To bounded = fits_above ? inside : most;
     return x != x ? To{} : bounded;
   } else if constexpr (std::is_same_v<From, bool> && std::is_floating_point_v<To>) {
-    return choose(x, To(1), To(0));  // the plain conversion keeps GCC from vectorising
+    return choose(x, To(1), To(0));  // the plain conversion prevents GCC from vectorising
   } else {
     return static_cast<To>(x);
   }

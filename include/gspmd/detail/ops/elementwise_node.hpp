@@ -10,7 +10,7 @@
 
 namespace gspmd::detail {
 
-/// The error text for a map whose function does not take `type`, or whose result has another type.
+/// Returns the error text for a map whose function does not accept `type`, or whose result has another type.
 [[gnu::cold]] constexpr text map_problem(const map_function& f, dtype type) {
   if (is_own(type))
     return text("is not defined for ") << name_of(type)
@@ -27,7 +27,8 @@ namespace gspmd::detail {
   return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or what the function gives";
 }
 
-/// The error text for an operator or a monoid that a type does not have; with `for_complex`, that only complex numbers have.
+/// Returns the error text for an operator or a monoid that is not defined for a type. With `for_complex`, it is defined for complex types
+/// only.
 [[gnu::cold]] constexpr text not_defined_for(dtype type, bool for_complex = false) {
   return text("is not defined for ") << name_of(type)
                                      << (is_own(type)       ? "; map a function that takes it"
@@ -36,15 +37,15 @@ namespace gspmd::detail {
                                                             : "; convert the operand");
 }
 
-/// The same of a convolution, or a reduction over windows.
+/// The same for a convolution, or a reduction over windows.
 [[gnu::cold]] constexpr text not_defined_with_windows(dtype type) {
   return text("is not defined for ") << name_of(type)
                                      << (is_own(type) ? "; write it as a sum of shifted tensors"
                                                       : "; it is linear: write it for real(x) and imag(x)");
 }
 
-/// Adds an elementwise operator. Operands have one shape; operands and result have one type but for compare (result pred),
-/// select (first operand pred) and convert (result `to`).
+/// Adds an elementwise operator. The operands have the same shape. Operands and result have the same type, except for compare (the result
+/// is pred), select (the first operand is pred) and convert (the result is `to`).
 constexpr int add_elementwise(graph& g, const operator_code& op, span<const int> operands, location at, dtype to = dtype::f32,
                               const map_function* function = nullptr) {
   node n;
