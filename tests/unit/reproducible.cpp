@@ -2,6 +2,7 @@
 // group: dynamic
 // alone: yes
 // timeout: 600
+// slow: under AddressSanitizer every added node moves the list of nodes
 // Functions whose results have the same bits with every plan, and their accuracy.
 #include <doctest/doctest.h>
 
