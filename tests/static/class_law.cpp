@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// The word of an operator on partial operands and its selectors (`meets`) holds for small numbers, values and gradients: a class that they
-// refute does not compile.
+// Checks `meets`, the class of an operator for partial operands, with values and gradients of small numbers. A wrong class is
+// a compile error.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -69,7 +69,7 @@ constexpr answer applied(const operator_code& op, const double* x) {
     case operator_id<remainder_op>:
     case operator_id<shift_left_op>:
     case operator_id<shift_right_op>:
-    case operator_id<threefry2x32_op>: return {};  // not computed by a compiler
+    case operator_id<threefry2x32_op>: return {};  // not constexpr
     default: throw "an operator is missing here";
   }
 }
@@ -84,13 +84,13 @@ constexpr double joined(monoid kind, double a, double b) {
   }
 }
 constexpr int operands_of(const operator_code& op) { return op.loop().operands; }
-/// A value that cannot be computed here and grows with its operand.
+/// A monotonically increasing function whose value is not constexpr.
 constexpr bool grows(const operator_code& op) {
   return op == code_of<exponential_op> || op == code_of<expm1_op> || op == code_of<tanh_op> || op == code_of<logistic_op> ||
          op == code_of<erf_op> || op == code_of<cbrt_op>;
 }
 
-/// Whether f of the terms of some operands, joined, is f of what they stand for. `partial`: these operands, by bit.
+/// Returns true if combining f of the partial values gives f of the combined values. `partial`: a bit per partial operand.
 constexpr bool holds(const operator_code& op, const operator_class& c, monoid kind, unsigned partial, bool others_are_positive) {
   constexpr double numbers[] = {-2, 1, 0.5};
   const bool is_whole = kind == monoid::and_ || kind == monoid::or_;
@@ -159,7 +159,7 @@ constexpr std::size_t check(boost::mp11::mp_list<O...>) {
 }
 static_assert(check(listed_elementwise{}) > 0);
 
-// The law refutes what is wrong.
+// The check rejects wrong classes.
 static_assert(!is_sound(code_of<multiply_op>, dtype::f64, monoid::add, {partial_class::all}));
 static_assert(!is_sound(code_of<multiply_op>, dtype::f64, monoid::maximum, {partial_class::one}));
 static_assert(!is_sound(code_of<relu_op>, dtype::f64, monoid::add, {partial_class::all}));
@@ -169,7 +169,7 @@ static_assert(!is_sound(code_of<subtract_op>, dtype::f64, monoid::maximum, {part
 static_assert(!is_sound(code_of<negate_op>, dtype::f64, monoid::maximum, {partial_class::all}));
 static_assert(!is_sound(code_of<sine_op>, dtype::f64, monoid::maximum, {partial_class::all}));
 
-// Reductions: only by the function by which the operand is partial.
+// A reduction keeps its operand partial only if it reduces by the monoid of the partial operand.
 constexpr bool reduces_only_its_own() {
   for (const monoid by : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum})
     for (const monoid kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum}) {
@@ -177,7 +177,7 @@ constexpr bool reduces_only_its_own() {
       n.op = code_of<reduce_op>;
       n.type = dtype::f64;
       n.reduced_by = by;
-      bool is_law = true;  // of two numbers on each of two devices
+      bool is_law = true;  // for two numbers on each of two devices
       for (const double a : {-2.0, 1.0})
         for (const double b : {-3.0, 2.0})
           for (const double c : {-1.0, 4.0})
@@ -190,9 +190,10 @@ constexpr bool reduces_only_its_own() {
 }
 static_assert(reduces_only_its_own());
 
-// Operators with dims: each as a program of it alone says, and what it computes on a few numbers. On two devices along one axis it is tried
-// in every combination of states that `meet` accepts for its class: its result is in the state that `meet` gives, and each operand's
-// gradient in the dual of its own, which is found from differences, as all of these are affine in every number.
+// Operators with dims. Each case has a program with one operator, and a function that computes it on a few numbers. The check
+// runs on two devices along one axis, for every combination of states that `meet` accepts for the class. The result must be
+// in the state that `meet` returns. The gradient of each operand must be in the dual of the operand's state. Gradients are
+// differences, because all these operators are affine in every number.
 
 constexpr int most = 6;  // elements of a tensor
 struct numbers {
@@ -200,11 +201,11 @@ struct numbers {
   friend constexpr bool operator==(const numbers&, const numbers&) = default;
 };
 struct operator_case {
-  value (*written)(value a, value b);                             // by its last operator
+  value (*written)(value a, value b);                             // its last operator is the tested operator
   void (*apply)(const numbers& a, const numbers& b, numbers& y);  // into zeros
-  extents a, b{};                                                 // no `b`: it has one operand
-  bool is_affine = true;                                          // else it has no gradient here
-  std::int64_t places[most]{};                                    // of one with indices, which are its operand `b`
+  extents a, b{};                                                 // without `b` the operator has one operand
+  bool is_affine = true;                                          // otherwise its gradient is not checked
+  std::int64_t places[most]{};                                    // the indices, if operand `b` has indices
   bool has_indices = false;
 };
 constexpr extents dims_of(std::initializer_list<std::int64_t> list) {
@@ -215,7 +216,7 @@ constexpr extents dims_of(std::initializer_list<std::int64_t> list) {
 
 struct said {
   operator_class is;
-  int operands = 0, data[2]{};  // by operand of the case: its number in the operator, -1 where it has none
+  int operands = 0, data[2]{};  // by operand of the case: its number in the operator, or -1
 };
 constexpr said class_of(const operator_case& c, monoid kind, dtype type) {
   constexpr mesh_info one = [] {
@@ -236,7 +237,7 @@ constexpr said class_of(const operator_case& c, monoid kind, dtype type) {
   return s;
 }
 
-/// Numbers that are drawn, exact in sums and products.
+/// Random numbers whose sums and products are exact.
 struct drawn_numbers {
   std::uint32_t state = 1;
   constexpr double next() {
@@ -254,14 +255,14 @@ constexpr numbers applied(const operator_case& c, const numbers& a, const number
   c.apply(a, b, y);
   return y;
 }
-/// The result of `take` for two elements, by place.
+/// Returns the result of `take` for each pair of elements.
 template <class F>
 constexpr numbers each(const numbers& a, const numbers& b, F take) {
   numbers y;
   for (int i = 0; i < most; ++i) y.of[i] = take(a.of[i], b.of[i]);
   return y;
 }
-/// The gradient of the sum of y * g by one operand.
+/// Returns the gradient of the sum of y * g with respect to one operand.
 constexpr numbers pulled(const operator_case& c, const numbers& a, const numbers& b, const numbers& g, int by) {
   const numbers y = applied(c, a, b);
   numbers d;
@@ -286,13 +287,13 @@ constexpr pair_of drawn(state is, drawn_numbers& draw) {
   return {{first, is == state::partial || is == state::varying ? draw.some() : first}};
 }
 constexpr state dual_of(state is) { return is == state::replica ? state::partial : is == state::partial ? state::replica : is; }
-/// The states of operand `a`, of operand `b`, of the result.
+/// The states of operand `a`, operand `b` and the result.
 struct states_of_case {
   state a, b, y;
 };
 constexpr bool values_hold(const operator_case& c, const states_of_case& s, monoid kind, const pair_of& a, const pair_of& b) {
   const pair_of y{{applied(c, a.on[0], b.on[0]), applied(c, a.on[1], b.on[1])}};
-  if (s.y == state::varying) return true;  // each device's own
+  if (s.y == state::varying) return true;  // each device has its own value
   if (s.y != state::partial) return y.on[0] == y.on[1];
   return whole_of(y, s.y, kind) == applied(c, whole_of(a, s.a, kind), whole_of(b, s.b, kind));
 }
@@ -304,7 +305,8 @@ constexpr bool gradients_hold(const operator_case& c, const states_of_case& s, c
     if (s.y == state::constant) return false;  // a gradient is lost
     const pair_of d{{pulled(c, a.on[0], b.on[0], g.on[0], by), pulled(c, a.on[1], b.on[1], g.on[1], by)}};
     if (is == state::varying) continue;
-    // It is the gradient of the sum over devices where results vary or cotangents are terms, of one device's else.
+    // If results vary or cotangents are partial, it is the gradient of the sum over devices. Otherwise it is the gradient
+    // of one device's result.
     const numbers one =
         pulled(c, whole_of(a, s.a, monoid::add), whole_of(b, s.b, monoid::add), whole_of(g, dual_of(s.y), monoid::add), by);
     const numbers sum = each(d.on[0], d.on[1], [](double p, double q) { return p + q; });
@@ -313,7 +315,7 @@ constexpr bool gradients_hold(const operator_case& c, const states_of_case& s, c
   }
   return true;
 }
-/// Whether no combination of states that the class accepts is refuted.
+/// Returns true if the class is right for every combination of states that it accepts.
 constexpr bool keeps_law(const operator_case& c, monoid kind, const operator_class& is, const said& s) {
   constexpr state all[] = {state::constant, state::replica, state::invariant, state::varying, state::partial};
   drawn_numbers draw;
@@ -322,7 +324,8 @@ constexpr bool keeps_law(const operator_case& c, monoid kind, const operator_cla
     for (const state of_b : all) {
       if (c.has_indices && of_b != state::constant && of_b != state::varying && of_b != state::partial) continue;
       if (is_alone && of_b != state::constant) continue;
-      if (kind != monoid::add && (of_a != state::partial || of_b == state::varying)) continue;  // add stands for the others
+      if (kind != monoid::add && (of_a != state::partial || of_b == state::varying))
+        continue;  // the other monoids are checked as add
       state in[3] = {state::constant, state::constant, state::constant};
       if (s.data[0] >= 0) in[s.data[0]] = of_a;
       if (s.data[1] >= 0) in[s.data[1]] = of_b;
@@ -425,7 +428,7 @@ constexpr operator_case segments{[](value a, value b) { return segment_sum(a, b,
                                  Kind == monoid::add,
                                  {2, 0, 2, 1},
                                  true};
-constexpr operator_case set_rows{[](value a, value b) {  // two rows from row 0 on, which is a number of rank 1
+constexpr operator_case set_rows{[](value a, value b) {  // two rows that begin at row 0, a number of rank 1
                                    return scatter(a, iota<std::int32_t>(a, {1}, 0), b,
                                                   scatter_dims{.update_window_dims = {0}, .scatter_dims_to_operand_dims = {0}});
                                  },
@@ -494,12 +497,12 @@ static_assert(keeps_law(chosen), "the class of select is refuted");
 static_assert(keeps_law(side_by_side), "the class of concatenate is refuted");
 static_assert(keeps_law(turned) && keeps_law(repeated), "the class of transpose or broadcast_in_dim is refuted");
 
-// A wrong class is refuted: by values, or by gradients alone.
+// The check rejects wrong classes, by values or by gradients only.
 constexpr bool would_keep_law(const operator_case& c, const operator_class& is, monoid kind = monoid::add) {
   return keeps_law(c, kind, is, class_of(c, kind, dtype::f64));
 }
 static_assert(!would_keep_law(product, {partial_class::all}));
-static_assert(!would_keep_law(product, {partial_class::one, 2}));  // a factor is no index
+static_assert(!would_keep_law(product, {partial_class::one, 2}));  // a factor is not an index
 static_assert(!would_keep_law(product, {partial_class::one}, monoid::maximum));
 static_assert(!would_keep_law(padded<2>, {partial_class::all}));
 static_assert(!would_keep_law(shifted<2>, {partial_class::all}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// An operator that leaves a fact out is refused, whichever fact it is.
+// An operator that lacks a fact is rejected, for each fact.
 #include "new_operator/logaddexp.hpp"
 #include "new_operator/sum_last.hpp"
 
@@ -40,7 +40,7 @@ GSPMD_WITHOUT(gradient)
 GSPMD_WITHOUT(lower)
 GSPMD_WITHOUT(describe)
 
-// And an elementwise operator.
+// The same for an elementwise operator.
 using new_operator::logaddexp_op;
 static_assert(complete_elementwise<logaddexp_op>);
 #define GSPMD_ELEMENTWISE_WITHOUT(fact)              \
