@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long this takes to compile says how fast the machine is (.ci/run). Nothing of ours is in it, so that it stays what it is.
+// The compile time of this file measures the speed of the machine (.ci/run). It contains none of our code, so it never changes.
 #include <boost/mp11.hpp>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of floats on one device: `attention` against code by hand that goes through the same blocks of scores, and the same written
-// with einsum and softmax. Forward and with gradients, all rows and causal, and of one head of 32,768 rows. Medians of processor
-// time, and the median and middle half of the ratios of neighbouring runs; beside them the arenas.
+// Attention of floats on one device. Compares `attention` with hand-written code that processes the same blocks of scores, and
+// with the same computation by einsum and softmax. Forward and with gradients, all rows and causal, and of one head of 32,768
+// rows. Medians of processor time, and the median and middle half of the ratios of neighbouring runs; also the arenas.
 //
 //   attention [rounds, 15] [short]      short: without the head of 32,768 rows
 #include <gspmd/attention.hpp>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace gspmd;
 
-/// The time that the process was given, which other processes of the machine change less.
+/// Returns the processor time of this process. Other processes of the machine change it less than elapsed time.
 double used_ms() { return static_cast<double>(std::clock()) * 1e3 / CLOCKS_PER_SEC; }
 
 template <std::int64_t Heads, std::int64_t Rows>
@@ -32,7 +32,7 @@ struct problem {
   using tensor = in<float, dims<1, Heads, Rows, depth>>;
 };
 
-/// x[i] = e^(x[i] * scale - less) and the sum of these, the largest of products.
+/// Returns the largest x[i] * scale. exponentials_by_hand: x[i] = e^(x[i] * scale - less); returns the sum of all x[i].
 GSPMD_LOOP_FUNCTION float largest_by_hand(const float* x, std::int64_t n, float scale) {
   float lane[64], most = -std::numeric_limits<float>::infinity();
   for (float& l : lane) l = most;
@@ -53,7 +53,7 @@ GSPMD_LOOP_FUNCTION float exponentials_by_hand(float* x, std::int64_t n, float s
   return sum;
 }
 
-/// One head by blocks of 64 or 128 rows and 256 columns, the best of those that were tried.
+/// One head, by blocks of 64 or 128 rows and 256 columns, the fastest of the block sizes that were tried.
 template <bool IsCausal>
 struct by_hand {
   static constexpr std::int64_t block = IsCausal ? 64 : 128, width = 256, depth = 64;
@@ -92,7 +92,7 @@ struct by_hand {
       }
     }
   }
-  /// Of the sum of y * y / 2: the gradient by y is y.
+  /// Computes the gradients of the sum of y * y / 2, so the gradient by y is y.
   void backward(const float* q, const float* k, const float* v, const float* y, float* dq, float* dk, float* dv) {
     const float scale = 0.125F;
     for (float* const gradient : {dq, dk, dv}) std::fill_n(gradient, rows * depth, 0.0F);
@@ -167,7 +167,7 @@ void print(const char* what, const std::vector<double>& ours, const std::vector<
               quantile(ratio, 0.25), quantile(ratio, 0.75));
 }
 
-/// The memory besides inputs and outputs, in MB.
+/// Returns the memory in addition to inputs and outputs, in MB.
 template <class Step, class Problem>
 double arena() {
   return static_cast<double>(Step::peak_bytes_per_device -
@@ -175,7 +175,7 @@ double arena() {
          1e6;
 }
 
-/// `IsWritten`: with the form in operators beside it.
+/// `IsWritten`: also measures the form written in operators.
 template <class Problem, bool IsCausal, bool HasGradients, bool IsWritten>
 void compare(const char* name, int rounds) {
   static constexpr auto own = [](auto q, auto k, auto v) {

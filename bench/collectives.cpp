@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of the threads backend, two devices, against what an expert writes by hand for just that one, and against
-// one memcpy of the buffer on both threads at once. All variants of a row run interleaved in the same launch; printed are
-// medians in microseconds, and ratios of times measured next to each other: their median and middle half.
+// The collectives of the threads backend on two devices, compared with code that an expert writes by hand for only this collective, and
+// with one memcpy of the buffer on both threads concurrently. All variants of a row run interleaved in the same launch. Prints
+// medians in microseconds, and the median and middle half of ratios of times measured next to each other.
 //
 //   collectives [largest size in MiB, 64]
 #include <atomic>
@@ -25,7 +25,7 @@ namespace {
 using namespace gspmd::detail;
 using bench::quantile;
 
-/// By hand: two threads that spin briefly and then yield, and know each other's buffers.
+/// Hand-written: two threads that spin briefly, then yield, and can access each other's buffers.
 class two_threads {
  public:
   void barrier(int me) {
@@ -70,9 +70,9 @@ extents shape_of(std::int64_t rows, std::int64_t columns) {
 
 using variant = std::function<void(int me)>;
 
-/// Times the variants one after the other, round by round, every other round in reverse: a variant that comes after one with
-/// the same access pattern finds its data in the right caches, which is worth up to 20 times. The barrier around each makes
-/// both threads start together.
+/// Times the variants one after another, round by round, and in reverse in every other round. Order matters: if the previous
+/// variant has the same access pattern, the data is in the right caches, which makes a variant up to 20 times as fast. The
+/// barrier around each variant makes both threads start together.
 std::vector<std::vector<double>> interleaved(int me, const std::function<void()>& meet, const std::vector<variant>& variants,
                                              std::int64_t bytes) {
   const int repeats = bytes <= 4096 ? 2000 : bytes <= (1 << 18) ? 300 : bytes <= (1 << 21) ? 40 : 1;
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
     static float *in_of[2], *out_of[2];
     const int me = comm.device(0);
     for (const auto bytes : sizes) {
-      const std::int64_t n = bytes / 4;  // of the local buffer, as performance.md counts: the larger one of in and out
+      const std::int64_t n = bytes / 4;  // of the local buffer, as in performance.md: the larger of in and out
       const auto a = make_buffer(n), b = make_buffer(n);
       in_of[me] = a.get();
       out_of[me] = b.get();
@@ -218,7 +218,7 @@ int main(int argc, char** argv) {
                               static_cast<std::size_t>(width) * sizeof(float));
               hand.barrier(i);
             });
-        // the same matrix transposed, by rows again; by hand each thread transposes a block of each
+        // the transposed matrix, split by rows again; in the hand-written code, each thread transposes a block of each shard
         movement turned{shape_of(columns, rows), split(0, 1), split(0, 0), 1};
         for (const int d : {1, 0}) turned.from_order.push_back(static_cast<std::int8_t>(d));
         turned = numbered(mesh, turned);
@@ -236,7 +236,7 @@ int main(int argc, char** argv) {
     }
   });
 
-  // A permutation needs four devices: two axes of one dim change places, so the middle two exchange their shards.
+  // A permutation needs four devices: two axes of one dim are exchanged, so the middle two devices exchange their shards.
   mesh_shape square;
   square.sizes.push_back(2);
   square.sizes.push_back(2);

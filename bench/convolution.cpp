@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution of floats, 3x3, 64 to 64 channels, on four images of 128 x 128, and one of 3x3x3, 32 to 32, on two of 32^3: on one device
-// against one GEMM of the same products, whose operands lie there already; and on two threads that share the rows of each image against
-// half the time of one device. Medians, and the median and middle half of the ratios of neighbouring runs.
+// A convolution of floats, 3x3, 64 to 64 channels, on four images of 128 x 128, and a convolution of 3x3x3, 32 to 32, on two of
+// 32^3. On one device, compared with one GEMM of the same products with prepared operands. On two threads that share the rows of
+// each image, compared with half the time of one device. Medians, and the median and middle half of the ratios of neighbouring
+// runs.
 //
 //   convolution [rounds, 15]
 #include <gspmd/gspmd.hpp>

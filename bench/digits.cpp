@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of examples/digits compiled ahead and through dynamic::compile, in turns, on the same shards: medians, the
-// median and middle half of the ratios of neighbouring runs. Both must give the same bits.
+// The training step of examples/digits, compiled ahead of time and through dynamic::compile, alternately, on the same shards:
+// medians, the median and middle half of the ratios of neighbouring runs. Both must give the same bits.
 //
 //   digits [rounds, 100]
 //   digits rounds loops [part of a name]     elementwise chains, stencils and rows instead (run_time.hpp)

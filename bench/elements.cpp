@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over complex elements, many small matrix products, and gradients of max_pool, on one device, against code by hand that writes to the
-// same memory: loops over real and imaginary parts; a loop compiled for the extents of the product, or a call of a BLAS for each; all channels
-// of a window at once. Processor time of the thread.
+// Loops over complex elements, many small matrix products, and gradients of max_pool, on one device. Compared with hand-written
+// code that writes to the same memory: loops over real and imaginary parts; a loop compiled for the extents of the product, or a
+// BLAS call for each product; all channels of a window at a time. Processor time of the thread.
 //
-//   elements [rounds, 15] [words of the names of rows]
+//   elements [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>
 #include <gspmd/windows.hpp>
 
@@ -33,7 +33,7 @@ struct options {
   std::string words;
 };
 
-/// Races a program of two inputs of elements T against `by_hand(x, y, result)`.
+/// Compares a program of two inputs of elements T with `by_hand(x, y, result)`.
 template <auto Program, class X, class Y, class T, class ByHand>
 void compare(const std::string& name, const options& o, int64_t x_elems, int64_t y_elems, int64_t made, double target,
              ByHand by_hand) {
@@ -81,7 +81,7 @@ constexpr auto product = [](auto x, auto y) { return x * y; };
 constexpr auto conjugate_product = [](auto x, auto y) { return conj(x) * y + x; };
 constexpr auto polynomial = [](auto x, auto y) { return (x * y - x) * (x + y); };
 
-/// z[i] = f(x[i], y[i]), of parts: f(a, b, c, d, re, im).
+/// Computes z[i] = f(x[i], y[i]) with parts: f(a, b, c, d, re, im).
 template <class P, class F>
 GSPMD_LOOP_FUNCTION void by_parts(int64_t n, const std::complex<P>* from_x, const std::complex<P>* from_y, std::complex<P>* to,
                                   F f) {
@@ -152,7 +152,7 @@ void product_loops(int64_t count, const T* x, const T* y, T* z) {
     }
   }
 }
-/// With the right matrices turned.
+/// The same with the right matrices transposed.
 template <int N, class T>
 void turned_loops(int64_t count, const T* x, const T* y, T* z) {
   for (int64_t b = 0; b < count; ++b, x += N * N, y += N * N, z += N * N) {
@@ -204,7 +204,7 @@ constexpr auto pool_planes = [](auto x, auto u) { return grad(sum(max_pool(x, {1
   return (next > best) | ((next != next) & (best == best));
 }
 
-/// The window of Size x Size at 2h - Pad, 2w - Pad: all channels at once.
+/// The window of Size x Size at 2h - Pad, 2w - Pad: all channels at a time.
 template <int Size, int Pad>
 GSPMD_LOOP_FUNCTION void window_by_hand(const float* x, const float* u, float* dx, int64_t h, int64_t w) {
   float best[channels];

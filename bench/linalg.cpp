@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Factors, systems and eigenvalues of many matrices on one device, one thread, against LAPACK one matrix after the other, where the library
-// of the BLAS has it (OpenBLAS does), which is given its matrices as it takes them. Medians of processor time, and the median and middle half of
-// the ratios of neighbouring runs. 2^20 elements of matrices, or one of them.
+// Factors, systems and eigenvalues of many matrices on one device, one thread. Compared with LAPACK, one matrix after another, if
+// the BLAS library contains it (OpenBLAS does). LAPACK gets its matrices in its own layout. Medians of processor time, and the
+// median and middle half of the ratios of neighbouring runs. 2^20 elements of matrices, or a single matrix.
 //
-//   linalg [rounds, 15] [words of the names of rows]
+//   linalg [rounds, 15] [words in the names of rows]
 #include <gspmd/eigh.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/linalg.hpp>
@@ -19,7 +19,7 @@
 
 #include "race.hpp"
 
-// Matrices of LAPACK are column-major: the upper triangle of one is the lower one of ours, and a system of ours is that of its transpose.
+// LAPACK's matrices are column-major: its upper triangle is our lower triangle, and its system is our system with the transposed matrix.
 extern "C" {
 [[gnu::weak]] void dpotrf_(const char* triangle, const int* n, double* a, const int* lda, int* info);
 [[gnu::weak]] void dtrsm_(const char*, const char*, const char*, const char*, const int* m, const int* n, const double* alpha,
@@ -45,7 +45,7 @@ struct options {
   const char* words;
 };
 
-/// Times a step of some inputs with one or two results, the last of which `by_lapack(matrix number)` computes too, to within a sign.
+/// Times a step of some inputs with one or two results. `by_lapack(matrix number)` also computes the last result, up to a sign.
 template <class Step, class Lapack>
 void compare(const std::string& row, const options& o, const std::vector<numbers>& in, std::vector<numbers> results,
              int64_t count, const numbers& wanted, Lapack by_lapack) {
@@ -102,7 +102,7 @@ void compare_all(const options& o) {
   const auto copied = [](const numbers& from, numbers& to, int64_t place, int64_t many) {
     std::copy_n(from.data() + place, many, to.data() + place);
   };
-  {  // the lower triangle of LAPACK's result is what it was given
+  {  // the lower triangle of LAPACK's result still has the input
     numbers wanted;
     compare<compile<[](auto x) { return cholesky(x); }, alone, matrices>>("cholesky" + size, o, {a}, {numbers(a.size())}, count,
                                                                           wanted, [&](int64_t m) {
@@ -120,7 +120,7 @@ void compare_all(const options& o) {
         copied(b, found, m * N * N, N * N);
         dtrsm_("R", "U", "N", "N", &n, &n, &unit, at(factor, m * N * N), &n, at(found, m * N * N), &n);
       });
-  // Columns as LAPACK has them: each system is symmetric, and its columns stand one after the other.
+  // In LAPACK's layout, the columns are consecutive. Each system is symmetric.
   numbers copy(a.size());
   numbers x(b_column.size());
   compare<compile<[](auto l, auto s) { return solve(l, s); }, alone, matrices, columns>>(

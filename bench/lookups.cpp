@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indices, order and chance on two threads, against by hand: see lookups.hpp.
+// Indices, order and random numbers on two threads, compared with hand-written code: see lookups.hpp.
 //
 //   lookups [rounds, 15] [embedding, sums, along or order]
 #include "lookups.hpp"
@@ -9,7 +9,7 @@
 
 namespace {
 
-/// The barrier and the buffers that both threads share.
+/// The barrier and the buffers of both threads.
 struct meeting {
   std::barrier<> both{2};
   const void* shown[2]{};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows by their numbers and what runs along a split dim, on two devices, against the same algorithm by hand: an embedding of [50,000, 512] at
-// 8,192 indices with its rows split, and the gradient of it; sums of 10^7 numbers in 10^6 bins; a running sum of 10^8 numbers; the 100 largest
-// of 10^8; 10^7 floats in order, by hand with std::sort; 10^8 random floats. Runs take turns; medians, and the median and middle half of the ratios of neighbouring runs.
+// Rows by index, and operators along a split dim, on two devices. Compared with the same algorithm, hand-written. Rows: an embedding of
+// [50,000, 512] at 8,192 indices with its rows split, and its gradient; sums of 10^7 numbers in 10^6 bins; a running sum of 10^8
+// numbers; the 100 largest of 10^8; a sort of 10^7 floats (hand-written: std::sort); 10^8 random floats. Runs alternate; medians,
+// and the median and middle half of the ratios of neighbouring runs.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
@@ -47,14 +48,14 @@ using largest_step = compile<largest, pair_of_devices, in<float, dims<line>, spl
 using sort_step = compile<in_order, pair_of_devices, in<float, dims<values>, split<"x">>>;
 using draw_step = compile<drawn, pair_of_devices, in<std::uint64_t, dims<>, split<>>>;
 
-/// Code by hand, on either of two devices, has a `Hand` of what they do together: on threads they look into each other's memory, over MPI
-/// they send (lookups.cpp, mpi_lookups.cpp).
+/// The hand-written code, on each of two devices, has a `Hand` for their common work. On threads, it reads the other device's
+/// memory. Over MPI, it sends (lookups.cpp, mpi_lookups.cpp).
 ///
 ///   me                             0 or 1
-///   meet()                         waits for the other
-///   sum_halves(part, n, half)      half = the sum of both parts, of which device 0 has the first n elements and device 1 the other n
-///   sum(part, n, all)              all = the sum of both parts, on both
-///   others(x, n)                   where the other's n elements are, until the next call
+///   meet()                         waits for the other device
+///   sum_halves(part, n, half)      half = the sum of both parts; device 0 gets the first n elements and device 1 the other n
+///   sum(part, n, all)              all = the sum of both parts, on both devices
+///   others(x, n)                   the address of the other device's n elements, until the next call
 
 inline std::uint32_t next_number(std::uint32_t& state) { return state = state * 1664525U + 1013904223U; }
 
@@ -88,7 +89,7 @@ inline void expect(bool right, const char* what) {
   if (!right) std::printf("WRONG: %s\n", what);
 }
 
-/// Where row i begins.
+/// Returns the position of row i.
 inline std::size_t row(int64_t i) { return static_cast<std::size_t>(i * width); }
 
 template <class Comm, class Hand>
@@ -247,7 +248,7 @@ void order(Comm& comm, Hand& hand, int rounds) {
   print("10^8 random floats", draws);
 }
 
-/// `only`: one of embedding, sums, along, order; or all.
+/// `only`: embedding, sums, along, order, or all.
 template <class Comm, class Hand>
 void look_up_all(Comm& comm, Hand& hand, int rounds, std::string_view only) {
   if (only.empty() || only == "embedding") lookup(comm, hand, rounds);

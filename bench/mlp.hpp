@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of an MLP (batch 256, 1024 -> 4096 -> 1024, float), forward, backward and update: compiled by gspmd, and
-// written by hand for just this mesh with the same GEMM and the same collectives.
+// One training step of an MLP (batch 256, 1024 -> 4096 -> 1024, float): forward pass, backward pass and update. Compiled by gspmd, and
+// written by hand for only this mesh with the same GEMM and the same collectives.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ using model_parallel = mesh<axis<"model", 2>>;
 using model_step =
     compile<train, model_parallel, in<float, dims<batch, in_dim>, split<_, _>>, in<float, dims<batch, out_dim>>,
             in<float, dims<in_dim, hidden>, split<_, "model">>, in<float, dims<hidden, out_dim>, split<"model", _>>>;
-// Less than the all_reduce of both gradients that by_hand does: each device computes half of each gradient and gathers the other.
+// Less than the all_reduce of both gradients in by_hand: each device computes half of each gradient and gathers the other half.
 static_assert(data_step::traffic.bytes < 4 * (in_dim * hidden + hidden * out_dim));
 static_assert(model_step::collectives == collectives{all_reduce<"model">});
 
@@ -111,8 +111,8 @@ struct timing {
   std::vector<double> ours, hand, ratio;
 };
 
-/// Runs both steps in turns on the device that `comm` holds; device 0 keeps the times. Both start from the same weights, and
-/// their losses and weights must stay together.
+/// Runs both steps alternately on the device that `comm` holds. Device 0 stores the times. Both start from the same weights, and
+/// their losses and weights must stay equal.
 template <class Step, class Comm>
 void race(Comm& comm, bool over_batch, int rounds, timing& times) {
   using x_shard = typename Step::template input_shard<0>;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MLP step on two threads, against by hand; medians, and the median and middle half of the ratios of neighbouring runs.
+// The MLP step on two threads, compared with hand-written code; medians, and the median and middle half of the ratios of
+// neighbouring runs.
 //
 //   mlp_step [rounds, 20]
 #include "mlp.hpp"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of the mpi backend against the MPI call that an expert would write for just that one, interleaved. The
-// rows "shared" have buffers from mpi_communicator::allocate; theirs are the same, given to the same MPI call.
-// Medians in microseconds over the slower rank; the ratio is of times measured next to each other: median and middle half.
+// The collectives of the mpi backend, compared with the MPI call that an expert would write for only this collective, interleaved. The
+// rows "shared" have buffers from mpi_communicator::allocate; the MPI call gets the same buffers.
+// Medians in microseconds over the slower rank. The ratio is of times measured next to each other: median and middle half.
 //
-// With 4 ranks there is also a permutation, which takes that many: two axes of one dim change places, so ranks 1 and 2
-// exchange their shards and the others keep theirs.
+// With 4 ranks, there is also a permutation, which needs this number of ranks: two axes of one dim are exchanged. So ranks 1 and 2
+// exchange their shards and the other ranks keep their shards.
 //
 //   mpirun -n 2 mpi_collectives [largest size in MiB, 64]
 //   mpirun -n 2 mpi_collectives messages [largest size in MiB, 64]     without memory that the ranks share, as between nodes
-//   mpirun -n 2 mpi_collectives joined [values, 4]     so many values in one message, copies included, against one message for each:
-//                                                      what most_joined_bytes (detail/support/tuning.hpp) is about
+//   mpirun -n 2 mpi_collectives joined [values, 4]     several values in one message, with copies, against one message for each value;
+//                                                      most_joined_bytes (detail/support/tuning.hpp) is the limit that this measures
 #include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 
@@ -80,7 +80,7 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
   std::fill_n(shared_in, largest / 4, 0.0F);
   std::fill_n(shared_out, largest / 4, 0.0F);
   for (const auto bytes : sizes) {
-    const std::int64_t n = bytes / 4;  // of the local buffer: the larger one of in and out
+    const std::int64_t n = bytes / 4;  // of the local buffer: the larger of in and out
     std::vector<float> a(static_cast<std::size_t>(n)), b(static_cast<std::size_t>(n));
     const float* in = a.data();
     float* out = b.data();
@@ -154,7 +154,7 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
   }
 }
 
-/// The columns are `joined`, then `apart`; `bytes` are those of one value.
+/// The columns are `joined`, then `apart`. `bytes` are those of one value.
 void run_joined(gspmd::mpi_communicator& comm, std::int64_t values) {
   const std::int64_t p = comm.device_count();
   mesh_shape mesh;
@@ -169,7 +169,7 @@ void run_joined(gspmd::mpi_communicator& comm, std::int64_t values) {
     partial.partial = 1;
     const auto one = numbered(mesh, reduction{shape_of(1, n), partial, {}, 1, gspmd::monoid::add});
     const auto all = numbered(mesh, reduction{shape_of(1, n * values), partial, {}, 1, gspmd::monoid::add});
-    const auto in_one = [&](std::int64_t from, std::int64_t to, auto message) {  // elements of one value before and behind it
+    const auto in_one = [&](std::int64_t from, std::int64_t to, auto message) {  // elements of one value before and after it
       for (std::int64_t v = 0; v < values; ++v) std::copy_n(a.data() + v * from, from, packed.data() + v * from);
       const float* in = packed.data();
       float* out = made.data();

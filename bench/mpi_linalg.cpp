@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One matrix of doubles, [2048, 2048], factored (Cholesky) and solved with (elimination, one column) over a grid of devices, beside ScaLAPACK's pdpotrf
-// and pdgesv on the same processes, with the same blocks and BLAS, and beside one thread of LAPACK; interleaved. Medians of the time of the slowest
-// rank, with the middle half of the ratios. Matrices are dealt before; ours are left as they are, and ScaLAPACK's are copied, as it overwrites them.
+// One matrix of doubles, [2048, 2048], over a grid of devices: its Cholesky factor, and a solve by elimination for one column.
+// Compared with ScaLAPACK's pdpotrf and pdgesv on the same processes, with the same blocks and BLAS, and with one thread of
+// LAPACK; interleaved. Medians of the time of the slowest rank, with the middle half of the ratios. Matrices are distributed
+// before. gspmd does not change its matrices. ScaLAPACK overwrites its matrices, so they are copied.
 //
-//   mpi_linalg [rounds, 9]                on two threads, beside LAPACK
+//   mpi_linalg [rounds, 9]                on two threads, compared with LAPACK
 //   mpirun -n 2 mpi_linalg [rounds, 9]    on a grid of 2 x 1
 #include "gspmd/comm/mpi.hpp"
 
@@ -40,7 +41,7 @@ using numbers = std::vector<double>;
 
 constexpr int64_t n = 2048, block = 64;
 
-/// Symmetric and positive definite, or any.
+/// Returns an element of a symmetric, positive definite matrix, or of any matrix.
 double positive_at(int64_t i, int64_t j) {
   return (i == j ? static_cast<double>(n) : 0) + std::cos(static_cast<double>(3 * (i + j)));
 }
@@ -66,7 +67,7 @@ numbers dealt(int rows, int columns, int r, int c, F element) {
           element((i / block * rows + r) * block + i % block, (j / block * columns + c) * block + j % block);
   return x;
 }
-/// With one thread, whole.
+/// The whole matrices, on one thread.
 class lapack {
  public:
   lapack() : a_(n * n), b_(n), pivots_(n) {
@@ -92,7 +93,7 @@ class lapack {
   std::vector<int> pivots_;
   int size_ = n, one_ = 1, info_ = 0;
 };
-/// ScaLAPACK's, on the processes.
+/// ScaLAPACK's matrices, on all processes.
 class over_processes {
  public:
   over_processes(int rows, int columns)
@@ -115,7 +116,7 @@ class over_processes {
     pdgesv_(&size_, &one_, a_.local.data(), &one_, &one_, a_.desc.data(), pivots_.data(), b_.local.data(), &one_, &one_,
             b_.desc.data(), &info_);
   }
-  /// How far x is from what solve() found, at most, on this process.
+  /// Returns the largest difference between x and the result of solve(), on this process.
   double far_from(const numbers& x) {
     double worst = 0;
     b_.for_each(
@@ -138,7 +139,7 @@ void check(bool is_right, const char* what) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/// The steps of a device of a grid, and its blocks.
+/// The steps of a device of a grid, and the device's blocks.
 template <int R, int C>
 struct device {
   int r, c;
@@ -156,7 +157,7 @@ struct device {
         x(n) {
     for (int64_t i = 0; i < n; ++i) sides[static_cast<std::size_t>(i)] = side_at(i);
   }
-  /// Whether its part of l is LAPACK's.
+  /// Returns true if this device's part of l equals LAPACK's.
   [[nodiscard]] bool has(const lapack& whole) const {
     double worst = 0;
     const numbers of_lapack = dealt(R, C, r, c, [&](int64_t i, int64_t j) { return j > i ? 0 : whole.of_factor(i, j); });
@@ -203,7 +204,7 @@ void race_over_processes(int rounds) {
     if (comm.device(0) == 0) bench::all_targets.print();
   });
 }
-/// The time of two threads from a barrier to a barrier.
+/// Measures two threads from barrier to barrier.
 void race_on_threads(int rounds) {
   bench::race_times of_factor, of_solve;
   lapack alone;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indices, order and chance over MPI on two processes, against by hand with MPI's own calls: see lookups.hpp.
+// Indices, order and random numbers over MPI on two processes, compared with hand-written code with MPI's own calls: see lookups.hpp.
 //
 //   mpirun -n 2 mpi_lookups [rounds, 15] [embedding, sums, along or order]
 #include "gspmd/comm/mpi.hpp"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// C = A B in doubles on two or four MPI processes, compiled by gspmd, against ScaLAPACK's pdgemm on the same processes with the
-// same BLAS, interleaved; A, B and C are spread over all processes in both. pdgemm runs with three block sizes: the ratio is to
-// the fastest of them in each round. Medians over the slower rank; all four products must be equal.
+// C = A B in doubles on two or four MPI processes, compiled by gspmd. Compared with ScaLAPACK's pdgemm on the same processes with the
+// same BLAS, interleaved. A, B and C are distributed over all processes in both. pdgemm runs with three block sizes: the ratio is to
+// the fastest block size in each round. Medians over the slower rank; all four products must be equal.
 //
 //   mpirun -n 2 mpi_matmul [rounds, 20]        on a mesh of 2, and a grid of 2 x 1
-//   mpirun -n 4 mpi_matmul [rounds, 20]        on a mesh of 2 x 2, and such a grid
+//   mpirun -n 4 mpi_matmul [rounds, 20]        on a mesh of 2 x 2, and a grid of 2 x 2
 #include "gspmd/comm/mpi.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ double a_at(std::int64_t i, std::int64_t j) { return static_cast<double>((3 * i 
 double b_at(std::int64_t j, std::int64_t k) { return static_cast<double>((7 * j + 2 * k + j * k % 13) % 5 - 2); }
 double weight(std::int64_t i, std::int64_t k) { return static_cast<double>((i + 3 * k) % 17); }
 
-/// The sum over all processes of the elements of C, weighted by where they stand.
+/// Returns the sum of the elements of C over all processes, weighted by position.
 double sum_of_all(double mine) {
   double all = 0;
   MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

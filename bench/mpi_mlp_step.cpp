@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MLP step on two MPI processes, against by hand.
+// The MLP step on two MPI processes, compared with hand-written code.
 //
 //   mpirun -n 2 mpi_mlp_step [rounds, 20]
 #include "gspmd/comm/mpi.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the NAS Parallel Benchmarks in class W over MPI: the programs of examples/npb, planned at run time, with native code, on shards,
-// against code by hand in MPI on the same processes, in turns. Medians over the slower rank; both must give the published numbers.
+// Kernels of the NAS Parallel Benchmarks in class W over MPI: the programs of examples/npb, planned at run time, with native
+// code, on shards. Compared with hand-written MPI code on the same processes, alternately. Medians over the slower rank; both
+// must give the published numbers.
 //
 //   mpirun -n 2 mpi_npb [rounds, 5]
 #include "gspmd/comm/mpi.hpp"
@@ -45,7 +46,7 @@ dynamic::native_code native(const dynamic::program& program) {
   return code;
 }
 
-// ---- ep: a batch of numbers, then the pairs of it ----
+// ---- ep: a batch of numbers, then its pairs ----
 
 struct ep_sums {
   double x = 0, y = 0;
@@ -98,7 +99,7 @@ void race_ep(int rounds) {
   });
 }
 
-// ---- cg: rows of a rank; the vector that they are multiplied by is gathered ----
+// ---- cg: rows of a rank; the multiplied vector is gathered ----
 
 double cg_by_hand(const npb::cg::problem& p, const npb::cg::compressed_rows& a) {
   const auto rows = static_cast<std::size_t>(p.n / ranks), first = rows * static_cast<std::size_t>(rank_here);
@@ -160,7 +161,7 @@ void race_cg(int rounds) {
   });
 }
 
-// ---- is: each rank counts its keys; the counts are added up ----
+// ---- is: each rank counts its keys; the counts are summed ----
 
 void race_is(int rounds) {
   const auto p = npb::is::of_class('W');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step of a multilayer perceptron whose weights are split over the devices that split the batch (FSDP), planned automatically:
-// one collective after the other, and overlapped; against by hand with MPI_Iallgather and MPI_Ireduce_scatter_block. Two processes that
-// talk by a network as slow as the work (bench/slow_network):
+// A training step of a multilayer perceptron. The devices that split the batch also split the weights (FSDP), planned automatically.
+// Run with one collective after another, and overlapped. Compared with hand-written code with MPI_Iallgather and
+// MPI_Ireduce_scatter_block. Two processes communicate through a network that is as slow as the computation (bench/slow_network):
 //
 //   bench/slow_network 4gbit 2 build/bench/bench/mpi_overlap [rounds, 15]
 #include "gspmd/comm/mpi.hpp"
@@ -39,7 +39,7 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3, auto w4) {
   return std::tuple{w1 - r * g1, w2 - r * g2, w3 - r * g3, w4 - r * g4};
 };
 using pod = mesh<axis<"data", devices>>;
-constexpr network slow(50e9, 250e6, 50e-6);  // what is computed in a second, and what 2gbit sends
+constexpr network slow(50e9, 250e6, 50e-6);  // the operations of one second, and the bytes that 2gbit sends in one second
 using weight = in<float, dims<width, width>, split<"data", _>>;
 template <class Mesh>
 using step = compile<train, Mesh, in<float, dims<devices * rows, width>, split<"data", _>>, weight, weight, weight, weight>;
@@ -54,8 +54,8 @@ void product(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, std::int64_t m, std::int64_
               static_cast<int>(n));
 }
 
-/// The same by hand. A weight is gathered while the product before it is computed, and a gradient reduced while the next one is; or, if
-/// not `overlaps`, each collective is waited for.
+/// The same, hand-written. A weight is gathered during the previous product, and a gradient is reduced during the next product.
+/// If `overlaps` is false, each collective is blocking.
 class by_hand {
  public:
   explicit by_hand(bool overlaps) : overlaps_(overlaps) {

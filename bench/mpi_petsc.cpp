@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse products and conjugate gradients on two MPI processes, compiled by gspmd, against PETSc's MatMult, MatMultTranspose (MPIAIJ, and MPIBAIJ
-// for blocks) and KSPCG without a preconditioner, on the same processes, in turns; and a stencil on the vectors of a DMDA, where they lie, against
-// DMGlobalToLocal and loops. Medians over the slower rank; the results must be equal.
+// Sparse products and conjugate gradients on two MPI processes, compiled by gspmd. Compared with PETSc's MatMult,
+// MatMultTranspose (MPIAIJ, and MPIBAIJ for blocks) and KSPCG without a preconditioner, on the same processes, alternately. Also
+// a stencil in place on the vectors of a DMDA, compared with DMGlobalToLocal and loops. Medians over the slower rank; the results
+// must be equal.
 //
 //   mpirun -n 2 mpi_petsc [rounds, 15]
 #include <petscdmda.h>
@@ -41,7 +42,7 @@ void expect_equal(const char* what, const doubles& mine, Vec theirs, double rela
   check(VecRestoreArrayRead(theirs, &expected));
 }
 
-/// The rows of this rank, as PETSc has them, with a vector for each side.
+/// The rows of this rank as a PETSc matrix, with a vector for each side.
 struct petsc_matrix {
   Mat a = nullptr;
   Vec x = nullptr, y = nullptr;
@@ -100,7 +101,7 @@ constexpr auto conjugate_gradients = [](auto a, auto b) {
 template <auto Program, const sparse_layout& Layout, class Vector>
 using step_of = compile<Program, mesh<axis<"x", 2>>, sparse_in<double, Layout, "x">, Vector>;
 
-/// `Program` of a matrix and a vector, beside PETSc's work(matrix).
+/// `Program` of a matrix and a vector, compared with PETSc's work(matrix).
 template <auto Program, const sparse_layout& Layout, class Vector, class Work>
 void race_with(const char* what, const compressed& all, int rounds, double relative, Work work) {
   const sparse_matrix<double> m(Layout, all.row_start, all.column, all.values);
@@ -138,14 +139,15 @@ void solve(const petsc_matrix& m) {
     check(KSPSetType(made, KSPCG));
     check(KSPGetPC(made, &none));
     check(PCSetType(none, PCNONE));
-    check(KSPSetNormType(made, KSP_NORM_NATURAL));  // of what it computes anyway: a norm less in each trip
+    check(KSPSetNormType(made, KSP_NORM_NATURAL));  // a norm that KSPCG computes in any case: one norm less per iteration
     check(KSPSetTolerances(made, 1e-300, 1e-300, 1e300, trips));
     return made;
   }();
   check(KSPSolve(solver, m.x, m.y));
 }
 
-/// The mean of the four neighbours on a grid of a DMDA, split along its last dim, our first. We read and write PETSc's vectors.
+/// The mean of the four neighbours on a grid of a DMDA, split along its last dim, which is our first dim. gspmd reads and writes
+/// PETSc's vectors.
 constexpr PetscInt height = 4096, width = 2048;
 constexpr auto mean_of_neighbours = [](auto t) {
   return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backward pass whose reductions are started, on two threads and on two MPI processes, against blocking ones and by hand with
-// MPI_Iallreduce. Where there is no network to wait for nothing is hidden; for one that is as slow as the work, on one machine:
+// A backward pass whose reductions are started, on two threads and on two MPI processes. Compared with blocking reductions and
+// with hand-written code with MPI_Iallreduce. Without a network, there is nothing to hide. For a network as slow as the
+// computation, on one machine:
 //
 //   mpirun -n 2 mpi_started [rounds, 15]
 //   mpirun -n 2 --mca btl tcp,self --mca pml ob1 -x GSPMD_RANKS_PER_NODE=1 mpi_started

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stencils over MPI, against by hand: ghost cells come by MPI_Isend and MPI_Irecv, and what needs none is computed meanwhile. See stencil.cpp.
+// Stencils over MPI, compared with hand-written code with MPI_Isend and MPI_Irecv that computes the interior during the exchange.
+// See stencil.cpp.
 //
-//   mpirun -n 2 mpi_stencil [rounds, 15]        with 4 processes meshes of 2 x 2 too
+//   mpirun -n 2 mpi_stencil [rounds, 15]        with 4 processes, also meshes of 2 x 2
 #include "gspmd/comm/mpi.hpp"
 
 #include "stencil.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms and softmax of rows, and gradients of these, on one device and on two threads that share the rows, against loops by hand that take
-// one row after the other and write to the same memory. Medians of processor time of a thread, and the median and middle half of the ratios
-// of neighbouring runs.
+// Norms and softmax of rows, and their gradients, on one device and on two threads that share the rows. Compared with
+// hand-written loops that process one row after another and write to the same memory. Medians of the processor time of a thread,
+// and the median and middle half of the ratios of neighbouring runs.
 //
-//   norms [rounds, 15] [words of the names of rows]
+//   norms [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>
 
 #include <cmath>
@@ -34,14 +34,14 @@ constexpr auto scaled_layer_norm = [](auto x, auto gain, auto bias) {
 constexpr auto rms_norm = [](auto x) { return x * expand_dims(rsqrt(mean(x * x, 1) + 1e-5), 1); };
 constexpr auto softmax_of = [](auto x) { return softmax(x, 1); };
 constexpr auto log_softmax_of = [](auto x) { return log_softmax(x, 1); };
-/// Of y, which is softmax(x), by the gradient of y.
+/// The gradient for y = softmax(x), from the gradient by y.
 constexpr auto softmax_gradient = [](auto y, auto by) { return y * (by - expand_dims(sum(y * by, 1), 1)); };
-/// The gradient of layer_norm by x, of the gradient of its result.
+/// The gradient of layer_norm by x, from the gradient by its result.
 constexpr auto layer_norm_gradient = [](auto x, auto by) { return grad(sum(layer_norm(x) * by), x); };
 
-// ---- the same by hand ----
+// ---- the same, hand-written ----
 
-/// values[0] = all `N` of them, combined by halves: one after the other each would wait for the one before it.
+/// values[0] = the combination of all `N` values, by halves. In sequence, each combination would wait for the previous one.
 template <int N, class T, class F>
 [[gnu::always_inline]] inline void fold(T* values, F combine) {
   if constexpr (N > 1) {
@@ -49,7 +49,7 @@ template <int N, class T, class F>
     fold<N / 2>(values, combine);
   }
 }
-/// f(i) added up over i < n by 64 partial sums.
+/// Returns the sum of f(i) for i < n, with 64 partial sums.
 template <class T, class F>
 GSPMD_LOOP_FUNCTION T sum_of(int64_t n, F f) {
   T sums[64] = {};
@@ -119,7 +119,7 @@ void layer_norm_gradient_row(const T* x, const T* by, const T*, T* dx, int64_t n
   for (int64_t i = 0; i < n; ++i) dx[i] = (by[i] - shift - (x[i] - middle) * of_tilt) * scale;
 }
 
-// ---- the race ----
+// ---- the comparison ----
 
 template <class T, int64_t Rows, int64_t Columns>
 using matrix = in<T, dims<Rows, Columns>, split<"rows", _>>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NPB's MG and FT by hand in MPI: slabs of the first dim, ghost planes, sums of rows kept while a row is computed; Stockham's transforms of
-// blocks of lines, and an all_to_all. As NPB 3.4's mg.f90 and ft.f90 do it.
+// NPB's MG and FT, hand-written with MPI. MG: slabs of the first dim, ghost planes, and sums of rows that are kept while a row is
+// computed. FT: Stockham's transforms of blocks of lines, and an all_to_all. The same as mg.f90 and ft.f90 of NPB 3.4.
 #pragma once
 
 #include <mpi.h>
@@ -15,7 +15,7 @@
 
 namespace bench {
 
-/// A periodic cube of n^3 points, of which a rank has n / ranks planes, with a ghost layer around each dim.
+/// A periodic cube of n^3 points. A rank has n / ranks planes, with a ghost layer around each dim.
 class mg_field {
  public:
   mg_field(int n, int ranks, int rank)
@@ -28,7 +28,7 @@ class mg_field {
 
   [[nodiscard]] int n() const { return n_; }
   [[nodiscard]] int planes() const { return planes_; }
-  /// Element -1 of row (k, j); planes and rows count from 0, ghosts are -1 and n.
+  /// Returns element -1 of row (k, j). Planes and rows count from 0; the ghosts are -1 and n.
   [[nodiscard]] double* line(int k, int j) {
     return all_.data() + (static_cast<std::size_t>(k + 1) * row() + static_cast<std::size_t>(j + 1)) * row();
   }
@@ -75,7 +75,7 @@ class mg_by_hand {
     }
     for (auto* row : {&faces_, &edges_}) row->resize(static_cast<std::size_t>(n + 2));
   }
-  /// The root of the mean of the squares of the residual; `charges`: this rank's planes of v.
+  /// Returns the root of the mean square of the residual. `charges`: this rank's planes of v.
   double run(const double* charges, int cycles) {
     const int n = v_.n();
     for (int k = 0; k < v_.planes(); ++k)
@@ -107,7 +107,7 @@ class mg_by_hand {
   std::vector<mg_field> r_, u_;  // from the finest level
   std::vector<double> faces_, edges_;
 
-  /// u[0] = an approximate solution of A u = r[0].
+  /// Computes an approximate solution u[0] of A u = r[0].
   void cycle() {
     const std::size_t last = r_.size() - 1;
     for (std::size_t level = 0; level < last; ++level) restrict_to(r_[level], r_[level + 1]);
@@ -119,10 +119,10 @@ class mg_by_hand {
       smooth(rest_of(level), u_[level]);
     }
   }
-  /// Room for a residual that is read once: that of the finest level is computed again after the cycle.
+  /// Memory for a residual that is read once. The residual of the finest level is recomputed after the cycle.
   mg_field& rest_of(std::size_t level) { return r_[level]; }
 
-  /// Sums of those that differ from an element along one of the outer dims, and along both.
+  /// Computes, for each element, the sums of the neighbours along one of the outer dims, and along both.
   void sum_around(const mg_field& x, int k, int j) {
     const double *const a = x.line(k, j - 1), *const b = x.line(k, j + 1), *const c = x.line(k - 1, j),
                         *const d = x.line(k + 1, j);
@@ -134,7 +134,7 @@ class mg_by_hand {
       edges[i] = e[i] + f[i] + g[i] + h[i];
     }
   }
-  /// r = v - A u, which may be v.
+  /// Computes r = v - A u. r may be v.
   void subtract_operator(const mg_field& u, const mg_field& v, mg_field& r) {
     for (int k = 0; k < u.planes(); ++k)
       for (int j = 0; j < u.n(); ++j) {
@@ -148,7 +148,7 @@ class mg_by_hand {
       }
     r.fill_ghosts();
   }
-  /// u += S r.
+  /// Computes u += S r.
   void smooth(const mg_field& r, mg_field& u) {
     for (int k = 0; k < u.planes(); ++k)
       for (int j = 0; j < u.n(); ++j) {
@@ -161,7 +161,7 @@ class mg_by_hand {
       }
     u.fill_ghosts();
   }
-  /// Means of 27 around the odd points.
+  /// Computes weighted means of 27 points around the odd points.
   void restrict_to(const mg_field& fine, mg_field& coarse) {
     for (int k = 0; k < coarse.planes(); ++k)
       for (int j = 0; j < coarse.n(); ++j) {
@@ -176,7 +176,7 @@ class mg_by_hand {
       }
     coarse.fill_ghosts();
   }
-  /// Trilinear; the points of the coarse grid are the odd ones.
+  /// Trilinear interpolation. The points of the coarse grid are the odd points of the fine grid.
   void prolong(const mg_field& coarse, mg_field& fine) {
     for (int k = 0; k < fine.planes(); ++k)
       for (int j = 0; j < fine.n(); ++j) {
@@ -194,7 +194,7 @@ class mg_by_hand {
   }
 };
 
-/// Transforms of lines of n numbers, n a power of two, side by side: element k of them is row k of `width` numbers.
+/// Transforms of `width` adjacent lines of n numbers, for n a power of two. Element k of the lines is row k of `width` numbers.
 class stockham_lines {
  public:
   using number = std::complex<double>;
@@ -238,7 +238,7 @@ class stockham_lines {
   }
 };
 
-/// examples/npb/ft.hpp: [z, y, x], z split while u is in space, y split while it is in frequencies.
+/// examples/npb/ft.hpp: [z, y, x]. z is split while u is in space, y while u is in frequencies.
 class ft_by_hand {
  public:
   using number = std::complex<double>;
@@ -258,7 +258,7 @@ class ft_by_hand {
         now_(space_.size()),
         decay_(space_.size()) {}
 
-  /// The sums at each time; `initial(z, y, x)`: u.
+  /// Computes the sums at each time. `initial(z, y, x)`: u.
   template <class Initial, std::size_t Times>
   void run(Initial initial, std::array<number, Times>& sums) {
     const int planes = nz_ / ranks_, rows = ny_ / ranks_;
@@ -275,7 +275,7 @@ class ft_by_hand {
       rows_of_lines(along_x_, plane, ny_, nx_, 1, nx_, false);
       rows_of_lines(along_y_, plane, nx_, 1, nx_, ny_, false);
     }
-    // Rows of y to their rank.
+    // Sends rows of y to their rank.
     for (int r = 0; r < ranks_; ++r)
       for (int z = 0; z < planes; ++z)
         std::copy_n(space_.data() + (z * ny_ + r * rows) * nx_, rows * nx_, packed_.data() + (r * planes + z) * rows * nx_);
@@ -311,7 +311,7 @@ class ft_by_hand {
   std::vector<number> space_, packed_, frequencies_, now_;
   std::vector<double> decay_;
 
-  /// `count` lines, from one to the next `between`, of n elements that are `step` apart.
+  /// `count` lines of n elements. The elements of a line are `step` apart, and the lines are `between` apart.
   static void rows_of_lines(stockham_lines& lines, number* x, int count, int between, int step, int n, bool is_inverse) {
     constexpr int width = stockham_lines::width;
     for (int first = 0; first < count; first += width) {

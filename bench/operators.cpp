@@ -19,7 +19,7 @@ using detail::mesh_info;
 
 // ---- planning ----
 
-/// An MLP with its gradient and update, in about `operators` nodes: batch over axis 0, weights alternately over axis 1.
+/// An MLP with its gradient and update, in about `operators` nodes: the batch is split over axis 0, the weights alternately over axis 1.
 graph mlp(const mesh_info& mesh, std::int64_t operators) {
   graph g;
   g.mesh = &mesh;
@@ -110,7 +110,7 @@ BENCHMARK(schedule<2, 4>) GSPMD_SIZES;
 
 // ---- interpreter ----
 
-/// Runs a plan for one device again and again.
+/// Runs a plan for one device repeatedly.
 class runner {
  public:
   explicit runner(const graph& g)
@@ -210,7 +210,7 @@ BENCHMARK(adam<1024>);
 BENCHMARK(adam<65536>);
 BENCHMARK(adam<4 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
 BENCHMARK(adam<16 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
-/// The same by hand, past the caches.
+/// The same, hand-written, with streaming stores.
 template <std::int64_t Elems>
 GSPMD_LOOP_FUNCTION void adam_by_hand(const float* w, const float* m, const float* v, const float* g, float* const* out) {
   for (std::int64_t i = 0; i < Elems; i += 64) {
@@ -269,9 +269,9 @@ BENCHMARK(attention_scores);
 BENCHMARK(four_index);
 BENCHMARK(matrix_vector);
 
-// ---- reductions of what is computed, and rows gone through once, against loops by hand ----
+// ---- reductions of computed values, and rows that are read once, compared with hand-written loops ----
 
-/// f of each element, added up by 64 partial sums.
+/// Returns the sum of f of each element, with 64 partial sums.
 template <class F>
 GSPMD_LOOP_FUNCTION float sum_by_hand(const float* x, std::int64_t n, F f) {
   float sums[64] = {};
@@ -316,7 +316,7 @@ GSPMD_LOOP_FUNCTION void softmax_of_row(const float* x, float* y, std::int64_t n
   for (std::int64_t i = 0; i < n; ++i) y[i] = y[i] / all;
 }
 
-/// A program of one array, and what does the same by hand.
+/// A program of one array, and the same hand-written.
 template <auto Program, std::int64_t Rows, std::int64_t Columns>
 void of_rows(benchmark::State& state) {
   compiled<compile<Program, single, in<float, dims<Rows, Columns>>>> run;
@@ -375,7 +375,7 @@ void rows_by_hand(benchmark::State& state) {
 GSPMD_AGAINST_LOOPS(64, 1024);
 GSPMD_AGAINST_LOOPS(8192, 1024);
 
-/// Products of c128, which are products of real numbers in their parts, and the library's own.
+/// Products of c128, computed as products of real matrices of the parts, and the library's own product.
 template <std::int64_t N>
 void complex_gemm(benchmark::State& state) {
   using matrix = in<c128, dims<N, N>>;

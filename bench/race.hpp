@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ways to do one thing, in turns, and how their times compare.
+// Runs two implementations of the same work alternately and compares their times.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ inline double quantile(std::vector<double> v, double q) {
 inline double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-/// The time that this thread was given, which other processes of the machine change less.
+/// Returns the processor time of this thread. Other processes of the machine change it less than elapsed time.
 inline double thread_ms() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
 }
 
-/// The rows of a program that took longer than their target, a ratio of times.
+/// The rows of a program whose ratio of times is above its target.
 class targets {
  public:
   /// `ratio`: the median of a row.
@@ -33,7 +33,7 @@ class targets {
     ++rows_;
     if (!(ratio <= target)) above_.push_back({name, ratio, target});
   }
-  /// To be called at the end of a program.
+  /// Call it at the end of a program.
   void print() const {
     std::printf("%zu of %zu rows above their target%s\n", above_.size(), rows_, above_.empty() ? "" : ":");
     for (const auto& r : above_) std::printf("  %-56s %.2f, target %.2f\n", r.name.c_str(), r.ratio, r.target);
@@ -49,7 +49,7 @@ class targets {
 };
 inline targets all_targets;
 
-/// Times of the library and of code by hand in one round after the other.
+/// Times of the library and of hand-written code, round by round.
 struct race_times {
   std::vector<double> ours, by_hand;
 
@@ -62,7 +62,7 @@ struct race_times {
     all_targets.add(row, median, target);
   }
 };
-/// Calls both in turns, and `meet` in between; of the first rounds nothing is kept.
+/// Calls both alternately, with `meet` in between. The first rounds are not stored.
 template <class Ours, class ByHand, class Meet>
 race_times race_in_turns(int rounds, Ours ours, ByHand by_hand, Meet meet) {
   race_times t;

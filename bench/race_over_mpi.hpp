@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ways to do one thing over all processes, in turns; the time of the slowest rank counts.
+// Runs two implementations of the same work over all processes, alternately. The time of the slowest rank counts.
 #pragma once
 
 #include <mpi.h>
@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// Prints the row on rank 0. `other`: who the second one is.
+/// Prints the row on rank 0. `other`: the name of the second implementation.
 template <class Ours, class Theirs>
 void race_over_mpi(const char* what, int rounds, double target, const char* other, Ours ours, Theirs theirs) {
   race_times t;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise chains, stencils and rows compiled ahead, through a `dynamic` session, and through one with native code, in turns, on one
-// device and the same memory: medians of processor time, the median and middle half of the ratios of neighbouring runs. All must give the
-// same bits. The loops of native code are compiled the first time.
+// Elementwise chains, stencils and rows: compiled ahead of time, through a `dynamic` session, and through a session with native
+// code. They run alternately on one device and the same memory. Medians of processor time, the median and middle half of the
+// ratios of neighbouring runs. All must give the same bits. The loops of native code are compiled at the first use.
 #pragma once
 
 #include <cmath>
@@ -113,7 +113,7 @@ constexpr auto heat = [](auto t) {
   return t + 0.1 * (around - 6.0 * t);
 };
 
-/// The races whose names contain `wanted`.
+/// Runs the comparisons whose names contain `wanted`.
 inline void race_all(int rounds, std::string_view wanted) {
   using small = in<float, dims<256, 256>>;
   using large = in<float, dims<1024, 1024>>;

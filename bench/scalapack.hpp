@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix of ScaLAPACK's, in square blocks dealt out over a grid of all processes; columns first in memory.
+// A matrix for ScaLAPACK, distributed in square blocks over a grid of all processes; column-major.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void descinit_(int* desc, const int* m, const int* n, const int* mb, const int* 
 
 namespace bench {
 
-/// The processes, row after row.
+/// The processes, row by row.
 class scalapack_grid {
  public:
   scalapack_grid(int rows, int columns) {
@@ -51,7 +51,7 @@ class scalapack_matrix {
     descinit_(desc.data(), &m, &n, &block, &block, &zero, &zero, &grid.context_, &leading, &info);
     local.resize(static_cast<std::size_t>(rows_) * static_cast<std::size_t>(columns_));
   }
-  /// Calls f(element of this process, its row, its column).
+  /// Calls f(element, row, column) for each element of this process.
   template <class F>
   void for_each(F f) {
     std::size_t at = 0;

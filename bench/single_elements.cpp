@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single elements by their numbers, how often numbers stand in a list, and the largest of lines, on one device, against loops by hand that
-// do as much about an index outside: it is moved to the nearest one, or counts nowhere. Medians of processor time, and the median and
-// middle half of the ratios of neighbouring runs.
+// Single elements by index, counts of numbers in a list, and the largest elements of lines, on one device. Compared with
+// hand-written loops that treat an index out of range in the same way: it is moved to the nearest valid index, or not counted.
+// Medians of processor time, and the median and middle half of the ratios of neighbouring runs.
 //
-//   single_elements [rounds, 15] [words of the names of rows]
+//   single_elements [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void compare(const options& o, const std::string& row, double target, const Resu
   race_in_turns(o.rounds, after_each(run, ours), after_each(loop, by_hand), [] {}).print(row, target);
   check(row, ours, by_hand);
 }
-/// `count` numbers from 0 to before `below`, in no order; the first and the last one lie outside.
+/// Returns `count` unordered numbers, at least 0 and less than `below`. The first and the last number are out of range.
 numbers drawn(int64_t count, int64_t below) {
   numbers ids(static_cast<std::size_t>(count));
   std::uint32_t state = 1;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with sparse matrices on two threads, against the same loops and the same exchange by hand: a 5-point Laplacian on 1500 x 1500 points,
-// one with random columns (9 entries in a row, all near), and blocks of 3 x 3; A x and A^T y. By hand x has room for what the other device
-// sends behind its own elements, and rows are those of one plain loop. Runs take turns; medians, and the median and middle half of the ratios
-// of neighbouring runs.
+// Products with sparse matrices on two threads, compared with the same loops and the same exchange, hand-written. Matrices: a
+// 5-point Laplacian on 1500 x 1500 points, a matrix with random columns (9 entries in a row, all near the diagonal), and blocks
+// of 3 x 3. A x and A^T y. In the hand-written code, x has space for the elements of the other device after its own elements, and
+// rows are processed in one plain loop. Runs alternate; medians, and the median and middle half of the ratios of neighbouring
+// runs.
 //
 //   sparse [rounds, 15]
 #include <algorithm>
@@ -22,7 +23,7 @@ namespace {
 using namespace gspmd;
 using namespace bench;
 
-/// The rows of a device, by hand: columns of its own part of x, then of what it gets, which stands behind.
+/// The rows of a device, hand-written: the columns of its own part of x, then the received columns.
 struct by_hand {
   int64_t rows = 0, block = 1;
   std::vector<std::int32_t> start{0}, column, sends;
@@ -55,7 +56,7 @@ struct by_hand {
     y.resize(static_cast<std::size_t>(rows * block));
     sent.resize(sends.size() * static_cast<std::size_t>(block));
   }
-  /// Puts what the other one needs where it looks.
+  /// Copies the elements that the other device needs to `sent`.
   void pack() {
     const auto b = static_cast<std::size_t>(block);
     for (std::size_t i = 0; i < sends.size(); ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrices of the sparse benchmarks, and room for them on two devices.
+// The matrices of the sparse benchmarks, and their layouts on two devices.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
@@ -40,7 +40,7 @@ inline compressed laplacian(int64_t height, int64_t width, int64_t block) {
     }
   return a;
 }
-/// 9 columns in each row, all near.
+/// 9 columns in each row, all near the diagonal.
 inline compressed scattered(int64_t rows) {
   compressed a;
   a.rows = rows;
@@ -55,7 +55,7 @@ inline compressed scattered(int64_t rows) {
   return a;
 }
 
-/// Room for the matrices on two devices, which send each other `halo` elements.
+/// The layout of a matrix on two devices, which send each other `halo` elements.
 constexpr gspmd::sparse_layout room(int64_t rows, int64_t block, int64_t entries, int64_t halo) {
   gspmd::sparse_layout l;
   l.rows = l.cols = rows;

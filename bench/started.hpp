@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of a multilayer perceptron, data parallel: the sum of each layer's gradients is under way while those of the layers
-// before it are computed.
+// The backward pass of a multilayer perceptron, data parallel. The sum of each layer's gradients is in progress while the
+// gradients of the previous layers are computed.
 #pragma once
 
 #include <cblas.h>
@@ -68,8 +68,8 @@ using step = compile<train<Starts>, mesh<axis<"data", devices>>, in<float, dims<
 
 using matrix = std::vector<float>;
 
-/// The same by hand. `sum(g, k)` sums the gradient of layer k over the devices, or starts that; `went_on()` lets the messages go on
-/// between two products; `wait(k)` returns when it is there.
+/// The same, hand-written. `sum(g, k)` sums the gradient of layer k over the devices, or starts the sum. `went_on()` lets the
+/// messages progress between two products. `wait(k)` returns when the sum is finished.
 template <class Sum, class GoOn, class Wait>
 class by_hand {
  public:
@@ -122,8 +122,8 @@ class by_hand {
   matrix d_, before_;
 };
 
-/// Runs the ways in turns on the device that `comm` holds, each on weights of its own, and compares what they learn; device 0 prints the
-/// medians, and quartiles of the ratio to the first way. `others(x, w)`: functions that make a step by hand, named.
+/// Runs the variants alternately on the device that `comm` holds, each with separate weights, and compares the weights. Device 0
+/// prints the medians, and quartiles of the ratio to the first variant. `others(x, w)`: hand-written steps, with names.
 struct way {
   const char* name;
   std::vector<double> ms{}, ratio{};

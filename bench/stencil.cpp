@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stencils on threads, against by hand: ghost cells are read from the neighbour's memory. Medians of the time of one step, and the
-// median and middle half of the ratios of neighbouring runs; memory of one device.
+// Stencils on threads, compared with hand-written code, which reads ghost cells from the neighbour's memory. Medians of the time
+// of one step, and the median and middle half of the ratios of neighbouring runs; memory of one device.
 //
 //   stencil [rounds, 15] [devices, the processors]: 2, or 4 for meshes of 2 x 2 too
 #include "stencil.hpp"
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
     launch(gspmd::threads{}, count, [&](auto& comm) {
       const auto exchange = [&](bench::block<Problem>& own) {
         blocks[static_cast<std::size_t>(comm.device(0))] = &own;
-        comm.barrier();  // all have computed; nobody overwrites what is read here before the next one
+        comm.barrier();  // all devices have computed; the elements that are read here are not overwritten before the next barrier
         for (int dim = 0; dim < 2; ++dim)
           for (const int side : {-1, 1}) {
             const int peer = own.neighbour(dim, side);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two stencils against by hand: Jacobi's iteration on 4096 x 4096 points, 5 of them to one, and the heat equation on 256^3, 7 to one.
-// As a loop of the program, as a step that is called in turns on two fields, and as one on fields with ghost layers, which it fills. By hand: a block with ghost cells around it, of two
-// fields. Where they are there at once (threads) one loop computes; else (MPI) the inner part while they are brought, and then the rim.
+// Two stencils, compared with hand-written code: Jacobi's iteration on 4096 x 4096 points (5-point), and the heat equation on
+// 256^3 (7-point). Run as a loop of the program, as a step that alternates between two fields, and as a step on fields with ghost
+// layers, which the step fills. Hand-written: a block of two fields with ghost cells. If ghost cells are available immediately
+// (threads), one loop computes the block. Otherwise (MPI), the interior is computed during the exchange, then the boundary.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
@@ -58,7 +59,7 @@ template <class Problem>
 struct block {
   static constexpr int rank = static_cast<int>(std::size(Problem::extents));
   std::int64_t n[3] = {1, 1, 1};
-  std::int64_t part[2], parts[2];  // of the first two dims
+  std::int64_t part[2], parts[2];  // the part of the first two dims, and the number of parts
   std::int64_t row, plane;         // strides of the first two dims, ghost cells included
   std::vector<double> field[2];
   int now = 0;
@@ -76,13 +77,14 @@ struct block {
   double& other_at(std::int64_t i, std::int64_t j, std::int64_t k) {
     return field[1 - now][static_cast<std::size_t>(&at(i, j, k) - field[now].data())];
   }
-  /// Who lies before (-1) or behind (1) along one of the first two dims; -1: nobody.
+  /// Returns the device before (-1) or after (1) this device along one of the first two dims; -1 if it does not exist.
   [[nodiscard]] int neighbour(int dim, int side) const {
     const auto p = part[dim] + side;
     if (p < 0 || p >= parts[dim]) return -1;
     return static_cast<int>(dim == 0 ? p * parts[1] + part[1] : part[0] * parts[1] + p);
   }
-  /// A layer of points, at index -1 (ghost cells) to n: where it begins; it has `pieces` of `length`, `step` apart.
+  /// A layer of points, at index -1 (ghost cells) to n. It starts at `begin` and has `pieces` pieces of `length` points, `step`
+  /// points apart.
   struct layer {
     std::int64_t begin, pieces, length, step;
   };
@@ -95,7 +97,7 @@ struct block {
     compute_box(1, n[0] + 1, 1, n[1] + 1);
     now = 1 - now;
   }
-  /// Computes the elements that need no ghost cells of others.
+  /// Computes the elements that need no ghost cells from other devices.
   void compute_inner() { compute_box(inner(0).begin, inner(0).end, inner(1).begin, inner(1).end); }
   /// Computes the other elements.
   void compute_rim() {
@@ -125,7 +127,7 @@ struct block {
         };
         constexpr std::int64_t lanes = detail::simd_lanes<double>;
         std::int64_t j = scalars(first, std::min(end, first + detail::elements_to_alignment(out + first)));
-        for (; j + lanes <= end; j += lanes) {  // fields are larger than the caches
+        for (; j + lanes <= end; j += lanes) {  // the fields are larger than the caches
           const auto at = [&](std::int64_t by) { return detail::load_simd(t + j + by); };
           detail::stream_simd(out + j, 0.25 * (((at(-plane) + at(plane)) + at(-1)) + at(1)));
         }
@@ -165,8 +167,9 @@ struct with_ghosts {
   using type = ghosted_step<Step, layer, layer>;
 };
 
-/// Runs both in turns on the device that `comm` holds; device 0 keeps the times of one step. `exchange(block)` begins to bring the ghost
-/// cells and returns a function that waits for them, after which they are there; or a number, where they are there at once.
+/// Runs both alternately on the device that `comm` holds. Device 0 stores the times of one step. `exchange(block)` starts the
+/// exchange of ghost cells. It returns a function that waits for the ghost cells, or a number if the ghost cells are already
+/// available.
 template <class Problem, class Step, how How, class Comm, class Exchange>
 void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds, timing& times) {
   using shard = typename Step::template input_shard<0>;
@@ -196,7 +199,7 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
       const double start = now_ms();
       if ((turn == 0) == (round % 2 == 0)) {
         if constexpr (How == how::loop) {
-          step(comm, a, a);  // the field is overwritten, as by hand
+          step(comm, a, a);  // the field is overwritten, as in the hand-written code
         } else {
           for (int t = 0; t < trips; ++t) {
             if constexpr (has_ghosts) step(comm, filled(strided_view(a.data(), all)), strided_view(b.data(), all));
@@ -239,7 +242,7 @@ inline void print(const std::string& what, const timing& t) {
   std::fflush(stdout);
 }
 
-/// `run(devices, visit)` calls visit(comm, exchange) on each device, and says whether this process prints.
+/// `run(devices, visit)` calls visit(comm, exchange) on each device, and returns true if this process prints.
 template <class Problem, class Mesh, class Split, int X, int Y, class Run>
 void compare(const char* backend, const char* mesh_text, int rounds, const Run& run) {
   using input = typename Problem::template input<Split>;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device with two threads beside two devices with one thread each, and beside one with one: the same work, from the same memory, in turns.
-// Medians of elapsed time, and the median and middle half of the ratios of neighbouring runs.
+// One device with two threads, compared with two devices with one thread each, and with one device with one thread. The same work
+// on the same memory, alternately. Medians of elapsed time, and the median and middle half of the ratios of neighbouring runs.
 //
-//   threads_per_device [rounds, 15] [words of the names of rows]
+//   threads_per_device [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>
 #include <gspmd/threads_per_device.hpp>
 
@@ -34,7 +34,7 @@ constexpr auto pool_of = [](auto x) { return max_pool(x, {1, 2, 2, 1}); };
 constexpr auto pool_gradient = [](auto x) { return grad(sum(max_pool(x, {1, 2, 2, 1})), x); };
 constexpr auto top_of = [](auto x) { return top_k(x, 8); };
 constexpr auto scan_of = [](auto x) { return scan_along(x, monoid::add, 1); };
-/// A step of a perceptron with a hidden layer, by the gradient of the squares of its results.
+/// A step of a perceptron with a hidden layer, by the gradient of the sum of squares of its results.
 constexpr auto mlp_step = [](auto x, auto w, auto v) {
   const auto y = einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(x, w)), v);
   const auto [dw, dv] = grad(sum(y * y), std::tuple{w, v});
@@ -46,7 +46,7 @@ struct options {
   const char* words;
 };
 
-/// The time of a call of a step, whose inputs are zeros, but numbers of rows from all over a table of 4096.
+/// Returns the time of a call of a step. The inputs are zeros, except row numbers, which are spread over a table of 4096 rows.
 template <class Step, class Backend>
 double time_of(const Backend& backend, int calls) {
   double ms = 0;

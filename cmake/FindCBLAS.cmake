@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Any CBLAS: a cblas.h and a library that together link cblas_sgemm. Defines CBLAS::CBLAS.
-# Choose one by hand with -DCBLAS_INCLUDE_DIR=... -DCBLAS_LIBRARY=...
+# Any CBLAS: a cblas.h and a library that link cblas_sgemm. Defines CBLAS::CBLAS.
+# To choose one: -DCBLAS_INCLUDE_DIR=... -DCBLAS_LIBRARY=...
 include(CheckCXXSourceCompiles)
 include(FindPackageHandleStandardArgs)
 
@@ -12,7 +12,7 @@ if(CBLAS_INCLUDE_DIR AND CBLAS_LIBRARY)
   set(CMAKE_REQUIRED_INCLUDES "${CBLAS_INCLUDE_DIR}")
   set(CMAKE_REQUIRED_LIBRARIES "${CBLAS_LIBRARY}")
   set(CMAKE_REQUIRED_QUIET ON)
-  # netlib's cblas.h may lack extern "C"; then this does not link, and Eigen is used.
+  # If netlib's cblas.h lacks extern "C", this does not link, and Eigen is used.
   check_cxx_source_compiles("#include <cblas.h>
     int main(int n, char**) {
       float a[1] = {1.0f};

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# HDF5's C library, serial or parallel: its headers and a library. Defines HDF5C::HDF5C. (CMake's own FindHDF5 asks for a C compiler, which
-# a project in C++ need not have.) Of several ones a serial one is taken, which goes with any MPI.
-# Choose one by hand with -DHDF5C_INCLUDE_DIR=... -DHDF5C_LIBRARY=...
+# HDF5's C library, serial or parallel: its headers and a library. Defines HDF5C::HDF5C. (CMake's own FindHDF5 requires a C compiler, which
+# a C++ project may not have.) If several exist, takes a serial one, which works with any MPI.
+# To choose one: -DHDF5C_INCLUDE_DIR=... -DHDF5C_LIBRARY=...
 include(FindPackageHandleStandardArgs)
 
 find_path(HDF5C_INCLUDE_DIR hdf5.h HINTS "${HDF5_ROOT}" ENV HDF5_ROOT PATH_SUFFIXES include hdf5/serial hdf5/openmpi hdf5/mpich)
 if(HDF5C_INCLUDE_DIR)
-  cmake_path(GET HDF5C_INCLUDE_DIR FILENAME variant)  # Debian's libraries are called after it
+  cmake_path(GET HDF5C_INCLUDE_DIR FILENAME variant)  # Debian names its libraries after this folder
   cmake_path(GET HDF5C_INCLUDE_DIR PARENT_PATH beside)
   find_library(HDF5C_LIBRARY NAMES "hdf5_${variant}" hdf5 HINTS "${beside}" PATH_SUFFIXES lib "hdf5/${variant}")
   file(STRINGS "${HDF5C_INCLUDE_DIR}/H5public.h" line REGEX "^#define H5_VERS_INFO " LIMIT_COUNT 1)
@@ -14,7 +14,7 @@ if(HDF5C_INCLUDE_DIR)
 endif()
 mark_as_advanced(HDF5C_INCLUDE_DIR HDF5C_LIBRARY)
 
-# A parallel one includes MPI's header. A static one leaves to the program what its filters and drivers call.
+# A parallel HDF5 includes MPI's header. A program that links a static HDF5 must link the libraries of its filters and drivers.
 set(HDF5C_LINKS "")
 set(HDF5C_NEEDS "")
 set(called "")
@@ -39,7 +39,7 @@ if(HDF5C_INCLUDE_DIR)
       if(line)
         find_library(HDF5C_${part_library} NAMES ${part_library} HINTS "${beside}" PATH_SUFFIXES lib)
         mark_as_advanced(HDF5C_${part_library})
-        if(HDF5C_${part_library})  # a szip is one library or two
+        if(HDF5C_${part_library})  # szip is one library or two
           list(APPEND HDF5C_LINKS "${HDF5C_${part_library}}")
         endif()
       endif()

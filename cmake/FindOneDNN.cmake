@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# oneDNN 2: its headers and a library. Defines OneDNN::OneDNN. (Debian's own dnnl-config.cmake asks for OpenCL's headers too, which
-# nobody here needs.)
-# Choose one by hand with -DONEDNN_INCLUDE_DIR=... -DONEDNN_LIBRARY=...
+# oneDNN 2: its headers and a library. Defines OneDNN::OneDNN. (Debian's own dnnl-config.cmake requires OpenCL's headers too, which
+# gspmd does not need.)
+# To choose one: -DONEDNN_INCLUDE_DIR=... -DONEDNN_LIBRARY=...
 include(FindPackageHandleStandardArgs)
 
 find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Conan's CMakeDeps includes this file after it has made the targets of the recipe (conan/conanfile.py). It adds the parts that a recipe
-# cannot state: the C++ standard, the targets that have sources, and an answer for each component that find_package(gspmd COMPONENTS ...) names.
-# Programs that link gspmd::gspmd are compiled as C++20 or later, whatever `compiler.cppstd` the profile has.
+# Conan's CMakeDeps includes this file after it makes the targets of the recipe (conan/conanfile.py). This file adds the parts that a recipe
+# cannot state: the C++ standard, the targets with sources, and a result for each component of find_package(gspmd COMPONENTS ...).
+# Programs that link gspmd::gspmd are compiled as C++20 or later, whatever `compiler.cppstd` the profile sets.
 target_compile_features(gspmd::gspmd INTERFACE cxx_std_20)
 if(NOT TARGET gspmd::precompiled)
   add_library(gspmd::precompiled_run INTERFACE IMPORTED)

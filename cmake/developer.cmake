@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tests, examples and benchmarks share. Nothing here reaches a consumer.
+# Settings of tests, examples and benchmarks. Consumers do not get them.
 
-# Compilers allocate and free millions of small things. glibc keeps freed ones apart by size, as many as there are, asks for memory by large
-# pages, and gives none back. Measured: Clang takes a quarter less processor time, GCC a twentieth.
+# Compilers allocate and free millions of small objects. With these settings, glibc keeps all freed objects by size, requests
+# memory in large pages, and returns none. Measured: Clang takes a quarter less processor time, GCC a twentieth.
 set(GSPMD_COMPILER_ENVIRONMENT
     "GLIBC_TUNABLES=glibc.malloc.tcache_count=65535:glibc.malloc.top_pad=67108864:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1")
-# GCC collects no garbage before there are 2 GB. Measured: a seventh less processor time than from 256 MB on.
+# GCC collects no garbage below 2 GB. Measured: a seventh less processor time than with 256 MB.
 set(GSPMD_COMPILER_FLAGS "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(GSPMD_COMPILER_FLAGS --param=ggc-min-heapsize=1048576)
@@ -15,7 +15,7 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CCACHE_EXECUTABLE ccache)
   mark_as_advanced(CCACHE_EXECUTABLE)
   if(CCACHE_EXECUTABLE)
-    # Checkouts in other folders share what is compiled: no path of this one is part of a compilation's name.
+    # Checkouts in several folders share compiled files: no absolute path enters ccache's keys.
     list(APPEND CMAKE_CXX_COMPILER_LAUNCHER "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${CCACHE_EXECUTABLE}")
   endif()
 endif()
@@ -30,7 +30,7 @@ if(MPI_CXX_FOUND)
   endif()
 endif()
 
-# gspmd_own(TARGET [FLAGS...]): our warnings, as errors; FLAGS (an optimisation level) where no build type says otherwise.
+# gspmd_own(TARGET [FLAGS...]): our warnings, as errors; FLAGS (an optimisation level) if no build type is set.
 function(gspmd_own target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror ${GSPMD_COMPILER_FLAGS})
   if(NOT CMAKE_BUILD_TYPE)
@@ -38,7 +38,7 @@ function(gspmd_own target)
   endif()
 endfunction()
 
-# gspmd_marker(VARIABLE FILE KEY): the words after `// KEY:` at the beginning of a line of FILE, as a list; empty if there is none.
+# gspmd_marker(VARIABLE FILE KEY): the words after `// KEY:` at the beginning of a line of FILE, as a list. Empty if FILE has no such line.
 function(gspmd_marker variable file key)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   file(STRINGS "${file}" line REGEX "^// *${key}:" LIMIT_COUNT 1)
@@ -48,7 +48,8 @@ function(gspmd_marker variable file key)
 endfunction()
 
 # gspmd_add_test(NAME TARGET [LABELS label...] [TIMEOUT seconds] [MPI ranks...] [ARGS argument...] [ENVIRONMENT name=value...] [PRINTS file]):
-# one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks. PRINTS: the output must have the lines of the file (tests/prints).
+# one ctest entry NAME, or with MPI one entry NAME.<ranks> for each number of ranks. PRINTS: the output must contain the lines of the file
+# (tests/prints).
 function(gspmd_add_test name target)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT;PRINTS" "LABELS;MPI;ARGS;ENVIRONMENT")
   if(DEFINED arg_UNPARSED_ARGUMENTS)
@@ -57,7 +58,7 @@ function(gspmd_add_test name target)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set(ran_nothing "\\[doctest\\] test cases: *0 ") # a --source-file that fits no file is no error to doctest
+  set(ran_nothing "\\[doctest\\] test cases: *0 ") # doctest reports no error if --source-file matches no file
   # One BLAS thread per device: the tests run more devices than there are cores.
   set(environment OPENBLAS_NUM_THREADS=1 ${arg_ENVIRONMENT})
   set(checker "")
@@ -74,7 +75,7 @@ function(gspmd_add_test name target)
                                             FAIL_REGULAR_EXPRESSION "${ran_nothing}")
     return()
   endif()
-  # Containers often forbid the system call behind vader's single copy. MPI itself leaks a little at its end.
+  # Containers often forbid the system call for vader's single copy. MPI itself leaks a little when it ends.
   list(APPEND environment OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
   list(APPEND arg_LABELS mpi)
   list(REMOVE_DUPLICATES arg_LABELS)

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-/// The functions that the examples with options share.
+/// Functions for the examples with options.
 namespace command_line {
 
 /// A mistake on the command line.
@@ -16,7 +16,7 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The number that is given for an option.
+/// Returns the number that the command line gives for an option.
 template <class Number>
 Number number(const std::string& option, std::string_view text, Number least, Number most) {
   Number result{};
@@ -27,7 +27,7 @@ Number number(const std::string& option, std::string_view text, Number least, Nu
   return result;
 }
 
-/// The body of main: what goes wrong is said on stderr, 2 for the command line and 1 for everything else.
+/// Calls the body of main. Prints errors on stderr. Returns 2 for errors of the command line and 1 for all other errors.
 template <class F>
 int report_errors(const char* usage, F&& body) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grey images as files: PGM, one byte a pixel. For the examples.
+// Grey images as files: PGM, one byte per pixel. For the examples.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ inline image read(const std::string& path) {
   return result;
 }
 
-/// Writes rows x columns numbers, `black` and less as black, `white` and more as white.
+/// Writes rows x columns numbers. Numbers up to `black` are black, and numbers from `white` on are white.
 template <class T>
 void write(const std::string& path, const T* numbers, std::int64_t rows, std::int64_t columns, T black, T white) {
   std::string bytes;

@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-/// For the checks of the examples: the larger one of an error so far and of the difference of two numbers. What is no number is the largest.
+/// For the checks of the examples: returns the larger of an earlier error and the difference of two numbers. NaN counts as the
+/// largest error.
 inline double worse(double error, double found, double wanted) {
   const double difference = std::fabs(found - wanted);
   return difference <= error ? error : difference;

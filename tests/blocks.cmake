@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The ```cpp blocks of a document that have a marker `<!-- WORD ... -->` on the line before.
 
-# gspmd_block_markers(TEXT WORD OUT): sets OUT to the markers, each with the line "```cpp", and OUT_complete to whether every one has it.
+# gspmd_block_markers(TEXT WORD OUT): sets OUT to the markers, each with the line "```cpp". OUT_complete is ON if every marker has
+# this line.
 function(gspmd_block_markers text word out)
   string(REGEX MATCHALL "<!-- ${word}[^\n]*-->\n```cpp\n" markers "${text}")
   string(REGEX MATCHALL "<!-- ${word}" mentioned "${text}")
@@ -15,8 +16,8 @@ function(gspmd_block_markers text word out)
   set(${out}_complete ${complete} PARENT_SCOPE)
 endfunction()
 
-# gspmd_take_block(DOCUMENT MARKER CODE): sets CODE to the block behind the first MARKER in the variable DOCUMENT, of which the part from
-# that block on remains.
+# gspmd_take_block(DOCUMENT MARKER CODE): sets CODE to the block after the first MARKER in the variable DOCUMENT. DOCUMENT keeps the part
+# from this block on.
 function(gspmd_take_block document_variable marker code_variable)
   set(document "${${document_variable}}")
   string(FIND "${document}" "${marker}" at)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DSOURCE=file.cpp [-DCASES=file.cpp,...] -P compile_fail.cmake -- compiler [flags...]
 #
-# The file guards its mistake by `#ifndef FIXED` and states what the user must read:
-#   // expect: some text        this text occurs in what the compiler prints; one or more
+# The file encloses its mistake in `#ifndef FIXED` and states the expected errors:
+#   // expect: some text        the compiler's output contains this text; one or more of these lines
 #   x = bad<...>();  // <- here the output names this line
-#   // language: c++17          the mistake: without -DFIXED the file is compiled as this; absent: c++20
-#   // mistakes: 20             each is one error, and so many lines may be printed for each; absent: 1
-# With -DFIXED it must compile, as GCC is asked; without, it must fail with all of these and with exactly one error, in at most 20 lines
-# of GCC or 25 of Clang.
-# CASES: SOURCE includes these files, and what is printed of each is what this file by itself would have printed.
-# MENDED: no more than that it compiles with -DFIXED, which is asked of CASES by this alone.
+#   // language: c++17          without -DFIXED, the file is compiled with this standard; default: c++20
+#   // mistakes: 20             the number of mistakes. Each is one error, and multiplies the permitted lines; default: 1
+# With -DFIXED, the file must compile (tested with GCC). Without it, compilation must fail with all these texts and exactly one error for
+# each mistake, in at most 20 lines of GCC or 25 of Clang.
+# CASES: SOURCE includes these files. The output for each file must be the output of this file alone.
+# MENDED: only checks that SOURCE compiles with -DFIXED. For CASES, only this option checks it.
 set(command "")
 set(is_command OFF)
 math(EXPR last "${CMAKE_ARGC} - 1")
@@ -23,7 +23,7 @@ endforeach()
 list(APPEND command -std=c++20 -fsyntax-only -fdiagnostics-color=never)
 
 set(ENV{LC_ALL} C)
-# mistakes_of(FILE): sets `mistakes`, how many errors it has.
+# mistakes_of(FILE): sets `mistakes` to the number of errors of the file.
 function(mistakes_of file)
   set(mistakes 1 PARENT_SCOPE)
   file(STRINGS "${file}" first REGEX "^// mistakes: " LIMIT_COUNT 1)
@@ -39,9 +39,9 @@ if(CASES)
   string(REPLACE "," ";" CASES "${CASES}")
   list(GET CASES 0 file)
   cmake_path(GET file PARENT_PATH directory)
-  list(APPEND command "-I${directory}" -Wno-return-type) # "../support/..."; a main() in a namespace returns nothing by itself
+  list(APPEND command "-I${directory}" -Wno-return-type) # "../support/..."; a main() in a namespace needs a return statement
 endif()
-if(MENDED OR NOT (CASES OR command MATCHES "clang")) # one compiler is enough for that: what the others say must be one error
+if(MENDED OR NOT (CASES OR command MATCHES "clang")) # one compiler is enough for this check; every compiler must give one error
   execute_process(COMMAND ${command} -DFIXED "${SOURCE}" RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
     message(FATAL_ERROR "with -DFIXED it must compile, but:\n${output}")
@@ -57,18 +57,18 @@ if(result EQUAL 0)
   message(FATAL_ERROR "without -DFIXED it must not compile, but it does")
 endif()
 
-# A precompiled header stands in a line that the user would not see.
+# Removes the line of the precompiled header, which a user would not see.
 string(REGEX REPLACE "[^\n]*<(built-in|command-line)>:[^\n]*\n" "" output "${output}")
 set(complaints "")
 
-# look(FILE OUTPUT): appends to `complaints` what the file expects and the output is not.
+# look(FILE OUTPUT): appends to `complaints` each expectation of the file that the output does not meet.
 function(look file output)
   mistakes_of("${file}")
   set(expected 0)
   set(marked 0)
   set(number 0)
   file(READ "${file}" text)
-  while(NOT text STREQUAL "") # line by line; CMake lists would trip over [ and ;
+  while(NOT text STREQUAL "") # line by line, because [ and ; break CMake lists
     math(EXPR number "${number} + 1")
     string(FIND "${text}" "\n" end)
     string(SUBSTRING "${text}" 0 ${end} line)
@@ -116,13 +116,13 @@ endfunction()
 if(NOT CASES)
   look("${SOURCE}" "${output}")
 else()
-  # The output falls into parts of one error each. GCC says first from where an error comes, and then the error: a part ends before the
-  # next one of either that follows an error, and belongs to the file that it names last up to the error. Clang says the error, and then
-  # from where it comes: a part belongs to the file that it names first.
+  # Divides the output into parts with one error each. GCC prints the location first, then the error. A part ends before the next
+  # location or error that follows an error. It belongs to the last file that it names before the error. Clang prints the error
+  # first, then the location. A part belongs to the first file that it names.
   get_filename_component(source_name "${SOURCE}" NAME)
   set(is_clang OFF)
   set(ends "^In file included from|: In |: error: |:   required ")
-  set(ours "^In file included from|^                 from ") # they name SOURCE, which the user does not have
+  set(ours "^In file included from|^                 from ") # these lines name SOURCE, which the user does not have
   if(command MATCHES "clang")
     set(is_clang ON)
     set(ends "^In file included from|: error: |^[0-9]+ errors? generated")

@@ -3,14 +3,14 @@
 #
 # | marker                     | the block is                                                                              |
 # |----------------------------|-------------------------------------------------------------------------------------------|
-# | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each that has one             |
-# | <!-- compile alone -->     | a program of its own, docs.NAME.alone: what may not stand in a namespace; or needs HDF5    |
-# | <!-- compile mpi RANKS --> | a program of its own, docs.NAME.mpi, run on so many ranks where there is an MPI            |
-# | <!-- from SOURCE -->       | a part of that file, letter by letter, which is compiled elsewhere: see sources.cmake      |
-# | <!-- prints FILE.cpp -->   | ```text: lines that the program before prints (see tests/prints), which calls itself FILE.cpp |
+# | <!-- compile -->           | a namespace of the test docs.NAME, which calls the main() of each block that has one      |
+# | <!-- compile alone -->     | a separate program, docs.NAME.alone: it must not be in a namespace, or needs HDF5         |
+# | <!-- compile mpi RANKS --> | a separate program, docs.NAME.mpi, run with RANKS ranks if MPI is installed                |
+# | <!-- from SOURCE -->       | a literal part of that file, which is compiled elsewhere: see sources.cmake                |
+# | <!-- prints FILE.cpp -->   | ```text: lines that the previous program prints (see tests/prints); its name is FILE.cpp   |
 #
-# gspmd_documents_together(), after all of them: documents whose blocks include <gspmd/gspmd.hpp> and nothing else are one program, so that
-# the planner is compiled once for them. No block sees more than it includes.
+# gspmd_documents_together(): call it after all documents. Documents whose blocks include only <gspmd/gspmd.hpp> become one program, so
+# the planner is compiled once for them. No block can use a header that it does not include.
 include("${CMAKE_CURRENT_LIST_DIR}/blocks.cmake")
 function(gspmd_document_tests file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
@@ -26,7 +26,7 @@ function(gspmd_document_tests file)
   set(calls "")
   set(number 0)
   set(kinds "")
-  set(printed "")  # by the programs in the test docs.NAME
+  set(printed "")  # the expected output of the programs in the test docs.NAME
   foreach(marker IN LISTS markers)
     gspmd_take_block(text "${marker}" code)
     gspmd_take_printed("${text}" lines called)
@@ -44,7 +44,7 @@ function(gspmd_document_tests file)
     set(kind "${CMAKE_MATCH_2}")
     set(ranks "${CMAKE_MATCH_3}")
     while(kind AND kind IN_LIST kinds)
-      set(kind "${kind}_too")  # one more of it in this document
+      set(kind "${kind}_too")  # another program of this kind in this document
     endwhile()
     list(APPEND kinds "${kind}")
     if(NOT kind STREQUAL "")
@@ -109,8 +109,8 @@ function(gspmd_document_tests file)
   endif()
 endfunction()
 
-# gspmd_take_printed(TEXT LINES CALLED): the block behind a marker `<!-- prints FILE.cpp -->` in TEXT, if it comes before the next program, and
-# FILE.cpp; else both are empty.
+# gspmd_take_printed(TEXT LINES CALLED): the block after a marker `<!-- prints FILE.cpp -->` in TEXT, if it precedes the next program, and
+# FILE.cpp. Otherwise both are empty.
 function(gspmd_take_printed text lines_variable called_variable)
   set(${lines_variable} "" PARENT_SCOPE)
   set(${called_variable} "" PARENT_SCOPE)
@@ -152,7 +152,7 @@ endfunction()
 
 function(gspmd_document_program name)
   add_executable(${name} ${ARGN})
-  # Each would compile planner and kernels, which test_precompiled has; bench/digits and fuzz have them in the file that uses them.
+  # each would compile planner and kernels, which test_precompiled has; bench/digits and fuzz compile them in the file that uses them
   target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
 endfunction()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of the MPI tests: every rank runs every test case. The first failure on any rank ends all of them, because
-// the others may wait in a collective for the one that left.
+// main() of the MPI tests. Every rank runs every test case. The first failure on any rank ends all ranks, because
+// other ranks may wait in a collective for the failed rank.
 #define DOCTEST_CONFIG_IMPLEMENT
-#define DOCTEST_CONFIG_NO_POSIX_SIGNALS  // MPI_Abort ends the others by a signal; only the first failure is worth reading
+#define DOCTEST_CONFIG_NO_POSIX_SIGNALS  // MPI_Abort ends other ranks by a signal; only the first failure matters
 #include <doctest/doctest.h>
 #include <mpi.h>
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# package_recipes.py ROOT CMAKE [options]   loads the recipes for Spack and Conan with stand-ins for the clients' modules, and reads vcpkg's
-# port, since CI cannot get the clients: that they are Python and JSON, call what a recipe may call, and that versions, options, targets and
-# what they depend on are those of the project's CMakeLists.txt. Configures tests/consumer, by CMake with the options, as Conan's packages are found.
-# Does the same with the recipes that cmake/registry_recipes writes from an archive. Configures the project with version files of several Eigens.
+# package_recipes.py ROOT CMAKE [options]   checks the packages' recipes without the clients, which CI cannot get.
+# Loads the recipes for Spack and Conan with stand-ins for the clients' modules, and reads vcpkg's port. Checks that they are
+# valid Python and JSON, call only functions that a recipe may call, and have the versions, options, targets and dependencies of
+# the project's CMakeLists.txt. Configures tests/consumer by CMake, with the options, in the way in which Conan's packages are
+# found. Does the same with the recipes that cmake/registry_recipes writes from an archive. Configures the project with version
+# files of several versions of Eigen.
 import hashlib
 import itertools
 import json
@@ -92,7 +94,7 @@ check([a for a, _ in arguments_of("version")] == [(version,)], f"the version of 
 check(f"gspmd@{version} " in recipe.read_text(), f"the first lines of the recipe name another version than {version}")
 check(re.search(r"namespace: gspmd$", (root / "spack" / "repo.yaml").read_text(), re.M), "repo.yaml names no namespace")
 
-# Every -D is an option of the project or a variable of CMake's, with every choice of variants, and the defaults are the project's.
+# Every -D is an option of the project or a CMake variable, for every choice of variants, and the defaults equal the project's.
 options = {n: d for n, d in re.findall(r"option\((GSPMD_\w+) \"[^\"]*\" (ON|OFF)\)", cmake)}
 variants = {a[0]: o["default"] for a, o in arguments_of("variant")}
 check(all(o.get("description") for _, o in arguments_of("variant")), "a variant has no description")
@@ -105,7 +107,7 @@ for choice in itertools.product([True, False], repeat=len(variants)):
         passed.add(name)
         wanted = re.fullmatch(r"CMAKE_(REQUIRE|DISABLE)_FIND_PACKAGE_(\w+)", name)
         check(wanted[2] in find_packages if wanted else name in options, f"CMakeLists.txt does nothing with {name}")
-        if wanted:  # what a user asks for is there or an error
+        if wanted:  # a requested package must exist; otherwise CMake reports an error
             variant = {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5"}[wanted[2]]
             check((wanted[1] == "REQUIRE") == CMakePackage.chosen[variant], f"{name} with {variant}={CMakePackage.chosen[variant]}")
         if CMakePackage.chosen == variants and name.startswith("GSPMD_USE_"):
@@ -113,7 +115,7 @@ for choice in itertools.product([True, False], repeat=len(variants)):
 for name in options:
     check(not name.startswith("GSPMD_USE_") or name in passed, f"the recipe leaves {name} out")
 
-# What it depends on is what CMakeLists.txt looks for, and as old.
+# The dependencies are the packages that CMakeLists.txt searches, with the same oldest versions.
 depends = {re.match(r"\w+", a[0]).group(0): a[0] for a, _ in arguments_of("depends_on")}
 for package_name, found in {"boost": "Boost", "openblas": "CBLAS", "mpi": "MPI", "onednn": "OneDNN", "hdf5": "HDF5C"}.items():
     check(package_name in depends, f"the recipe does not depend on {package_name}")
@@ -173,7 +175,7 @@ class ConanFile:
         self.recipe_folder = str(root / "conan")
         self.package_folder = None
 
-    def requires(self, reference):  # an option of another package forced here would break programs that need another one
+    def requires(self, reference):  # a forced option of another package would break programs that need another value
         self.needs.append(reference)
 
 
@@ -232,7 +234,7 @@ for choice in itertools.product([True, False], repeat=len(Recipe.options)):
     targets = {c.properties["cmake_target_name"] for c in parts}
     wanted = {f"gspmd::{a}" for a in aliases if a == "gspmd" or chosen[a]}
     check(targets == wanted, f"conan: with {chosen} the targets are {targets}, and CMakeLists.txt has {wanted}")
-    # CMakeDeps advises to link the target of the whole package.
+    # CMakeDeps advises the user to link the target of the whole package.
     advised = recipe.cpp_info.properties["cmake_target_name"]
     check(advised == ("gspmd::all" if len(wanted) > 1 else "gspmd::gspmd"), f"conan: with {chosen} the advice is {advised}")
     for component in parts:
@@ -269,14 +271,14 @@ def try_package(recipe, folder):
     recipe.package_info()
     (module,) = recipe.cpp_info.properties["cmake_build_modules"]
     check((folder / "package" / "licenses" / "LICENSE").is_file(), "conan: the package has no licence")
-    (folder / "gspmd-config.cmake").write_text(  # as CMakeDeps writes it
+    (folder / "gspmd-config.cmake").write_text(  # in the form that CMakeDeps writes
         f"""add_library(gspmd::gspmd INTERFACE IMPORTED)
 set_property(TARGET gspmd::gspmd PROPERTY INTERFACE_INCLUDE_DIRECTORIES "{folder}/package/include")
 include("{folder}/package/{module}")
 """
     )
     (folder / "gspmd-config-version.cmake").write_text("set(PACKAGE_VERSION_COMPATIBLE TRUE)")
-    configure = [*sys.argv[2:], "-S", root / "tests" / "consumer", f"-Dgspmd_DIR={folder}", "-DCMAKE_CXX_STANDARD=17"]  # of a default profile
+    configure = [*sys.argv[2:], "-S", root / "tests" / "consumer", f"-Dgspmd_DIR={folder}", "-DCMAKE_CXX_STANDARD=17"]  # default profile
     built = folder / "built"
     ran = run(*configure, "-B", built, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-DCONSUMER_PRECOMPILED=gspmd::precompiled")
     check(ran.returncode == 0, f"conan: tests/consumer is not configured with the package:\n{ran.stdout}{ran.stderr}")
@@ -302,7 +304,7 @@ with tempfile.TemporaryDirectory() as made:
     recipe.export_sources()
     try_package(recipe, place / "checkout")
 
-    # The forms for registries, from an archive of what a release contains.
+    # The recipes for registries, from an archive with the contents of a release.
     archive, archive_url = place / "release.tar.gz", "https://example.org/release.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         for part in ("LICENSE", "CMakeLists.txt", "include", "cmake", "conan"):
@@ -334,7 +336,7 @@ with tempfile.TemporaryDirectory() as made:
         exec(compile(form.read_text(), str(form), "exec"), {})
     check(arguments_of("version") == [((version,), {"sha256": hashlib.sha256(archive.read_bytes()).hexdigest()})], "spack: the archive has no checksum")
 
-    # Any Eigen from 3.4 on is taken from where the user says it is: 5.0.1, whose version file accepts a range only, and 3.4.0, which accepts none.
+    # Any Eigen from 3.4 on works at the user's path. Eigen 5.0.1's version file accepts only a range, and that of 3.4.0 accepts no range.
     refused = "gspmd needs Eigen 3.4 or later"
     for eigen, compatible in {
         "5.0.1": 'PACKAGE_FIND_VERSION_RANGE AND NOT PACKAGE_FIND_VERSION_MAX VERSION_LESS "5"',
@@ -365,7 +367,8 @@ with tempfile.TemporaryDirectory() as made:
     ran = run(*consume, "-B", folder / "built", f"-DEigen3_DIR:PATH={folder}")
     check(ran.returncode != 0 and refused in " ".join(ran.stderr.split()), f"a consumer takes Eigen 3.3.9: {ran.stderr}")
 
-# What the clients build in the checkout is ignored by git. Conan's basic_layout builds in build-release, test_package in its own folder.
+# git ignores the files that the clients build in the checkout. Conan's basic_layout builds in build-release, test_package in its
+# own folder.
 ignored = set((root / ".gitignore").read_text().split())
 for folder in ("/build-*/", "/conan/test_package/build/", "/vcpkg_installed/", "/spack-build-*"):
     check(folder in ignored, f".gitignore lacks {folder}")

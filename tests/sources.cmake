@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -DROOT=checkout -P sources.cmake     What must hold in the sources of the library and no compiler checks.
+# cmake -DROOT=checkout -P sources.cmake     Checks rules for the library's sources that no compiler checks.
 cmake_minimum_required(VERSION 3.25)
 set(complaints "")
 
-# A pass asks for facts that an operator states (ops/operator.hpp) and names no operator, but for those that regions are made of.
+# A pass reads the facts of an operator (ops/operator.hpp) and names no operator, except the operators of regions.
 file(GLOB_RECURSE passes "${ROOT}/include/gspmd/detail/passes/*.hpp")
 list(LENGTH passes count)
 if(count LESS 10)
@@ -19,7 +19,7 @@ foreach(file IN LISTS passes)
   endforeach()
 endforeach()
 
-# The attributes of an operator have names, by which its struct writes and reads them (`keep`, `of`): nobody else knows their places.
+# An operator's struct writes and reads its attributes by name (`keep`, `of`). No other code uses their positions.
 file(GLOB_RECURSE readers "${ROOT}/include/gspmd/*.hpp")
 list(FILTER readers EXCLUDE REGEX "/detail/(ops/.*|ir/graph|passes/typed/find_types)\\.hpp$")
 foreach(file IN LISTS readers)
@@ -36,7 +36,7 @@ foreach(file IN LISTS readers)
   endforeach()
 endforeach()
 
-# What a step is and does, its kernel states (ir/kernels/): outside of it a kernel's number is used only where a step of it is made.
+# A kernel states the facts of its steps (ir/kernels/). Other code uses the number of a kernel only to make a step.
 file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
 list(FILTER headers EXCLUDE REGEX "/detail/ir/(kernels/.*|kernel_list|kernel_facts|plan_step)\\.hpp$")
 set(added 0)
@@ -54,7 +54,8 @@ if(added LESS 10)
   message(FATAL_ERROR "no steps are added in ${ROOT}/include")
 endif()
 
-# A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that adds up elements uses that header, except for exact sums.
+# A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that sums elements uses that header, except for
+# exact sums.
 file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
 list(FILTER headers EXCLUDE REGEX "/detail/|/(reproducible|index/lookup|index/order)\\.hpp$")
 set(composites 0)
@@ -74,8 +75,8 @@ if(composites LESS 4)
   message(FATAL_ERROR "no composites in ${ROOT}/include")
 endif()
 
-# Includes point one way. Each room may include itself and what stands behind it; whoever plans includes no kernel, and whoever runs
-# no pass. Of the public headers every room may include gspmd/error.hpp, and what is listed here.
+# Includes have one direction. Each folder may include itself and the folders listed for it. Planning code includes no kernel, and
+# run-time code includes no pass. Of the public headers, every folder may include gspmd/error.hpp and those that are listed here.
 set(may_support "")
 set(may_ir support)
 set(may_notation support ir)
@@ -110,8 +111,8 @@ if(arrows LESS 200)
   message(FATAL_ERROR "no includes are found in ${ROOT}/include/gspmd/detail")
 endif()
 
-# System headers may come first: no header uses a name that <complex.h>, <term.h>, <curses.h>, <sys/sysmacros.h>, <sys/param.h>, <termios.h>
-# or X11 defines as a macro, or GCC itself with -std=gnu++20.
+# System headers may come first: no header of gspmd uses a name that <complex.h>, <term.h>, <curses.h>, <sys/sysmacros.h>,
+# <sys/param.h>, <termios.h> or X11 defines as a macro, or GCC itself with -std=gnu++20.
 set(macros I lines columns tab bell newline buttons border major minor makedev None Bool Status True False Always Success Complex KeyPress
     Above Below Unsorted TRUE FALSE MIN MAX howmany powerof2 roundup isset setbit clrbit isclr ECHO B0 HUGE OVERFLOW UNDERFLOW DOMAIN unix
     linux i386)
@@ -126,19 +127,19 @@ foreach(file IN LISTS headers)
       string(APPEND complaints "${file}: ${CMAKE_MATCH_2} is a macro of system headers:${line}\n")
     endif()
   endforeach()
-  # Boost uses some of these names. These two headers put the macros aside while they include it.
+  # Boost uses some of these names. These two headers save and undefine the macros while they include Boost.
   file(STRINGS "${file}" lines REGEX "^#include <boost/")
   if(lines AND NOT file MATCHES "/detail/(support/mp11|ir/tree)\\.hpp$")
     string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/detail/ir/tree.hpp:${lines}\n")
   endif()
-  # language.hpp reports a wrong -std in one error, if it is read first.
+  # language.hpp must come first, so that a wrong -std gives one error.
   file(STRINGS "${file}" first REGEX "^#include \"gspmd/" LIMIT_COUNT 1)
   if(NOT first AND NOT file MATCHES "/(language|version)\\.hpp$")
     string(APPEND complaints "${file}: include gspmd/detail/support/language.hpp, or a header that does\n")
   endif()
 endforeach()
 
-# Examples are what a user would write: they do with the public names.
+# Examples are user code, so they use only public names.
 file(GLOB_RECURSE examples "${ROOT}/examples/*.hpp" "${ROOT}/examples/*.cpp")
 list(LENGTH examples count)
 if(count LESS 20)
@@ -151,7 +152,7 @@ foreach(file IN LISTS examples)
   endforeach()
 endforeach()
 
-# Comments say first what a thing is or returns, in the words of GLOSSARY.md.
+# A comment starts with the thing or the returned value, in the words of GLOSSARY.md.
 file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp"
      "${ROOT}/examples/*.cpp" "${ROOT}/bench/*.hpp" "${ROOT}/bench/*.cpp")
 foreach(file IN LISTS sources)
@@ -161,8 +162,8 @@ foreach(file IN LISTS sources)
   endforeach()
 endforeach()
 
-# Headers that comments and documents name, other sources that they name with a folder, and files that documents link to, are there. A
-# header may be named by the end of its path: gspmd/run.hpp, passes/list/pipeline.hpp, plan.hpp. (CHANGELOG.md names what there was.)
+# Headers that comments and documents name, other sources that they name with a folder, and files that documents link to, must exist. The
+# end of a path is enough for a header: gspmd/run.hpp, passes/list/pipeline.hpp, plan.hpp. (CHANGELOG.md names earlier files.)
 file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/tests/*.*" "${ROOT}/examples/*.*" "${ROOT}/bench/*.*"
      "${ROOT}/docs/*.*" "${ROOT}/cmake/*.*")
 list(JOIN files "\n/" files)
@@ -206,7 +207,7 @@ foreach(kind IN ITEMS code prose)
   endif()
 endforeach()
 
-# A block of a document that is said to come from a source is a part of it, letter by letter.
+# A block that a document quotes from a source is a literal part of the source.
 include("${CMAKE_CURRENT_LIST_DIR}/blocks.cmake")
 set(quoted 0)
 foreach(file IN LISTS documents)
@@ -230,12 +231,12 @@ if(quoted LESS 5)
   message(FATAL_ERROR "no blocks come from sources in ${ROOT}/docs")
 endif()
 
-# Links of documents lead to files.
+# Links of documents lead to existing files.
 set(links 0)
 foreach(file IN LISTS documents)
   get_filename_component(folder "${file}" DIRECTORY)
   file(READ "${file}" text)
-  string(REGEX REPLACE "[][;]" "@" text "${text}") # brackets and semicolons would join or cut entries of a list
+  string(REGEX REPLACE "[][;]" "@" text "${text}") # brackets and semicolons would join or split the entries of a list
   string(REGEX MATCHALL "@\\([A-Za-z0-9_./#-]+\\)" found "${text}")
   foreach(link IN LISTS found)
     string(REGEX REPLACE "@\\(([^)#]*)(#[^)]*)?\\)" "\\1" link "${link}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Poisson's equation on a gear with a hole by conjugate gradients, over a sparse matrix, on threads.
+// Poisson's equation on a gear with a hole, by conjugate gradients with a sparse matrix, on threads.
 // args: --side 60 --devices 3
 // optimise: -O1
 // precompiled: yes

@@ -18,7 +18,7 @@ namespace {
 
 using namespace gspmd;
 
-/// Goes on with conjugate gradients until |r|^2 is below the goal, or for so many trips.
+/// Continues conjugate gradients until |r|^2 is below the goal, or for at most `most` iterations.
 constexpr auto trips = [](auto a, auto goal, auto state, int most) {
   const auto dot = [](value x, value y) { return sum(x * y); };
   return while_loop([&](auto now) { return logical_and(std::get<3>(now) > goal, std::get<4>(now) < most); },
@@ -31,7 +31,7 @@ constexpr auto trips = [](auto a, auto goal, auto state, int most) {
                     std::tuple_cat(state, std::tuple{constant<std::int32_t>(goal, {}, 0)}));
 };
 
-/// The largest difference between b and A u, by a loop over the entries.
+/// Returns the largest difference between b and A u, by a loop over the entries.
 double largest_residual(const poisson& problem, const std::vector<double>& b, const double* u) {
   double largest = 0;
   for (std::size_t r = 0; r < b.size(); ++r) {
@@ -84,7 +84,7 @@ int solve(const options& o, const runner& run) {
               static_cast<long long>(problem.column.size()), static_cast<long long>(o.devices),
               static_cast<long long>(a.layout().bytes(sizeof(double))), static_cast<long long>(n) * 8);
 
-  // f = 1, with points a unit apart; u = 0 at first, so that what is left of b is b.
+  // f = 1, and adjacent points have distance 1. u = 0 at first, so the residual is b.
   const std::vector<double> b(static_cast<std::size_t>(n), 1.0), zeros(b.size());
   const double first = static_cast<double>(n), goal = first * o.tolerance * o.tolerance;
   std::vector<const void*> inputs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Poisson's equation on a domain of any form, as a sparse matrix.
+// Poisson's equation on a domain of any shape, as a sparse matrix.
 #pragma once
 
 #include <gspmd/dynamic/program.hpp>
@@ -16,8 +16,8 @@
 
 namespace cg {
 
-/// -laplace u = f on the points of a square of `side` x `side` that lie in the domain, u being 0 outside: the points have numbers, line by line, and a
-/// row of the matrix, in compressed rows, has the numbers of its neighbours.
+/// -laplace u = f on the points of a square of `side` x `side` that are in the domain, with u = 0 outside. The points are
+/// numbered line by line. A row of the matrix, in compressed rows, has the numbers of the point's neighbours.
 struct poisson {
   std::int64_t side = 0, points = 0;
   std::vector<std::int64_t> number;  // of each point of the square; -1 outside
@@ -40,13 +40,13 @@ struct poisson {
         row_start.push_back(static_cast<std::int64_t>(column.size()));
       }
   }
-  /// The number of a point, -1 if it is none of the domain.
+  /// Returns the number of a point, or -1 if the point is not in the domain.
   [[nodiscard]] std::int64_t at(std::int64_t i, std::int64_t j) const {
     return i < 0 || j < 0 || i >= side || j >= side ? -1 : number[static_cast<std::size_t>(i * side + j)];
   }
 
  private:
-  /// A gear of seven teeth with a hole.
+  /// Returns true inside of a gear of seven teeth with a hole.
   [[nodiscard]] bool is_inside(std::int64_t i, std::int64_t j) const {
     const auto place = [&](std::int64_t k) { return (static_cast<double>(k) + 0.5) / static_cast<double>(side) * 2 - 1; };
     const double y = place(i), x = place(j), radius = std::hypot(x, y);
@@ -65,7 +65,7 @@ using runner =
 
 struct options {
   std::int64_t side = 240, devices = 4;
-  int between = 25;  // trips from one progress line to the next
+  int between = 25;  // iterations between two progress lines
   double tolerance = 1e-10;
   std::filesystem::path out;  // none: no picture
 };
@@ -75,13 +75,14 @@ inline constexpr const char* options_text =
     "  --out FILE     the picture of the solution, PGM (cg.pgm next to the program)\n";
 options parse(int argc, char** argv, bool takes_devices);
 
-/// Throws gspmd::error where |r|^2 is not finite: no trip is made where it is compared with NaN, so that their number would not grow.
+/// Throws gspmd::error if |r|^2 is not finite: a comparison with NaN stops the loop, so the number of iterations would not increase.
 inline void check_residual(double rr, int trips) {
   if (!(rr < std::numeric_limits<double>::infinity()))
     throw gspmd::error("conjugate gradients: |r|^2 is " + std::to_string(rr) + " after " + std::to_string(trips) +
                        " trips; give a matrix that is positive definite and finite numbers");
 }
-/// Solves it by conjugate gradients, shows the progress, writes the picture, checks the solution. 0 if it is right.
+/// Solves the problem by conjugate gradients, prints the progress, writes the picture, checks the solution. Returns 0 if the
+/// solution is right.
 int solve(const options& o, const runner& run);
 
 }  // namespace cg

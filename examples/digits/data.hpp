@@ -14,7 +14,7 @@ namespace digits {
 
 constexpr std::int64_t train_rows = 1437, test_rows = 360;
 
-/// Images, 64 numbers from 0 to 1 each, and which digit they show.
+/// Images of 64 numbers from 0 to 1, and the digit of each image.
 struct dataset {
   std::vector<float> x;
   std::vector<std::int32_t> labels;
@@ -25,7 +25,7 @@ struct digits_data {
   dataset train, test;
 };
 
-/// Bits that are the same with every compiler and library, unlike the distributions of <random>.
+/// Random bits that are the same with every compiler and library, unlike the distributions of <random>.
 class dice {
  public:
   explicit dice(unsigned seed) : bits_(seed) {}
@@ -38,8 +38,8 @@ class dice {
   std::mt19937 bits_;
 };
 
-/// Reads digits.csv, 64 pixels from 0 to 16 and the label per line, and deals the rows out in an order that only the seed
-/// decides: the file goes writer by writer, and the test is to have some of each.
+/// Reads digits.csv: 64 pixels from 0 to 16 and the label per line. Distributes the rows in an order that depends only on the seed:
+/// the file is sorted by writer, and the test must have some rows of each writer.
 inline digits_data read_digits(const std::string& path, unsigned seed = 3) {
   constexpr auto all_rows = static_cast<std::size_t>(train_rows + test_rows), width = static_cast<std::size_t>(pixels);
   std::ifstream file(path);
@@ -68,7 +68,7 @@ inline digits_data read_digits(const std::string& path, unsigned seed = 3) {
   return result;
 }
 
-/// Weights drawn evenly from the interval that suits their fan-in; biases 0.
+/// Random weights, uniform in the interval for their fan-in. The biases are 0.
 inline layers<array<float>> initial_parameters(unsigned seed = 2) {
   layers<array<float>> p{array<float>({pixels, hidden}), array<float>({hidden}), array<float>({hidden, classes}),
                          array<float>({classes})};

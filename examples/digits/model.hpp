@@ -12,13 +12,13 @@ using namespace gspmd;
 
 constexpr std::int64_t pixels = 64, hidden = 128, classes = 10;
 
-/// The parameters: of T, which is a value in the program, an array on the host, a sharded_array on the devices.
+/// The parameters, of type T: a value in the program, an array on the host, or a sharded_array on the devices.
 template <class T>
 struct layers {
   BOOST_HANA_DEFINE_STRUCT(layers, (T, w1), (T, b1), (T, w2), (T, b2));
 };
 
-// The programs, written for one giant device.
+// The programs, written for one device.
 
 inline constexpr auto classify = [](value x, layers<value> p) {
   const auto h = relu(einsum<"bd,df->bf">(x, p.w1) + p.b1);
@@ -34,12 +34,12 @@ inline constexpr auto train = [](value x, value labels, layers<value> p, layers<
   return std::tuple{loss, p, velocity};
 };
 
-// Data x Model devices: the batch is cut along `data`, the hidden layer along `model`; what has no `split` gspmd decides.
+// Data x Model devices: the batch is split over `data`, the hidden layer over `model`. gspmd decides about inputs without `split`.
 
 template <int Data, int Model>
 using pod = mesh<axis<"data", Data>, axis<"model", Model>>;
 
-/// The meshes that --devices chooses from, smallest first; each is compiled on its own.
+/// The meshes that --devices can choose, smallest first. Each is compiled separately.
 using pods = std::tuple<pod<1, 1>, pod<2, 1>, pod<2, 2>, pod<2, 4>>;
 
 template <std::int64_t Rows>

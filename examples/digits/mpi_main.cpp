@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same on MPI, one device per process: mpirun -n 4 digits-mpi --devices 2x2
+// The same over MPI, one device per process: mpirun -n 4 digits-mpi --devices 2x2
 // args: --expect 96 --compare
 // ranks: 1 2 4
 
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (rank != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);  // one of them talks
+  if (rank != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);  // only one process prints
 
   const int result = report_errors(usage, [&] {
     const options o = parse(argc, argv);

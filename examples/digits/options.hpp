@@ -29,7 +29,7 @@ std::string name_of_mesh() {
   return mesh_name(Mesh::info.shape.sizes[0], Mesh::info.shape.sizes[1]);
 }
 
-/// Calls f(std::type_identity<Mesh>) for every mesh that is compiled in.
+/// Calls f(std::type_identity<Mesh>) for every compiled mesh.
 template <class F>
 void for_each_mesh(F&& f) {
   [&]<class... Meshes>(std::type_identity<std::tuple<Meshes...>>) {
@@ -43,7 +43,7 @@ inline std::string all_meshes() {
   return list;
 }
 
-/// Calls f(std::type_identity<Mesh>) for the mesh called `name`.
+/// Calls f(std::type_identity<Mesh>) for the mesh with this name.
 template <class F>
 int with_mesh(std::string_view name, F&& f) {
   int result = 0;

@@ -13,7 +13,7 @@
 
 namespace digits {
 
-/// Prints a line per epoch: the mean loss of its steps, and how long they took.
+/// Prints a line per epoch: the mean loss of its steps, and their time.
 class epoch_report {
  public:
   explicit epoch_report(bool talks) : talks_(talks) {}
@@ -36,16 +36,16 @@ class epoch_report {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// The outcome of a training.
+/// The result of a training.
 struct outcome {
   double loss = 0;      // of the last step
   double accuracy = 0;  // on the test rows, in percent
 };
 
-/// Trains for so many steps on the devices of `backend`. If it reports, the first device prints a line per epoch.
+/// Trains for a number of steps on the devices of `backend`. If it reports, the first device prints a line per epoch.
 template <class Mesh, class Backend>
 outcome train_for(int steps, bool reports, const Backend& backend, const digits_data& data) {
-  std::vector<outcome> outcomes(static_cast<std::size_t>(Mesh::device_count));  // all the same; with MPI only the own one is set
+  std::vector<outcome> outcomes(static_cast<std::size_t>(Mesh::device_count));  // equal; with MPI, each process sets its own
   launch(backend, Mesh::device_count, [&]<class Comm>(Comm& comm) {
     trainer<Mesh, Comm> t(comm, data.train);
     const int device = comm.device(0);
@@ -57,7 +57,7 @@ outcome train_for(int steps, bool reports, const Backend& backend, const digits_
   return *std::max_element(outcomes.begin(), outcomes.end(), [](const outcome& a, const outcome& b) { return a.loss < b.loss; });
 }
 
-/// Sets the losses on several backends beside that of one device.
+/// Prints the losses on several backends next to the loss on one device.
 class comparison {
  public:
   explicit comparison(const digits_data& data) : expected_(train_for<pod<1, 1>>(50, false, self{}, data).loss) {
@@ -70,7 +70,7 @@ class comparison {
     std::printf("  %-10s %s  %.7f  off by %.1e\n", name, name_of_mesh<Mesh>().c_str(), loss, off);
     agrees_ = agrees_ && off <= 1e-5;
   }
-  /// Whether all agree to 1e-5.
+  /// Returns true if all losses agree to 1e-5.
   [[nodiscard]] bool agrees() const { return agrees_; }
 
  private:
@@ -78,7 +78,7 @@ class comparison {
   bool agrees_ = true;
 };
 
-/// Prints the plan, trains, tests, and compares if asked to: `compare(comparison&)` adds the backends. The exit code.
+/// Prints the plan, trains, and tests. If requested, compares: `compare(comparison&)` adds the backends. Returns the exit code.
 template <class Mesh, class Backend, class Compare>
 int run_all(const options& o, const Backend& backend, const digits_data& data, Compare&& compare) {
   std::printf("%s\n", explain<train_step<Mesh, batch>>().c_str());

@@ -12,7 +12,7 @@
 
 namespace digits {
 
-// 479 does not divide by 2 or 4, so that the last devices hold a row of padding; the loss is still the mean over the real rows.
+// 2 and 4 do not divide 479, so the last devices have a row of padding. The loss is still the mean over the real rows.
 constexpr int steps_per_epoch = 3;
 constexpr std::int64_t batch = train_rows / steps_per_epoch;
 static_assert(batch * steps_per_epoch == train_rows);
@@ -22,12 +22,12 @@ struct labelled_images {
   sharded_array<std::int32_t> labels;
 };
 
-/// The first velocity.
+/// Returns the first velocity: zeros.
 inline layers<array<float>> at_rest() {
   return transform_leaves([](const array<float>& w) { return array<float>(w.shape()); }, initial_parameters());
 }
 
-/// The share of rows whose largest logit is that of their label; the same program as in training, planned for one device.
+/// Returns the share of rows whose largest logit is that of their label. Uses the same program as training, planned for one device.
 inline double accuracy(const layers<array<float>>& learned, const dataset& rows) {
   const auto logits = run<classify_step<pod<1, 1>, test_rows>>(self{}, rows.x, learned);
   int right = 0;
@@ -38,7 +38,7 @@ inline double accuracy(const layers<array<float>>& learned, const dataset& rows)
   return right / static_cast<double>(test_rows);
 }
 
-/// Training on the devices that `comm` holds. Whole arrays are cut into shards once, at the beginning; after that every device
+/// Trains on the devices that `comm` holds. Whole arrays are split into shards once, at the beginning. After that, every device
 /// works in its own memory.
 template <class Mesh, communicator Comm>
 class trainer {
@@ -62,7 +62,7 @@ class trainer {
     return *loss_.data();
   }
 
-  /// The parameters as they are now, whole.
+  /// Returns the current parameters, whole.
   layers<array<float>> parameters_now() { return gather(comm_, std::get<0>(now_)); }
 
  private:

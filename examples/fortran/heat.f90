@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: Apache-2.0
-! The heat equation by a Fortran program that owns its arrays: column-major, with ghost cells, in blocks that it has chosen.
-! Odd steps are the library's; even ones are a loop of this program's, on ghost cells that the library fills.
+! The heat equation in a Fortran program that owns its arrays: column-major, with ghost cells, in blocks of the program's choice.
+! The library computes odd steps. A loop of this program computes even steps, with ghost cells that the library fills.
 program heat
   use, intrinsic :: iso_c_binding
   use mpi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that the Fortran program calls: a compiled step on blocks that Fortran owns, and the ghost layers of these blocks.
+// The functions that the Fortran program calls: a compiled step on blocks that Fortran owns, and the exchange of their ghost layers.
 #include <ISO_Fortran_binding.h>
 
 #include <cstdint>
@@ -26,7 +26,7 @@ constexpr auto heat = [](auto t) {
 using step = compile<heat, mesh<axis<"y", 3>>, in<double, dims<40, 64>, split<"y", _>>>;
 using rows_layout = decltype(layout_of_input<step, 0>(ragged_list{}));
 
-/// An array of Fortran's by its descriptor, dims in the opposite order; sections are not copied.
+/// A view of a Fortran array, from its descriptor. The dims are in the opposite order. Sections are not copied.
 strided_view<double> view_of(const CFI_cdesc_t* array) {
   if (array->type != CFI_type_double) throw error("the array is not of real(c_double)");
   std::vector<std::int64_t> extents, strides;
@@ -46,7 +46,7 @@ struct solver {
   placed_step<step> next;
 };
 
-/// 0, or 1 after a message: an exception must not reach Fortran.
+/// Returns 0, or prints a message and returns 1: an exception must not reach Fortran.
 template <class F>
 int status_of(F f) {
   try {
@@ -62,18 +62,19 @@ int status_of(F f) {
 
 extern "C" {
 
-/// A solver on the ranks of a communicator; `ly[r]` are the columns of u that rank r has (PETSc's ownership ranges). Null after a message.
+/// Makes a solver on the ranks of a communicator. Rank r has `ly[r]` columns of u (PETSc's ownership ranges). After an error, prints a
+/// message and returns null.
 void* heat_begin(MPI_Fint comm, const std::int64_t* ly, int ranks) {
   std::unique_ptr<solver> made;
   status_of([&] { made = std::make_unique<solver>(MPI_Comm_f2c(comm), std::vector<std::int64_t>(ly, ly + ranks)); });
   return made.release();
 }
-/// Fills the ghost layers of u(0:nx+1, 0:ly+1) with what the neighbours have.
+/// Fills the ghost layers of u(0:nx+1, 0:ly+1) with elements of the neighbours.
 int heat_fill_ghosts(void* s, CFI_cdesc_t* u) {
   auto& mine = *static_cast<solver*>(s);
   return status_of([&] { mine.ghosts(mine.comm, view_of(u)); });
 }
-/// One step from u(1:nx, 1:ly) to next(1:nx, 1:ly).
+/// Computes one step from u(1:nx, 1:ly) to next(1:nx, 1:ly).
 int heat_step(void* s, CFI_cdesc_t* u, CFI_cdesc_t* next) {
   auto& mine = *static_cast<solver*>(s);
   return status_of([&] { mine.next(mine.comm, placed_view(mine.layout, view_of(u)), placed_view(mine.layout, view_of(next))); });

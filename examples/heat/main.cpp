@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heat equation in two or three dims, on a mesh and with a boundary from the command line. Without any it is what model.hpp has
-// compiled in. Frames are PGM files; of three dims, the plane in the middle of the first one.
+// The heat equation in two or three dims. The command line specifies the mesh and the boundary. Without arguments, runs the
+// program that model.hpp compiles. Frames are PGM files. In three dims, a frame is the middle plane of the first dim.
 // args: --frames 1
 // optimise: -O0
 // precompiled: yes
@@ -80,7 +80,7 @@ boundary named_boundary(const std::string& name) {
   return boundary::constant(number<double>("--boundary", name, -1000, 1000));
 }
 
-/// Some hot balls in the cold.
+/// Returns some hot balls in a cold field.
 std::vector<double> first_field(const std::vector<std::int64_t>& extents) {
   std::vector<double> field;
   const auto planes = extents.size() == 3 ? extents[0] : 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heat equation for one giant device: u' = the sum of its second differences.
+// The heat equation for one device: u' = the sum of the second differences of u.
 #pragma once
 
 #include <gspmd/gspmd.hpp>
@@ -32,7 +32,7 @@ constexpr value steps(value u, boundary::sides around, int count) {
       count, [around](value, value t) { return step(t, around, rate); }, u);
 }
 
-// The program that is compiled in: 240 x 320 points on 2 x 2 devices, nothing flows over the edge, 50 steps from frame to frame.
+// The compiled program: 240 x 320 points on 2 x 2 devices, no flow across the boundary, 50 steps between frames.
 constexpr int compiled_steps = 50;
 constexpr auto compiled = [](value u) { return steps(u, boundary::edge(), compiled_steps); };
 using compiled_mesh = mesh<axis<"x", 2>, axis<"y", 2>>;

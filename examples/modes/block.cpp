@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of a Transformer block (attention and two layers behind norms), its heads and hidden units split along `model`, its batch
-// along `data`, as Megatron-LM has it. Written three times: the text of the block is the same but for `enter`, before what is split, and
-// `sum`, after it; nothing stands there in the automatic mode. The block is the first one: x has no gradient, so that to enter before the
-// norm sends nothing, and what is summed over model is the gradient of the norm's scale. The planner finds that by itself.
+// One training step of a Transformer block: attention and two layers after norms. `model` splits its heads and hidden units,
+// `data` its batch, as in Megatron-LM. Written three times. The text of the block is the same, except `enter`, before a split
+// value, and `sum`, after it. In the automatic mode both do nothing. The block is the first one: x has no gradient, so `enter`
+// before the norm sends nothing, and the gradient of the norm's scale is summed over model. The planner finds this by itself.
 
 #include <cmath>
 #include <cstdint>
@@ -33,7 +33,7 @@ constexpr auto block = [](auto enter, auto sum, auto x, auto scale1, auto query,
   auto h = relu(einsum<"bsd,df->bsf">(enter(norm(a, scale2)), up));
   return a + sum(einsum<"bsf,fd->bsd">(h, down));
 };
-/// The block's weights after a step down the slope of the sum of squares of its result.
+/// Returns the block's weights after a step of gradient descent on the sum of squares of its result.
 constexpr auto step = [](auto enter, auto sum, auto loss_of, auto of_all, auto of_all_data, auto x, auto scale1, auto... w) {
   auto y = block(enter, sum, x, scale1, w...);
   auto slopes = grad(loss_of(einsum<"bsd->">(y * y)), std::tuple{scale1, w...});
@@ -94,7 +94,7 @@ constexpr auto manually = [](auto... in) {
 };
 using manual_step = compile<manually, pod, x_in, scale_in, heads_in, heads_in, heads_in, out_in, scale_in, up_in, down_in>;
 
-// By hand along data only: along model nothing stands in the region, and the planner finds it.
+// Manual along data only. The region contains no communication along model; the planner finds it.
 constexpr auto by_rows = [](auto... in) {
   constexpr auto of_all = [](auto v) { return local::all_reduce<"data", state::replica>(v); };
   return step(
@@ -108,8 +108,8 @@ constexpr auto partly_manually = [](auto... in) {
 using partly_manual_step =
     compile<partly_manually, pod, x_in, scale_in, heads_in, heads_in, heads_in, out_in, scale_in, up_in, down_in>;
 
-// Three sums of [2,8,16] over model: of both halves, and of the gradient where the second one begins. The gradients of seven weights over
-// data, and that of the first scale over both: 3/4 of it, twice.
+// Three sums of [2,8,16] over model: of both halves, and of the gradient at the start of the second half. The gradients of seven
+// weights over data, and the gradient of the first scale over both: 3/4 of it, twice.
 static_assert(explicit_step::traffic.over("model").in(collective_kind::all_reduce).bytes == 3 * 2 * 8 * 16 * 4 + 16 * 4 * 3 / 2);
 static_assert(explicit_step::traffic.bytes == 3 * 1024 + 96 + (4 * 16 * 2 * 4 + 16 + 2 * 16 * 16) * 4);
 static_assert(manual_step::traffic.bytes == explicit_step::traffic.bytes);

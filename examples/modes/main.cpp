@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of two layers, and one of a Transformer block (block.cpp), each written three times: with annotations, where the planner
-// finds the communication; with types, where the program says all of it; and as what one device does. Same numbers, and what each sends is
-// held to by the compiler. README.md tells the story.
+// One training step of two layers, and one of a Transformer block (block.cpp), each written three times. With annotations: the
+// planner finds the communication. With types: the program writes all communication. And as the work of one device. All give the
+// same numbers, and the compiler checks their bytes. README.md explains them.
 // optimise: -O0
 
 #include <cmath>
@@ -31,8 +31,8 @@ constexpr auto automatic = [](auto x, auto w1, auto w2) {
 using automatic_step = compile<automatic, pod, in<float, dims<8, 6>, split<"data", _>>, in<float, dims<6, 10>, split<_, "model">>,
                                in<float, dims<10, 6>, split<"model", _>>>;
 
-// Explicit: the same, but for the lines that say what is sent. Each weight is one value, for devices with other data along `data`: their
-// gradients are terms, and `summed` adds them up.
+// Explicit: the same, except for the lines that communicate. Each weight is one value for devices with different data along
+// `data`, so their gradients are partial, and `summed` sums them.
 using activations = tensor<float, dims<8, 6>, place<pod, split<"data", _>, replica<"model">>>;
 using column_parallel = tensor<float, dims<6, 10>, place<pod, split<_, "model">, replica<"data">>>;
 using row_parallel = tensor<float, dims<10, 6>, place<pod, split<"model", _>, replica<"data">>>;
@@ -40,7 +40,7 @@ using row_parallel = tensor<float, dims<10, 6>, place<pod, split<"model", _>, re
 constexpr auto explicitly = [](auto x, auto w1, auto w2) {
   auto h = tanh(einsum<"bd,df->bf">(x, w1));
   auto y = reshard<invariant<"model">>(einsum<"bf,fd->bd">(h, w2));  // all_reduce over model
-  auto g = grad(einsum<"bd->">(y * y), std::tuple{w1, w2});          // of terms over data: the loss is one
+  auto g = grad(einsum<"bd->">(y * y), std::tuple{w1, w2});          // partial over data: the loss is partial
   const auto summed = [](auto term) { return reshard<replica<"data">>(term); };
   return std::tuple{w1 - 0.1 * summed(std::get<0>(g)), w2 - 0.1 * summed(std::get<1>(g))};
 };
@@ -49,11 +49,11 @@ using explicit_step = compile<explicitly, pod, activations, column_parallel, row
 static_assert(explicit_step::collectives == collectives{all_reduce<"model">, all_reduce<"data">, all_reduce<"data">});
 static_assert(std::is_same_v<typed_result<explicitly, pod, activations, column_parallel, row_parallel>, column_parallel>);
 
-// Manual: the same as one device does it, on its shards: x [4,6], w1 [6,5], w2 [5,6].
+// Manual: the same from the view of one device, on its shards: x [4,6], w1 [6,5], w2 [5,6].
 constexpr auto by_device = [](auto x, auto w1, auto w2) {
   auto h = tanh(einsum<"bd,df->bf">(x, w1));
   auto y = local::all_reduce<"model">(einsum<"bf,fd->bd">(h, w2));
-  auto loss = local::to_partial<"data">(einsum<"bd->">(y * y));  // of terms, again: each device has one of its rows
+  auto loss = local::to_partial<"data">(einsum<"bd->">(y * y));  // partial again: each device has the sum of its rows
   auto g = grad(loss, std::tuple{w1, w2});
   const auto summed = [](auto term) { return local::all_reduce<"data", state::replica>(term); };
   return std::tuple{w1 - 0.1 * summed(std::get<0>(g)), w2 - 0.1 * summed(std::get<1>(g))};

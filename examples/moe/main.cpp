@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mixture of experts as GShard has it, trained to guess the next character of a text. The layer is in model.hpp.
+// A mixture of experts as in GShard, trained to predict the next character of a text. The layer is in model.hpp.
 // args: --steps 200 --expect 2.5
 // precompiled: yes
 
@@ -53,7 +53,7 @@ options parse(int argc, char** argv) {
 
 constexpr sizes trained{8, 64, 8, 16, 64, 128};
 
-/// The inputs of every program of the model: the characters before, the next ones, the key, then the parameters.
+/// The inputs of every program of the model: the preceding characters, the next ones, the key, then the parameters.
 struct model_inputs {
   value before, next, key;
   std::vector<value> parameters;
@@ -64,7 +64,7 @@ struct model_inputs {
         key(b.input(dynamic::in<std::uint64_t>({}))),
         parameters(tensors(b, n)) {}
 
-  /// Inputs like the parameters: they, or their moments.
+  /// Inputs with the shapes of the parameters: the parameters or their moments.
   static std::vector<value> tensors(dynamic::builder& b, const sizes& n) {
     const auto shapes = parameter_shapes(n);
     const auto splits = parameter_splits();
@@ -74,7 +74,7 @@ struct model_inputs {
   }
 };
 
-/// Adam on a batch: the loss, then parameters and both moments. The last input is the rate of this step.
+/// Adam on a batch. Outputs the loss, the parameters and both moments. The last input is the rate of this step.
 dynamic::program training_step(const dynamic::mesh& m, const sizes& n, dispatch how) {
   dynamic::builder b(m);
   const model_inputs in(b, n);
@@ -94,8 +94,8 @@ dynamic::program training_step(const dynamic::mesh& m, const sizes& n, dispatch 
   return b.compile();
 }
 
-/// The program of a test: the nats that a batch costs for a character, and where its tokens are sent: the experts, the places, the weights,
-/// the auxiliary loss.
+/// The program of a test. Outputs the nats per character of a batch, and the routing of its tokens: the experts, the positions,
+/// the weights, and the auxiliary loss.
 dynamic::program test_step(const dynamic::mesh& m, const sizes& n, dispatch how) {
   dynamic::builder b(m);
   const model_inputs in(b, n);
@@ -143,7 +143,7 @@ void show(const char* name, const dynamic::program& p) {
               static_cast<double>(p.traffic().bytes) * 1e-6, static_cast<long long>(moves));
 }
 
-/// Algorithm 1 as the paper prints it, one token after the other, against what the program did. What goes wrong is said.
+/// Compares the routing of the program with Algorithm 1 as the paper prints it, one token after another. Prints the differences.
 bool is_algorithm_1(const std::vector<dynamic::any_array>& result, const sizes& n, const char* mesh) {
   const auto *e1 = result[1].data<std::int32_t>(), *e2 = result[2].data<std::int32_t>();
   const auto *p1 = result[3].data<std::int32_t>(), *p2 = result[4].data<std::int32_t>();
@@ -171,7 +171,7 @@ bool is_algorithm_1(const std::vector<dynamic::any_array>& result, const sizes& 
   return true;
 }
 
-/// Where tokens go and what they cost on several meshes, and by both ways.
+/// Compares the routing and the loss on several meshes, and by both methods.
 bool compare(const batch& given, std::uint64_t key, const tensors& parameters) {
   std::vector<dynamic::any_array> expected;
   for (const std::int64_t devices : {1, 2, 3, 8})
@@ -183,7 +183,7 @@ bool compare(const batch& given, std::uint64_t key, const tensors& parameters) {
       if (how == dispatch::indices && !is_algorithm_1(result, trained, name.c_str())) return false;
       for (std::size_t k = 1; k <= 4; ++k)  // experts and places
         if (result[k].bytes != expected[k].bytes) return std::printf("%s: another routing\n", name.c_str()), false;
-      for (std::size_t k = 5; k <= 6; ++k)  // who is sent
+      for (std::size_t k = 5; k <= 6; ++k)  // the weights
         for (std::size_t i = 0; i < result[k].bytes.size() / sizeof(float); ++i)
           if ((result[k].data<float>()[i] > 0) != (expected[k].data<float>()[i] > 0))
             return std::printf("%s: another token is sent\n", name.c_str()), false;
@@ -202,7 +202,7 @@ double train(const options& o, const text_file& text, tensors& parameters) {
   for (int k = 1; k <= o.steps; ++k) {
     const auto given = text.batch_of_training(trained.groups, trained.tokens, d);
     const auto key = static_cast<std::uint64_t>(k);
-    const double slower = std::min(1.0, 2.0 * (1 - static_cast<double>(k) / (o.steps + 1)));  // the second half ends at 0
+    const double slower = std::min(1.0, 2.0 * (1 - static_cast<double>(k) / (o.steps + 1)));  // the second half decreases to 0
     rate = static_cast<float>(0.004 * slower * std::sqrt(1 - std::pow(0.99, k)) / (1 - std::pow(0.9, k)));
     auto inputs = pointers(given, key, parameters);
     for (const auto& m : moments)
@@ -229,8 +229,8 @@ double train(const options& o, const text_file& text, tensors& parameters) {
   return total / static_cast<double>(batches.size());
 }
 
-/// Plans the layer with its gradients as the paper scales it: as many experts and groups as devices, C = 2S/E (3.1). A device computes and
-/// holds as much as ever, but for the gates: S x E of them, and M x E weights that all have.
+/// Plans the layer with its gradients at the paper's scale: the number of experts and groups is the number of devices, C = 2S/E
+/// (3.1). The work and the memory of a device are constant, except for the gates: S x E of them, and M x E replicated weights.
 bool show_scaling() {
   bool is_constant = true;
   for (const auto how : {dispatch::products, dispatch::indices}) {
@@ -258,7 +258,7 @@ bool show_scaling() {
                   static_cast<double>(p.traffic().bytes) * 1e-6);
       if (first == 0) first = peak;
       is_constant = is_constant && peak < first + 16 * (n.tokens + n.model) * n.experts;
-      // Buffers go to the experts and back, one gradient goes to them; the gradient by the gate's weights is added up.
+      // Buffers are sent to the experts and back, and one gradient to them. The gradient by the gate's weights is summed.
       const auto sent = 3 * 4 * n.experts * n.capacity * n.model + 2 * 4 * n.model * n.experts;
       if (p.traffic().bytes != sent / devices * (devices - 1)) return std::puts("something else is sent"), false;
     }

@@ -11,8 +11,8 @@
 #include <gspmd/index/random.hpp>
 #include <gspmd/ops.hpp>
 
-/// The mixture of experts of GShard (Lepikhin et al. 2020), written for one giant device. Letters as there: G groups of S tokens, E experts
-/// with room for C tokens of each group, M numbers for a token, H in the hidden layer of an expert.
+/// The mixture of experts of GShard (Lepikhin et al. 2020), written for one device. The letters are those of the paper: G groups
+/// of S tokens, E experts with capacity for C tokens of each group, M numbers for a token, H in the hidden layer of an expert.
 namespace moe {
 
 using namespace gspmd;
@@ -21,21 +21,21 @@ struct sizes {
   std::int64_t groups, tokens, experts, capacity, model, hidden;
 };
 
-/// Where the tokens go: their first and their second expert, the place in its buffer, and the weight of what it answers, each [G,S]. The
-/// weight is 0 where the token is not sent there, whatever the place.
+/// The routing of the tokens, each member [G,S]: their first and second expert, the position in the expert's buffer, and the
+/// weight of the expert's result. The weight is 0 if the token is not sent, whatever the position.
 struct routing {
   std::array<value, 2> expert, place, weight;
   value auxiliary_loss;  // the mean over the groups
 };
 
-/// Algorithm 1. A group counts for itself, so that nothing is sent where groups are split.
+/// Algorithm 1. Groups are independent, so nothing is sent if groups are split.
 constexpr routing top2_gating(value gates, std::int64_t capacity, value key) {
   const auto tokens = gates.shape()[1], experts = gates.shape()[2];
   const auto chosen = top_k(gates, 2);  // (5) and (15)
   const auto gate = split_into<2>(chosen.first, 2), number = split_into<2>(chosen.second, 2);
   const value both = gate[0] + gate[1];
   routing r;
-  value before;  // [G,E]: decisions of the loop before
+  value before;  // [G,E]: the decisions of the previous loop
   for (const std::size_t k : {0U, 1U}) {
     const value expert = squeeze(number[k], 2);
     const value decisions = one_hot<std::int32_t>(expert, experts);  // [G,S,E]
@@ -60,7 +60,7 @@ constexpr routing top2_gating(value gates, std::int64_t capacity, value key) {
   return r;
 }
 
-/// [G,S,E,C]: the weight of what expert e answers at place c of its buffer for token s. A place from C on stands nowhere.
+/// Returns [G,S,E,C]: the weight of expert e's result at position c of its buffer for token s. Positions from C on are ignored.
 constexpr value combine_weights(const routing& r, const sizes& n) {
   value weights;
   for (const std::size_t k : {0U, 1U}) {
@@ -68,16 +68,16 @@ constexpr value combine_weights(const routing& r, const sizes& n) {
                                               one_hot<float>(r.place[k], n.capacity));
     weights = k == 0 ? one : weights + one;
   }
-  return reshard(weights, split<"d", _, _, _>{});  // the products with them go by groups
+  return reshard(weights, split<"d", _, _, _>{});  // the products with the weights are split by groups
 }
 
-/// Applies the experts to their buffers, [E,G,C,M] -> [G,E,C,M]; the split of the experts is the third of the paper's three annotations.
+/// Applies the experts to their buffers, [E,G,C,M] -> [G,E,C,M]. The split of the experts is the third of the paper's three annotations.
 constexpr value experts(value buffers, value wi, value wo) {
   const value h = relu(einsum<"EGCM,EMH->EGCH">(reshard(buffers, split<"d", _, _, _>{}), wi));
   return einsum<"EGCH,EHM->GECM">(h, wo);
 }
 
-/// Algorithm 2: tokens go to the experts and come back by products with one-hot tensors.
+/// Algorithm 2: products with one-hot tensors send tokens to the experts and back.
 constexpr value layer_by_products(value inputs, const routing& r, value wi, value wo, const sizes& n) {
   const value weights = combine_weights(r, n);
   const value mask = convert<float>(weights > 0.0);
@@ -85,10 +85,10 @@ constexpr value layer_by_products(value inputs, const routing& r, value wi, valu
   return einsum<"GSEC,GECM->GSM">(weights, outputs);
 }
 
-/// The same by indices: a token is copied to its place in the buffers of its group, and read from there.
+/// The same by indices: a token is copied to its position in the buffers of its group, and read from there.
 constexpr value layer_by_indices(value inputs, const routing& r, value wi, value wo, const sizes& n) {
   const auto room = n.experts * n.capacity;
-  std::array<value, 2> at;  // who is not sent has no place
+  std::array<value, 2> at;  // a token that is not sent gets an index out of range
   for (const std::size_t k : {0U, 1U})
     at[k] = select(r.weight[k] > 0.0, r.expert[k] * n.capacity + r.place[k], static_cast<double>(room));
   value buffers = constant<float>(inputs, {n.groups, room, n.model}, 0);
@@ -121,7 +121,7 @@ constexpr value layer_by_indices(value inputs, const routing& r, value wi, value
 
 enum class dispatch { products, indices };
 
-/// The layer with its gating: what it answers for `inputs` [G,S,M], which are split by groups, and where it sent them.
+/// The layer with its gating: its result for `inputs` [G,S,M], which are split by groups, and the routing.
 struct layer_result {
   value outputs;
   routing sent;
@@ -133,24 +133,24 @@ constexpr layer_result layer(value inputs, value wg, value wi, value wo, value k
   return {how == dispatch::products ? layer_by_products(tokens, r, wi, wo, n) : layer_by_indices(tokens, r, wi, wo, n), r};
 }
 
-// The model: a character is guessed from those before it. Their embeddings, side by side, are a token; an expert layer beside it, then a
-// softmax over all characters.
+// The model predicts a character from the preceding characters. Their concatenated embeddings are a token. Next are an expert
+// layer with a residual connection and a softmax over all characters.
 
-constexpr std::int64_t characters = 96, context = 4;  // newline and the printable ones of ASCII
+constexpr std::int64_t characters = 96, context = 4;  // newline and printable ASCII
 
-/// The shapes of the parameters: embeddings, gate, experts, and what guesses.
+/// Returns the shapes of the parameters: embeddings, gate, experts, and output layer.
 inline std::vector<std::vector<std::int64_t>> parameter_shapes(const sizes& n) {
   return {{characters, n.model / context}, {n.model, n.experts},  {n.experts, n.model, n.hidden},
           {n.experts, n.hidden, n.model},  {n.model, characters}, {characters}};
 }
-/// How each of them is split: experts over the devices, all others not.
+/// Returns the splits of the parameters: the devices split the experts, and no other parameter.
 inline std::vector<std::vector<std::string>> parameter_splits() {
   return {{"", ""}, {"", ""}, {"d", "", ""}, {"d", "", ""}, {"", ""}, {""}};
 }
 
 struct guess {
-  value loss;  // the mean of -log p of the characters, and what the balance of the experts costs
-  value nats;  // the former alone
+  value loss;  // the mean of -log p of the characters, and the cost of the experts' balance
+  value nats;  // the mean of -log p alone
   routing sent;
 };
 constexpr guess guess_characters(value before, value next, const std::vector<value>& p, value key, const sizes& n, dispatch how) {
@@ -158,7 +158,7 @@ constexpr guess guess_characters(value before, value next, const std::vector<val
   const auto [y, sent] = layer(x, p[1], p[2], p[3], key, n, how);
   const value logits = einsum<"GSM,MV->GSV">(x + y, p[4]) + p[5];
   const value nats = -mean(sum(one_hot<float>(next, characters) * log_softmax(logits, 2), 2));
-  // l_aux is 1/E^2 where all experts get alike.
+  // l_aux is 1/E^2 if all experts get the same number of tokens.
   const double balance = 0.01 * static_cast<double>(n.experts * n.experts);
   return {nats + balance * sent.auxiliary_loss, nats, sent};
 }

@@ -14,7 +14,7 @@
 
 namespace moe {
 
-/// Bits that are the same with every compiler and library, unlike the distributions of <random>.
+/// Random bits that are the same with every compiler and library, unlike the distributions of <random>.
 class dice {
  public:
   explicit dice(unsigned seed) : bits_(seed) {}
@@ -26,12 +26,12 @@ class dice {
   std::mt19937 bits_;
 };
 
-/// Characters to guess, [G,S], and those before each of them, [G,S,context].
+/// Characters to predict, [G,S], and the preceding characters of each, [G,S,context].
 struct batch {
   std::vector<std::int32_t> before, next;
 };
 
-/// A text of newlines and printable ASCII, of which the last eighth is for the test.
+/// A text of newlines and printable ASCII. The last eighth is for the test.
 class text_file {
  public:
   explicit text_file(const std::string& path) {
@@ -45,7 +45,7 @@ class text_file {
     training_ = codes_.size() / 8 * 7;
   }
 
-  /// Pieces of the text, a group each.
+  /// Returns pieces of the text, one for each group.
   [[nodiscard]] batch batch_of_training(std::int64_t groups, std::int64_t tokens, dice& d) const {
     batch b;
     const auto length = static_cast<std::size_t>(tokens + context);
@@ -63,7 +63,8 @@ class text_file {
     return all;
   }
 
-  /// Returns the nats that a character of the test costs who knows how often each occurs in the training, alone or after another one.
+  /// Returns the nats per character of the test, for a predictor that uses the frequencies of characters, or of pairs of
+  /// characters, in the training.
   [[nodiscard]] double nats_of_characters() const {
     return nats([](std::size_t) { return std::size_t{0}; });
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Poisson's equation on the unit square, u = 0 around it, by multigrid: V-cycles down to a grid of one point, fewer than there are
-// devices. Every mesh gives the numbers of one device bit by bit.
+// Poisson's equation on the unit square, with u = 0 at the boundary, by multigrid. The V-cycles go down to a grid of one point,
+// fewer points than devices. Every mesh gives the bits of one device.
 // args: 63
 // optimise: -O0
 // precompiled: yes
@@ -19,19 +19,19 @@ namespace {
 
 using namespace gspmd;
 
-/// f - A u, where A is minus the five-point Laplacian of a grid whose points are 1/(n+1) apart.
+/// Returns f - A u. A is minus the five-point Laplacian of a grid with the spacing 1/(n+1).
 value residual(value u, value f) {
   const auto n = static_cast<double>(u.shape()[0] + 1);
   return f - stencil<1, 1>([n](auto v) { return (n * n) * (4 * v(0, 0) - (v(-1, 0) + v(1, 0) + v(0, -1) + v(0, 1))); }, u);
 }
 
-/// Jacobi's step, damped.
+/// Computes a damped Jacobi step.
 value smooth(value u, value f) {
   const auto n = static_cast<double>(u.shape()[0] + 1);
   return u + 0.8 / (4 * n * n) * residual(u, f);
 }
 
-/// To the grid with every other point: the mean of nine, with weights 4, 2 and 1.
+/// Restricts to the grid of every other point: the mean of nine points, with weights 4, 2 and 1.
 value restricted(value fine) {
   const auto mean = stencil<1, 1>(
       [](auto v) {
@@ -41,7 +41,7 @@ value restricted(value fine) {
   return slice(mean, {1, 1}, {fine.shape()[0], fine.shape()[1]}, {2, 2});
 }
 
-/// To the grid with a point more between any two: bilinear.
+/// Prolongs to the grid with one more point between any two points: bilinear.
 value prolonged(value coarse) {
   const auto spread = pad(coarse, {1, 1}, {1, 1}, 0, {1, 1});
   return stencil<1, 1>(
@@ -60,7 +60,7 @@ value v_cycle(value u, value f) {
   return smooth(smooth(u, f), f);
 }
 
-/// A better u, and the largest residual that is left.
+/// Returns a better u, and its largest residual.
 auto cycle = [](value u, value f) {
   const auto better = v_cycle(u, f);
   return std::tuple(better, reduce(abs(residual(better, f)), monoid::maximum, {0, 1}));

@@ -22,7 +22,7 @@ struct bodies {
   std::array<numbers, 6> of;
   numbers mass;
 
-  /// Two balls of evenly spread bodies that turn, and move towards each other.
+  /// Makes two balls of evenly distributed bodies that rotate and move towards each other.
   explicit bodies(std::int64_t count) : mass(static_cast<std::size_t>(count), 1.0 / static_cast<double>(count)) {
     std::mt19937_64 random(1);
     const auto drawn = [&] { return static_cast<double>(random() >> 11U) * 0x1p-53; };
@@ -41,7 +41,7 @@ struct bodies {
     return all;
   }
 
-  /// The same steps as a loop over pairs on one device.
+  /// Computes the same steps as a loop over pairs on one device.
   void go_on(int steps, double dt) {
     auto a = acceleration_by_hand();
     for (int t = 0; t < steps; ++t) {
@@ -71,7 +71,7 @@ struct bodies {
   }
 };
 
-/// How many bodies stand before each pixel, seen along z.
+/// Draws the number of bodies on the line of sight of each pixel, along z.
 void write_picture(const bodies& b, const std::filesystem::path& path) {
   constexpr std::int64_t side = 256;
   numbers pixels(side * side);

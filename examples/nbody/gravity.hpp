@@ -18,9 +18,9 @@ namespace nbody {
 using namespace gspmd;
 using three = std::array<value, 3>;  // x, y and z: [N] each
 
-inline constexpr double softening = 0.05;  // within which bodies do not attract each other more
+inline constexpr double softening = 0.05;  // within this distance, the attraction does not increase
 
-/// Of all pairs [N, N]: where body j is as body i sees it, and 1 / distance.
+/// For all pairs [N, N]: the position of body j relative to body i, and 1 / distance.
 struct pairs {
   three to;
   value nearness, mass_of_other;
@@ -39,14 +39,14 @@ constexpr three acceleration(const three& x, value mass) {
   const value pull = p.mass_of_other * p.nearness * p.nearness * p.nearness;
   return {sum(pull * p.to[0], {1}), sum(pull * p.to[1], {1}), sum(pull * p.to[2], {1})};
 }
-/// The energy of motion, and of gravity, without what a body has with itself.
+/// Returns the kinetic and the gravitational energy, without the energy of a body with itself.
 constexpr value energy(const three& x, const three& v, value mass) {
   const pairs p = pairs_of(x, mass);
   const value motion = 0.5 * sum(mass * (v[0] * v[0] + v[1] * v[1] + v[2] * v[2]));
   return motion - 0.5 * sum(mass * sum(p.mass_of_other * p.nearness, {1})) + sum(mass * mass) * (0.5 / softening);
 }
 
-/// `count` steps of leapfrog (kick, drift, kick), and the energy behind them.
+/// Computes `count` steps of leapfrog (kick, drift, kick), and the energy after them.
 constexpr auto steps(three x, three v, value mass, int count, double dt) {
   const auto moved = [](const three& a, const three& b, double by) {
     return three{a[0] + by * b[0], a[1] + by * b[1], a[2] + by * b[2]};
@@ -78,8 +78,8 @@ options parse(int argc, char** argv, bool takes_devices);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// Two clusters that fall into each other: writes frames, shows how far the energy drifts, and compares the first frame with a loop on one device.
-/// 0 if all is right.
+/// Simulates two colliding clusters: writes frames, prints the drift of the energy, and compares the first frame with a loop on
+/// one device. Returns 0 if all is right.
 int simulate(const options& o, const runner& run);
 
 }  // namespace nbody

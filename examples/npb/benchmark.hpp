@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-/// Shared by the kernels: where a program runs, and the facts of a run.
+/// Shared by the kernels: the machine that runs a program, and the facts of a run.
 namespace npb {
 
 using gspmd::dynamic::any_array;
 
-/// A program, made ready to run: whole arrays in, whole arrays out.
+/// A program that is ready to run, from whole arrays to whole arrays.
 using runner = std::function<std::vector<any_array>(const std::vector<const void*>&)>;
 
-/// The devices, in one row, and what makes a program ready to run on them.
+/// The devices, in one row, and a function that prepares programs for them.
 struct machine {
   std::int64_t devices = 1;
   std::function<runner(const gspmd::dynamic::program&)> prepare;
@@ -26,7 +26,7 @@ struct machine {
   [[nodiscard]] gspmd::dynamic::mesh mesh() const { return gspmd::dynamic::mesh({{"devices", devices}}); }
 };
 
-/// A number beside the one that NPB publishes.
+/// A number next to the number that NPB publishes.
 struct check {
   std::string what;
   double computed, published, tolerance;  // of the relative error
@@ -35,14 +35,14 @@ struct check {
   [[nodiscard]] bool passes() const { return error() <= tolerance; }  // a NaN does not
 };
 
-/// `operations` as NPB counts them for its Mop/s.
+/// `operations` are counted as in NPB's Mop/s.
 struct outcome {
   std::vector<check> checks;
   double seconds = 0, operations = 0;
-  std::int64_t bytes = 0, messages = 0;  // that one device sends, by the plan
+  std::int64_t bytes = 0, messages = 0;  // sent by one device, according to the plan
 };
 
-/// The part of an outcome that the plan of a program knows.
+/// Returns the part of an outcome that the program's plan states.
 inline outcome planned(const gspmd::dynamic::program& p) {
   outcome o;
   o.bytes = p.traffic().bytes;
@@ -50,8 +50,8 @@ inline outcome planned(const gspmd::dynamic::program& p) {
   return o;
 }
 
-/// The seconds of the second of two calls, as NPB goes through each kernel before it looks at the clock. No rank's clock decides how often
-/// it runs, since all ranks run a program equally often.
+/// Returns the seconds of the second of two calls. NPB also runs each kernel once before it measures. All ranks call f equally
+/// often, because no rank's clock determines the number of calls.
 template <class F>
 double seconds_of(F&& f) {
   f();

@@ -15,8 +15,8 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// CG, conjugate gradients: the smallest eigenvalue of a sparse matrix by the inverse power method, with 25 trips of conjugate
-/// gradients in each step of it (NPB report RNR-94-007, section 2.2.3).
+/// CG, conjugate gradients: the smallest eigenvalue of a sparse matrix by the inverse power method. Each step has 25 iterations
+/// of conjugate gradients (NPB report RNR-94-007, section 2.2.3).
 namespace npb::cg {
 
 using gspmd::value;
@@ -40,8 +40,9 @@ struct compressed_rows {
   std::vector<double> values;
 };
 
-/// The matrix: the sum of w_i x_i x_i^T, w_i = 0.1^(i/n), of sparse random vectors x_i whose element i is 1/2, plus (0.1 - shift) times
-/// the identity. A vector's element is a number and its place another one, taken again where the place is outside or taken.
+/// Returns the matrix: the sum of w_i x_i x_i^T, w_i = 0.1^(i/n), for sparse random vectors x_i with element i = 1/2, plus (0.1 - shift)
+/// times the identity. A random number gives a vector's element, and another its position. If the position is invalid or in use,
+/// it is drawn again.
 inline compressed_rows matrix(const problem& p) {
   sequence random(314'159'265);
   random.next();
@@ -67,7 +68,7 @@ inline compressed_rows matrix(const problem& p) {
     rows[static_cast<std::size_t>(i)].emplace_back(i, 0.1 - p.shift);
   }
   compressed_rows m;
-  for (auto& row : rows) {  // terms of one element become one
+  for (auto& row : rows) {  // add the terms of each element
     std::sort(row.begin(), row.end());
     const auto begin = m.columns.size();
     for (const auto& [column, term] : row)
@@ -81,7 +82,7 @@ inline compressed_rows matrix(const problem& p) {
   return m;
 }
 
-/// Rows are split, and with them all vectors; what a device reads of others' elements is exchanged in each product.
+/// Rows, and with them all vectors, are split. Each product exchanges the elements that a device reads from other devices.
 inline auto program(const problem& p) {
   return [p](auto a, value ones) {
     const auto dot = [](value x, value y) { return sum(x * y); };

@@ -12,13 +12,13 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// EP, embarrassingly parallel: Gaussian deviates by Marsaglia's polar method from 2^m pairs of numbers, their sums, and how many lie in
-/// each of ten square rings (NPB report RNR-94-007, section 2.2.1).
+/// EP, embarrassingly parallel: Gaussian deviates by Marsaglia's polar method from 2^m pairs of numbers. Computes their sums, and
+/// the number of deviates in each of ten square rings (NPB report RNR-94-007, section 2.2.1).
 namespace npb::ep {
 
 using gspmd::value;
 
-/// Verification values of NPB 3.4, ep.f90. The counts are those of its printed results; of class W it has no published ones here.
+/// Verification values of NPB 3.4, ep.f90. The counts are from its printed results. For class W, no counts are published.
 struct problem {
   int log_pairs;
   double sum_x, sum_y;
@@ -31,8 +31,9 @@ inline problem of_class(char name) {
   return {28, -4.295875165629892e3, -1.580732573678431e4, {98257395, 93827014, 17611549, 1110028, 26536, 245, 0, 0, 0, 0}};
 }
 
-/// Numbers are made in tables of 64 rows, which the devices share: each element is the product of what its row and its column jump from
-/// the seed, and a table is the one before it, jumped farther. No memory holds one; that of the rings is small enough for a cache.
+/// Computes numbers in tables of 64 rows, which the devices split. An element is the product of the jumps of its row and its
+/// column from the seed. Each table is the previous table, jumped ahead. No table is stored. The table of the rings is small
+/// enough for a cache.
 inline auto program(int log_pairs) {
   return [log_pairs](value seed) {
     constexpr std::int64_t rows = 64, columns = 1 << 12, rings = 10;
@@ -48,7 +49,7 @@ inline auto program(int log_pairs) {
           const value u = 2.0 * uniform(first) - 1.0, v = 2.0 * uniform(second) - 1.0, t = u * u + v * v;
           const value is_inside = t <= 1.0, factor = select(is_inside, sqrt(-2.0 * log(t) / t), 0.0);
           const value x = u * factor, y = v * factor;
-          const value ring = select(is_inside, gspmd::convert<std::int32_t>(maximum(abs(x), abs(y))), rings);  // outside: in none
+          const value ring = select(is_inside, gspmd::convert<std::int32_t>(maximum(abs(x), abs(y))), rings);  // outside: no ring
           return std::tuple(start * power_of_multiplier(2 * rows * columns), sum_x + sum(x), sum_y + sum(y),
                             counts + histogram(ring, rings));
         },

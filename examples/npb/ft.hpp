@@ -14,7 +14,7 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// FT, a Fourier transform in three dims: a diffusion equation, solved in the space of frequencies, and the sum of 1024 of its elements at
+/// FT, a Fourier transform in three dims: a diffusion equation, solved in the space of frequencies, and the sum of 1024 elements at
 /// each of six times (NPB report RNR-94-007, section 2.2.4).
 namespace npb::ft {
 
@@ -72,7 +72,7 @@ inline value initial(value seed, const problem& p) {
   return complex(uniform(first), uniform(first * multiplier));
 }
 
-/// e^(-4 pi^2 10^-6 k^2) of the frequencies k, those of the upper half being negative.
+/// Returns e^(-4 pi^2 10^-6 k^2) of the frequencies k. The frequencies of the upper half are negative.
 inline value decay(value like, const problem& p) {
   const std::array shape{p.z, p.y, p.x};
   value squares;

@@ -11,14 +11,14 @@
 #include "benchmark.hpp"
 #include "random.hpp"
 
-/// IS, integer sort: the ranks of keys, by counting how often each number is a key, and running sums of that (NPB report RNR-94-007,
+/// IS, integer sort: the ranks of keys, from the counts of each number among the keys and their running sums (NPB report RNR-94-007,
 /// section 2.2.5).
 namespace npb::is {
 
 using gspmd::value;
 
-/// Verification values of NPB 3.4, is.c: the ranks of five keys. In iteration i the first `rising` of them are `rank + i - late`, and the
-/// others `rank - (i - late_others)`, since two keys change in each iteration.
+/// Verification values of NPB 3.4, is.c: the ranks of five keys. In iteration i the first `rising` ranks are `rank + i - late`, and the
+/// other ranks `rank - (i - late_others)`, because two keys change in each iteration.
 struct problem {
   int log_keys, log_most;
   std::array<std::int32_t, 5> places;
@@ -33,7 +33,9 @@ inline problem of_class(char name) {
 }
 inline constexpr std::int64_t iterations = 10;
 
-/// For each iteration the ranks of the keys at five places; the keys, and how many are at most 0, 1, 2, ... in the end.
+/// Returns the ranks of the keys at five positions, for each iteration. Also returns the final keys, and the number of keys that
+/// are at most 0, 1,
+/// 2, ...
 inline auto ranking(const problem& p) {
   return [p](value keys, value places) {
     const std::int64_t most = std::int64_t{1} << p.log_most;
@@ -53,14 +55,14 @@ inline auto ranking(const problem& p) {
   };
 }
 
-/// How many of the sorted keys are not where the ranks say.
+/// Returns the number of sorted keys that are not at the position of their rank.
 inline constexpr auto misplaced = [](value keys, value up_to) {
   const value sorted = sort(keys, 0), place = gspmd::iota<std::int32_t>(keys, {keys.shape()[0]}, 0);
   const value end = take(up_to, sorted, 0), begin = select(equal(sorted, 0), 0, take(up_to, sorted - 1, 0));
   return sum(gspmd::convert<std::int32_t>(logical_not(logical_and(begin <= place, place < end))));
 };
 
-/// The keys: sums of four numbers.
+/// Returns the keys: sums of four random numbers.
 inline std::vector<std::int32_t> keys(const problem& p) {
   std::vector<std::int32_t> made(std::size_t{1} << p.log_keys);
   sequence random(314'159'265);

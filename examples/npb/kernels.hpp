@@ -13,7 +13,7 @@
 
 namespace npb {
 
-/// The command line: kernels, a class, whether loops are made by the system's compiler, and numbers of devices.
+/// The command line: kernels, a class, whether to use native code, and numbers of devices.
 struct options {
   std::vector<std::string> kernels;
   char name = 'S';
@@ -22,10 +22,10 @@ struct options {
   std::vector<std::int64_t> devices;
 };
 
-/// Reads KERNEL CLASS [native]; the words behind them are the caller's. Throws command_line::usage_error.
+/// Reads KERNEL CLASS [native]. The caller reads the following words. Throws command_line::usage_error.
 options parse(int argc, char** argv);
 
-/// Returns what makes programs ready for run(program, inputs), where a program is one of `dynamic`, or its native code, for which the
+/// Returns a function that prepares programs for run(program, inputs). A program is one of `dynamic`, or its native code, for which the
 /// compiler reads the headers in `include`.
 template <class Run>
 std::function<runner(const gspmd::dynamic::program&)> preparing(bool is_native, const std::string& include, Run run) {
@@ -39,7 +39,7 @@ std::function<runner(const gspmd::dynamic::program&)> preparing(bool is_native, 
   };
 }
 
-/// Runs the kernels, prints what they gave beside what NPB publishes, and returns 0 if all is right, else 1.
+/// Runs the kernels and prints their results next to NPB's published results. Returns 0 if all is right, else 1.
 int run_kernels(const options& o, const machine& m);
 
 }  // namespace npb

@@ -16,12 +16,12 @@
 #include "random.hpp"
 
 /// MG, multigrid: V-cycles for Poisson's equation on a periodic cube, with stencils of 27 points (NPB report RNR-94-007, section 2.2.2).
-/// The cube is split by its first dim on all levels, down to one of two points along each dim.
+/// The first dim of the cube is split on all levels, down to a level of two points along each dim.
 namespace npb::mg {
 
 using gspmd::value;
 
-/// Verification values of NPB 3.4, mg.f90: the root of the mean of the squares of the residual.
+/// Verification values of NPB 3.4, mg.f90: the root of the mean square of the residual.
 struct problem {
   std::int64_t n;
   double residual;
@@ -33,12 +33,13 @@ inline problem of_class(char name) {
 }
 inline constexpr std::int64_t cycles = 4;
 
-/// The factors of a stencil of 27 points: of an element, and of the sums of those that differ from it along one, two and three dims.
+/// The factors of a stencil of 27 points: for the element, and for the sums of the elements that differ from it along one, two
+/// and three dims.
 using weights = std::array<double, 4>;
 inline constexpr weights operator_a{-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
 inline constexpr weights smoother{-3.0 / 8, 1.0 / 32, -1.0 / 64, 0};
 
-/// A factor of 0 leaves its sum out.
+/// A sum with the factor 0 is omitted.
 inline value stencil_27(value x, weights w) {
   const auto of_neighbours = [w](auto at) {
     value result = w[0] * at(0, 0, 0);
@@ -56,20 +57,20 @@ inline value stencil_27(value x, weights w) {
   return stencil<1, 1, 1>(of_neighbours, gspmd::stencil_field(x, {gspmd::boundary::wrap()}));
 }
 inline value residual(value u, value v) { return v - stencil_27(u, operator_a); }
-/// 1/2 of a point, 1/4, 1/8 and 1/16 of its neighbours, for the odd points: sums of cells of eight points, of which a block has eight.
+/// Weights 1/2, 1/4, 1/8 and 1/16 for the odd points and their neighbours: sums of cells of eight points, eight cells in a block.
 inline value restricted(value fine) {
   value cells = fine;
   for (int dim = 0; dim < 3; ++dim) cells += shift(cells, dim, 1, gspmd::boundary::wrap());
   return 0.5 * downsample(cells, {2, 2, 2});
 }
-/// Trilinear: the points of the coarse grid are the odd ones of the fine grid.
+/// Trilinear interpolation. The points of the coarse grid are the odd points of the fine grid.
 inline value prolonged(value coarse) {
   value x = pad(coarse, {1, 1, 1}, {0, 0, 0}, 0, {1, 1, 1});
   for (int dim = 0; dim < 3; ++dim)
     x += 0.5 * (shift(x, dim, -1, gspmd::boundary::wrap()) + shift(x, dim, 1, gspmd::boundary::wrap()));
   return x;
 }
-/// An approximate solution of A u = r.
+/// Returns an approximate solution of A u = r.
 inline value v_cycle(value r) {
   if (r.shape()[0] == 2) return stencil_27(r, smoother);
   const value u = prolonged(v_cycle(restricted(r)));
@@ -87,7 +88,7 @@ inline constexpr auto program = [](value v) {
   return sqrt(mean(r * r));
 };
 
-/// 1 at the places of the ten largest random numbers, -1 at those of the ten smallest, which the host finds.
+/// Returns 1 at the positions of the ten largest random numbers, -1 at the ten smallest. The host finds them.
 inline std::vector<double> charges(std::int64_t n) {
   std::vector<double> numbers(static_cast<std::size_t>(n * n * n));
   sequence random(314'159'265);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 /// NPB's random numbers (NPB report RNR-94-007, section 2.3): x[k] = a^k * seed mod 2^46, a = 5^13, and x[k] / 2^46 is the number.
-/// Products of 64 bits that overflow are right mod 2^64, and with it mod 2^46, so each number is one jump from the seed.
+/// Products of 64 bits that overflow are right mod 2^64, and so mod 2^46. So each number is one jump from the seed.
 namespace npb {
 
 inline constexpr std::uint64_t multiplier = 1'220'703'125, modulus = std::uint64_t{1} << 46;
@@ -18,7 +18,7 @@ constexpr std::uint64_t power_of_multiplier(std::uint64_t exponent) {
   return result % modulus;
 }
 
-/// The numbers one after the other, for data that the host prepares.
+/// The numbers in sequence, for data that the host prepares.
 class sequence {
  public:
   explicit constexpr sequence(std::uint64_t seed) : x_(seed) {}
@@ -31,7 +31,7 @@ class sequence {
   std::uint64_t x_;
 };
 
-/// a^exponents mod 2^64 of a tensor of u64 below 2^bits.
+/// Returns a^exponents mod 2^64 for a tensor of u64 below 2^bits.
 inline gspmd::value powers_of_multiplier(gspmd::value exponents, int bits) {
   gspmd::value result;
   for (int b = 0; b < bits; ++b) {
@@ -42,7 +42,7 @@ inline gspmd::value powers_of_multiplier(gspmd::value exponents, int bits) {
   return result;
 }
 
-/// The numbers in (0, 1) of states of the generator.
+/// Returns the numbers in (0, 1) for states of the generator.
 inline gspmd::value uniform(gspmd::value x) {
   return gspmd::convert<double>(logical_and(x, modulus - 1)) * (1.0 / static_cast<double>(modulus));
 }

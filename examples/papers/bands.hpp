@@ -8,7 +8,7 @@
 /// The bands, by table and quantity.
 namespace papers {
 
-/// Equal to the published number, or within `tolerance` of it.
+/// Equal to the published number, or within `tolerance`.
 inline band agrees(const char* table, const char* quantity, double tolerance = 0, const char* of = "") {
   return {claim::agreement, table, quantity, of, 1 - tolerance, 1 + tolerance};
 }

@@ -40,7 +40,7 @@ inline value feed_forward(const table_1& t, value x, value w_in, value w_out) {
   const auto h = relu(split_as(einsum<"bsm,mh->bsh">(x, w_in), t.bsh_axes));
   return split_as(einsum<"bsh,hm->bsm">(h, w_out), t.bsm_axes);
 }
-/// w: of queries, keys and values, each [M,N,D]; wo [N,D,M]. Scores are not scaled, as in Table 1's graph.
+/// w: of queries, keys and values, [M,N,D] each; wo [N,D,M]. Scores are not scaled, as in Table 1's graph.
 inline value self_attention(const table_1& t, value x, const std::array<value, 3>& w, value wo) {
   value q[3];
   for (std::size_t k = 0; k < 3; ++k) q[k] = split_as(einsum<"bsm,mnd->bsnd">(x, w[k]), t.bsnd_axes);
@@ -49,25 +49,26 @@ inline value self_attention(const table_1& t, value x, const std::array<value, 3
   return split_as(einsum<"bsnd,ndm->bsm">(mixed, wo), t.bsm_axes);
 }
 
-/// A model of Tables 2 and 3: a column of them.
+/// A model of Tables 2 and 3: one of their columns.
 struct dense_model {
   std::int64_t layers, model, hidden, heads, width, x, y, batch;
   static constexpr std::int64_t length = 1024, vocabulary = 32000;
 
-  /// 4MND + 2MH a layer, and the embedding.
+  /// 4MND + 2MH per layer, and the embedding.
   [[nodiscard]] constexpr double parameters_of_layer() const {
     return 4.0 * static_cast<double>(model * heads * width) + 2.0 * static_cast<double>(model * hidden);
   }
   [[nodiscard]] dynamic::mesh mesh() const { return dynamic::mesh({{"x", x}, {"y", y}}); }
 };
 
-/// Inputs of a step of a model: 32-bit weights, of which products read 16 bits, as the paper has it.
+/// Inputs of a step of a model: 32-bit weights. Products read them as 16 bits, as in the paper.
 class dense_inputs {
  public:
   dense_inputs(dynamic::builder& b, const dense_model& n) : b_(b), n_(n) {}
 
   value activation() { return b_.input(dynamic::in<bf16>({n_.batch, dense_model::length, n_.model}, {"x", "", "y"})); }
-  /// A layer by the finalized annotations, with its residuals; its weights are inputs. `is_again`: on the way back it is computed again from x.
+  /// A layer with the finalized annotations and its residuals. Its weights are inputs. `is_again`: the backward pass recomputes
+  /// it from x.
   value layer(value x, bool is_again = false) {
     const auto [L, M, H, N, D, X, Y, B] = n_;
     const std::array<value, 6> w{input({M, N, D}, {"x", "y", ""}), input({M, N, D}, {"x", "y", ""}),
@@ -81,7 +82,7 @@ class dense_inputs {
     };
     return is_again ? recompute(f)(x, w) : f(x, w);
   }
-  /// The loss: a sum over the vocabulary of what guesses of words lose.
+  /// Returns the loss: the sum over the vocabulary for predicted words.
   value loss(value x) {
     return sum(log_softmax(einsum<"bsm,mv->bsv">(x, convert<bf16>(input({n_.model, dense_model::vocabulary}, {"x", "y"}))), 2));
   }
@@ -97,7 +98,7 @@ class dense_inputs {
   std::vector<value> weights_;
 };
 
-/// A step of training with so many layers, gradient descent; or its forward pass alone.
+/// A training step with this number of layers, by gradient descent; or only its forward pass.
 inline dynamic::program dense_step(const dense_model& n, const dynamic::mesh& m, int layers, bool is_training,
                                    bool is_again = false) {
   dynamic::builder b(m);

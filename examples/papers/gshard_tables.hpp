@@ -18,7 +18,8 @@
 /// The tables and figures of "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding" (Lepikhin et al. 2020).
 namespace papers {
 
-/// The layer of experts with M = 1024 and H = 8192, as many experts and groups as devices and C = 2S/E (3.1), with its gradients and update.
+/// The layer of experts with M = 1024 and H = 8192, with its gradients and update. The number of experts and groups is the number
+/// of devices, and C = 2S/E (3.1).
 inline dynamic::program gshard_layer(std::int64_t devices) {
   const moe::sizes n{devices, 1024, devices, 2048 / devices, 1024, 8192};
   dynamic::builder b(dynamic::mesh({{"d", devices}}));
@@ -66,7 +67,7 @@ inline void print_weights_and_memory(report& r) {
           static_cast<double>(gshard_layer(experts).peak_bytes_per_device()) / first, 1);
 }
 
-/// The exponents of the operations of each term, in all and for a device.
+/// Prints the exponents of the operations of each term, in total and per device.
 inline void print_operations_by_term(report& r) {
   r.table(
       "GShard 3.1, operations by term",
@@ -142,7 +143,7 @@ inline void print_table_4(report& r) {
   }
 }
 
-/// The time in which a torus of x * y exchanges, or adds up, so many MiB of each device.
+/// Returns the time of an exchange, or a sum, of this number of MiB per device on a torus of x * y.
 inline double torus_seconds(int x, int y, std::int64_t mebibytes, bool is_exchange) {
   const std::int64_t elems = mebibytes << 18;
   dynamic::builder b(dynamic::mesh({{"x", x}, {"y", y}}));

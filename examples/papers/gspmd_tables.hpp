@@ -18,10 +18,11 @@
 /// The tables and figures of "GSPMD: General and Scalable Parallelization for ML Computation Graphs" (Xu et al. 2021).
 namespace papers {
 
-constexpr double tpu_v3 = 61.5e12;  // flops of a core in a second, in 16 bits: half a chip's 123 T
+constexpr double tpu_v3 = 61.5e12;  // flops per second of a core, in 16 bits: half of a chip's 123 T
 
-/// Cores of TPU v3, two of which share 900 GB/s of memory. Links of the torus: 70 GB/s each way, 1 us for a message. The whole machine has
-/// 2048 cores; of a part of it the ends are taken as not joined, so that all goes one way and farther.
+/// Cores of TPU v3. Two cores share 900 GB/s of memory. Links of the torus: 70 GB/s in each direction, 1 us per message. The
+/// whole machine has
+/// 2048 cores. In a part of the machine, the ends are not connected, so all data is sent in one direction and farther.
 inline network torus_of(const std::string& x = "x", const std::string& y = "y", std::int64_t devices = 2048) {
   const double ways = devices == 2048 ? 1 : 2;
   return network(tpu_v3, {{x, topology::torus, 70e9 / ways, 1e-6 * ways}, {y, topology::torus, 70e9 / ways, 1e-6 * ways}})
@@ -66,7 +67,7 @@ inline void print_table_1(report& r) {
     dynamic::builder b(m);
     const value x = b.input(f32({B, S, M}, {t.bsm[0], t.bsm[1], t.bsm[2]}));
     const value w_in = b.input(f32({M, H}, {"x", "y"})), w_out = b.input(f32({H, M}, {"y", "x"}));
-    // As Fig. 7 draws attempt 1 the operands of both products stay where they are; left to itself the planner sends less.
+    // In Fig. 7, the operands of both products of attempt 1 are not moved. Without this constraint, the planner sends less.
     const auto drawn = [&](value v) { return k == 0 ? forbid_reshard(v) : v; };
     const value wide = split_as(drawn(einsum<"bsm,mh->bsh">(x, w_in)), t.bsh_axes);
     b.output(split_as(drawn(einsum<"bsh,hm->bsm">(relu(wide), w_out)), t.bsm_axes));
@@ -99,7 +100,7 @@ inline void print_table_1(report& r) {
          " elements: it gathers weights, and x, where that is less.");
 }
 
-/// The bytes that a device holds in a step whose weights, 32 bits each, are updated in place.
+/// Returns the bytes that a device holds in a step that updates its weights, 32 bits each, in place.
 inline std::int64_t bytes_in_place(const dynamic::program& p) {
   double bytes = static_cast<double>(p.peak_bytes_per_device());
   for (std::size_t k = 0; k < p.view().outputs.size(); ++k)
@@ -128,7 +129,7 @@ inline void print_dense(report& r, const char* table, const char* about, const s
     const auto& [billions, gigabytes, seconds, utilisation] = published[k];
     r.parameters(of, parameters, billions);
     r.row(of, "FLOPS util, %", 100 * 3 * static_cast<double>(forward.flops_per_device()) / tpu_v3 / seconds, utilisation);
-    // The least memory among that of the paper's step, 5 % more, 10 % more, ... that a plan fits into.
+    // Tries the memory of the paper's step, 5 % more, 10 % more, ... until a plan fits.
     const auto updated = training.peak_bytes_per_device() - bytes_in_place(training);
     for (int more = 0;; ++more) {
       const double limit = gigabytes * 1e9 * (1 + 0.05 * more);
@@ -192,7 +193,7 @@ inline void print_tables_2_and_3(report& r) {
        {"16B", 14.1, 3.36, 41.3}});
 }
 
-/// The parameters of Conformer layers with M = 3072 and H = 4 M, from products, biases and norms.
+/// Returns the parameters of Conformer layers with M = 3072 and H = 4 M, from products, biases and norms.
 inline double conformer_parameters(double layers) {
   constexpr double M = 3072, H = 12288, places = 32;
   const double feed_forward = 2 * M * H + H + M, attention = 4 * M * M + 4 * M;

@@ -11,7 +11,7 @@
 /// The listings of "Global vs Local SPMD", "Megatron via shard_map" and "Computing sharding with einsum" (Edward Yang's blog).
 namespace papers {
 
-/// As JAX prints the type of a value on each device: float32[8,8]{V:tp}.
+/// Returns the type of a value on each device, in JAX's notation: float32[8,8]{V:tp}.
 inline std::string jax_type(const dynamic::strict_program& p, value x) {
   std::string text = "float32[";
   for (int d = 0; d < x.rank(); ++d) text += (d > 0 ? "," : "") + std::to_string(x.shape()[d]);
@@ -19,7 +19,7 @@ inline std::string jax_type(const dynamic::strict_program& p, value x) {
   const bool varies = !s || s->on[0].is != state::invariant;
   return text + (varies ? "]{V:tp}" : "]");
 }
-/// In DTensor's words, with the letter of a dim for its number.
+/// Returns a placement in DTensor's words, with the letter of a dim instead of its number.
 inline std::string placement(const dynamic::strict_program& p, value x, const std::string& letters) {
   const auto s = p.states(x);
   if (!s) return "?";

@@ -12,12 +12,12 @@
 #include <gspmd/ops.hpp>
 #include <gspmd/windows.hpp>
 
-/// The operators of GShard's Table 4, and how a number grows with the devices.
+/// The operators of GShard's Table 4, and the growth of their numbers with the number of devices.
 namespace papers {
 
 using namespace gspmd;
 
-/// The slope of log(y) over log(x), by least squares.
+/// Returns the slope of log(y) over log(x), by least squares.
 inline double exponent(const std::vector<double>& x, const std::vector<double>& y) {
   double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
@@ -27,7 +27,7 @@ inline double exponent(const std::vector<double>& x, const std::vector<double>& 
   return (n * sxy - sx * sy) / (n * sxx - sx * sx);
 }
 
-/// A convolution of 3 x 3 with zeros around the images, BIXY,xyIO->BOXY: the sum of a product for every place of the kernel.
+/// A convolution of 3 x 3 with zeros around the images, BIXY,xyIO->BOXY: the sum of a product for every position of the kernel.
 inline value shifted_convolution(value images, const std::vector<value>& kernel) {
   value sum;
   for (int x = 0; x < 3; ++x) {
@@ -45,10 +45,10 @@ struct table_4_row {
   double total, per_device;                                      // exponents of flops
   const char* collective;                                        // "" for none
   double communication;                                          // exponent of seconds
-  std::function<void(dynamic::builder&, std::int64_t)> program;  // for so many devices
+  std::function<void(dynamic::builder&, std::int64_t)> program;  // for this number of devices
 };
 
-/// D devices on a torus (x, y) that is square or twice as long as wide; every split dim is 8 D long, split over all of them.
+/// D devices on a torus (x, y) that is square or twice as long as wide. Every split dim has extent 8 D and is split over all devices.
 inline std::vector<table_4_row> table_4() {
   const std::string all = "x,y";
   const auto f32 = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {

@@ -11,8 +11,8 @@
 
 #include "dense.hpp"
 
-/// The pipelined model of GSPMD 5.2: stages over l, examples over x, and 2D sharding over x and y inside of a stage, but for weights, which are
-/// split over y alone: split over x they would be gathered for each microbatch.
+/// The pipelined model of GSPMD 5.2: l splits the stages, x the examples, and x and y shard the inside of a stage (2D sharding).
+/// Only y splits the weights: weights split over x would be gathered for each microbatch.
 namespace papers {
 
 /// A column of Table 4.
@@ -26,8 +26,8 @@ struct pipelined_model {
 /// The finalized annotations of Table 1, on a mesh of l, x and y.
 inline constexpr table_1 in_a_stage = {"in a stage", {}, {}, {1, -1, 2}, {1, -1, 2}, {1, -1, 2, -1}};
 
-/// A step of training by GPipe and gradient descent. Stages are loops over their layers, which keep what is between layers; the rest is computed
-/// again on the way back.
+/// A training step by GPipe and gradient descent. Stages are loops over their layers. They store the values between layers; the
+/// backward pass recomputes all other values.
 inline dynamic::program pipelined_step(const pipelined_model& n) {
   using size = pipelined_model;
   constexpr auto M = size::model, H = size::hidden, N = size::heads, D = size::width;

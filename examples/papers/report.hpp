@@ -14,11 +14,11 @@ namespace papers {
 /// The claim of a band.
 ///
 ///   agreement      One limit holds for all numbers of a kind: counts are exact, FLOPS utilisation is within 3 %, exponents within 0.02.
-///   regression     The limits are drawn around our own number. They say that it has not changed, and not that it agrees.
-///   construction   Both numbers are equal whatever the planner does, for example a ratio to itself.
+///   regression     The limits are close to our own number. They show that it has not changed, and not that it agrees.
+///   construction   Both numbers are equal for every plan, for example a ratio to itself.
 enum class claim { agreement, regression, construction };
 
-/// The least and the most that `ours / published` may be for a quantity of a table; for an exponent, `ours - published`. `of` is one
+/// The least and the largest `ours / published` for a quantity of a table; for an exponent, `ours - published`. `of` is one
 /// configuration; if it is empty, the band is for all configurations without a band of their own.
 struct band {
   claim kind;
@@ -28,10 +28,10 @@ struct band {
 
 class report {
  public:
-  /// `bands` is to outlive the report.
+  /// `bands` must outlive the report.
   explicit report(const std::vector<band>& bands) : bands_(bands), held_(bands.size(), {INFINITY, -INFINITY}) {}
 
-  /// Begins a table, named as bands name it; `about` says what is compared.
+  /// Begins a table with the name that bands use. `about` describes the comparison.
   void table(std::string name, const std::string& about) {
     table_ = std::move(name);
     has_head_ = false;
@@ -44,14 +44,14 @@ class report {
     std::snprintf(text, sizeof text, "%+.1f %%", 100 * (ratio - 1));
     add(configuration, quantity, ours, published, ratio, text);
   }
-  /// The same for an exponent, whose difference is no ratio.
+  /// The same for an exponent, which is compared by difference.
   void exponent(const std::string& configuration, const std::string& quantity, double ours, double published) {
     ours = std::round(ours * 1e4) / 1e4 + 0.0;
     char text[32];
     std::snprintf(text, sizeof text, "%+.2f", ours - published);
     add(configuration, quantity, ours, published, ours - published, text);
   }
-  /// A row of words, which are to be the same.
+  /// A row of words that must be equal.
   void words(const std::string& configuration, const std::string& quantity, const std::string& ours,
              const std::string& published) {
     begin_rows();
@@ -62,7 +62,7 @@ class report {
     std::printf("| %s | %s | `%s` | `%s` | %s |\n", configuration.c_str(), quantity.c_str(), ours.c_str(), published.c_str(),
                 ours == published ? "none" : "ANOTHER");
   }
-  /// A number of parameters, which is to be the same to the last printed digit. A billion is 2^30.
+  /// A number of parameters that must be equal to the last printed digit. A billion is 2^30.
   void parameters(const std::string& configuration, double ours, const std::string& published) {
     const bool is_trillion = published.back() == 'T';
     const auto point = published.find('.');
@@ -77,7 +77,8 @@ class report {
     std::printf("\n%s\n", sentence.c_str());
   }
 
-  /// Prints the bands with the least and the most of each. Returns true if all differences are in their bands and all bands are used.
+  /// Prints the bands with the least and the largest value of each. Returns true if all differences are in their bands and all
+  /// bands are used.
   bool finish() {
     print_bands(claim::agreement, "Agreement",
                 "One limit for all numbers of a kind: counts are exact, FLOPS utilisation is within 3 %, exponents within 0.02.");
@@ -134,7 +135,7 @@ class report {
     }
     return found;
   }
-  /// Four digits, whole numbers whole.
+  /// Four digits; integers without decimals.
   static std::string number(double x) {
     char text[32];
     if (x == std::floor(x) && std::abs(x) < 1e15) std::snprintf(text, sizeof text, "%.0f", x);

@@ -15,29 +15,30 @@
 
 #include "../moe/model.hpp"
 
-/// The layers of experts of GSPMD 5.4 and 5.5, in the letters of Fig. 8: E experts with room for C tokens of each of B sequences.
+/// The layers of experts of GSPMD 5.4 and 5.5, in the letters of Fig. 8: E experts with capacity for C tokens of each of B sequences.
 namespace papers {
 
 using namespace gspmd;
 
-/// x [B,S,M], mask [B,S,E,C], w_in [E,M,H], w_out [E,H,M] give [B,S,M]. `inside` are the places on the mesh of what goes to the experts and
-/// comes back, [E,B,C,M]; `hidden` those of [E,B,C,H].
+/// x [B,S,M], mask [B,S,E,C], w_in [E,M,H], w_out [E,H,M] give [B,S,M]. `inside` has the mesh positions of the tensors to and
+/// from the experts, [E,B,C,M], and `hidden` those of [E,B,C,H].
 inline value experts_layer(value x, value mask, value w_in, value w_out, std::array<int, 4> inside, std::array<int, 4> hidden) {
   const auto sent = mesh_split(einsum<"bsm,bsec->ebcm">(x, mask), {inside[0], inside[1], inside[2], inside[3]});
   const auto h = relu(mesh_split(einsum<"ebcm,emh->ebch">(sent, w_in), {hidden[0], hidden[1], hidden[2], hidden[3]}));
   const auto back = mesh_split(einsum<"ebch,ehm->ebcm">(h, w_out), {inside[0], inside[1], inside[2], inside[3]});
   return einsum<"ebcm,bsec->bsm">(back, mask);
 }
-/// Fig. 8a: sequences and experts are split over one axis.
+/// Fig. 8a: one axis splits sequences and experts.
 inline value sparse_layer(value x, value mask, value w_in, value w_out) {
   return mesh_split(experts_layer(x, mask, w_in, w_out, {0, -1, -1, -1}, {0, -1, -1, -1}), {0, -1, -1});
 }
-/// Fig. 8b: M, and H in the experts, over a second one.
+/// Fig. 8b: a second axis splits M, and H in the experts.
 inline value hybrid_layer(value x, value mask, value w_in, value w_out) {
   return mesh_split(experts_layer(x, mask, w_in, w_out, {0, -1, -1, 1}, {0, -1, -1, 1}), {0, -1, 1});
 }
 
-/// A layer of experts of Table 6, an expert for each device of a torus of x * y, 4 sequences of 1024 tokens: what GShard's Fig. 8 times.
+/// A layer of experts of Table 6, as measured in GShard's Fig. 8: an expert for each device of a torus of x * y, 4 sequences of
+/// 1024 tokens.
 inline dynamic::program sparse_layer_on_torus(int x, int y, const dynamic::mesh& m) {
   const std::int64_t experts = x * y, batch = 4 * experts, length = 1024, model = 1024, hidden = 8192;
   dynamic::builder b(m);
@@ -54,19 +55,19 @@ inline dynamic::program sparse_layer_on_torus(int x, int y, const dynamic::mesh&
   return b.compile();
 }
 
-/// The dims of GShard's models (its appendix), which Table 6 trains.
+/// The dims of GShard's models (in its appendix), which are trained in Table 6.
 struct gshard_dims {
   static constexpr std::int64_t layers = 36, model = 1024, hidden = 8192, heads = 16, width = 128, length = 1024,
                                 vocabulary = 32000;
 };
-/// Attention in each layer, and in every other one a feed-forward layer or experts.
+/// Returns the number of parameters: attention in each layer, and in alternate layers a feed-forward layer or experts.
 inline double gshard_parameters(double experts) {
   using d = gshard_dims;
   return d::layers * 4.0 * (d::model * d::heads * d::width) + d::layers / 2 * 2.0 * (d::model * d::hidden) * (1 + experts);
 }
 
-/// A training step of Table 6 with an expert for each device of a torus of x * y, by gradient descent; or its forward pass alone. All but
-/// the experts is data parallel.
+/// A training step of Table 6 with an expert for each device of a torus of x * y, by gradient descent; or only its forward pass.
+/// All layers except the experts are data parallel.
 inline dynamic::program gshard_step(int x, int y, const dynamic::mesh& m, bool is_training) {
   using d = gshard_dims;
   const std::int64_t experts = x * y, batch = 4 * experts, capacity = 2 * d::length / experts;

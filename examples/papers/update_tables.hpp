@@ -19,17 +19,18 @@
 /// The figures of "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training" (Xu et al. 2020), as models.
 namespace papers {
 
-/// Of a torus of x * y replicas each row of y shares its updates, where they are made by parts: groups as in 5.2.
+/// With adam_by_parts, each row of y in a torus of x * y replicas shares its updates: groups as in 5.2.
 enum class updater { descent, adam, adam_by_parts };
 
-/// The weights of the Transformer of MLPerf 0.6, the big one of Vaswani et al. 2017: 6 + 6 layers, 1024 wide, 4096 hidden, 33708 words. Each is
-/// used in a product with 256 tokens of each replica, which are a torus; what the model computes does not matter for the update.
+/// The weights of the Transformer of MLPerf 0.6, the big model of Vaswani et al. 2017: 6 + 6 layers, 1024 wide, 4096 hidden,
+/// 33708 words. Each weight is used in a product with 256 tokens of each replica of the torus. The model's computation does not
+/// matter for the update.
 inline dynamic::builder transformer_update(std::int64_t x, std::int64_t y, updater by) {
   dynamic::builder b(dynamic::mesh({{"x", x}, {"y", y}}).on(torus_of()));
   std::vector<std::vector<std::int64_t>> shapes{{33708, 1024}};
   for (int layer = 0; layer < 12; ++layer) {
     for (int k = 0; k < (layer < 6 ? 4 : 8); ++k)
-      shapes.push_back({1024, 1024});  // with attention to the encoder in the second half
+      shapes.push_back({1024, 1024});  // the second half also has attention to the encoder
     shapes.push_back({1024, 4096});
     shapes.push_back({4096, 1024});
   }
@@ -38,7 +39,7 @@ inline dynamic::builder transformer_update(std::int64_t x, std::int64_t y, updat
     for (const auto& s : shapes) all.push_back(b.input(dynamic::in<float>(s, {"", ""})));
     return all;
   };
-  const auto moments = [&] {  // completion finds where they lie: as their weights, or in parts
+  const auto moments = [&] {  // completion finds their sharding: that of their weights, or in parts
     std::vector<value> all;
     for (const auto& s : shapes)
       all.push_back(b.input(by == updater::adam_by_parts ? dynamic::in<float>(s) : dynamic::in<float>(s, {"", ""})));
@@ -66,7 +67,7 @@ inline dynamic::builder transformer_update(std::int64_t x, std::int64_t y, updat
   return b;
 }
 
-/// The bytes of weights and of both moments that a device holds after the step.
+/// The bytes of the weights and of both moments that a device holds after the step.
 struct held_state {
   double weights = 0, moments = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A photograph is blurred, its edges are found and it is made half as large, as one program for one giant device. Meshes of 1 to 8
-// devices, which 512 rows and columns are no multiple of, must give the image of one device bit by bit.
+// Blurs a photograph, finds its edges and halves its size, as one program for one device. On meshes of 1 to 8 devices, most of
+// which do not divide
+// 512 rows and columns evenly, the images must have the bits of one device.
 // args: --check
 // optimise: -O0
 // precompiled: yes
@@ -24,7 +25,7 @@ using namespace gspmd;
 
 constexpr boundary::sides mirrored = boundary::symmetric();
 
-/// The binomial filter 1 4 6 4 1 along both dims.
+/// Applies the binomial filter 1 4 6 4 1 along both dims.
 value blur(value image) {
   const auto rows = stencil<2, 0>([](auto u) { return (u(-2, 0) + 4 * (u(-1, 0) + u(1, 0)) + 6 * u(0, 0) + u(2, 0)) / 16; },
                                   stencil_field(image, {mirrored}));
@@ -32,7 +33,7 @@ value blur(value image) {
                        stencil_field(rows, {mirrored}));
 }
 
-/// How steep the image is, after Sobel.
+/// Returns the steepness of the image, by Sobel's operator.
 value edges(value image) {
   return stencil<1, 1>(
       [](auto u) {
@@ -43,7 +44,7 @@ value edges(value image) {
       stencil_field(image, {mirrored}));
 }
 
-/// Every other row and column of the blurred image.
+/// Returns every other row and column of the blurred image.
 value half(value blurred) { return slice(blurred, {0, 0}, {blurred.shape()[0], blurred.shape()[1]}, {2, 2}); }
 
 auto filters = [](value image) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Particles in cells: plasma oscillation and two streams, on threads.
+// Particles in cells: plasma oscillation and counter-streaming beams, on threads.
 // args: --particles 3001 --devices 3 --frames 80
 // optimise: -O1
 // precompiled: yes

@@ -15,7 +15,7 @@ namespace {
 
 using numbers = std::vector<double>;
 
-/// The particles of one run, and the field that they were last moved by.
+/// The particles of one run, and the field that last moved them.
 struct plasma {
   numbers x, v, field;
 
@@ -27,7 +27,7 @@ struct plasma {
       part->assign(from.data<double>(), from.data<double>() + from.shape[0]);
     }
   }
-  /// The part of the field that is sin(x).
+  /// Returns the amplitude of sin(x) in the field.
   [[nodiscard]] double wave() const {
     double sum = 0;
     for (std::size_t i = 0; i < field.size(); ++i)
@@ -46,7 +46,7 @@ struct plasma {
   }
 };
 
-/// Evenly spread particles, moved a little by a wave.
+/// Returns evenly distributed particles, slightly displaced by a wave.
 plasma spread(std::int64_t count, double moved, double speed) {
   plasma p;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -57,7 +57,7 @@ plasma spread(std::int64_t count, double moved, double speed) {
   return p;
 }
 
-/// Positions from left to right, velocities upwards.
+/// Draws positions from left to right, velocities upwards.
 void write_picture(const plasma& p, const std::filesystem::path& path) {
   constexpr std::int64_t side = 256;
   numbers pixels(side * side);
@@ -99,7 +99,7 @@ int simulate(const options& o, const runner& run) {
               static_cast<long long>(o.particles), static_cast<long long>(o.devices),
               static_cast<long long>(program.traffic().bytes / between), static_cast<long long>(o.points * 8));
 
-  // Cold: where the field's wave is 0, half a time of oscillation has gone by.
+  // Cold: half a period passes between two zeros of the field's wave.
   plasma cold = spread(o.particles, 0.01, 0);
   double first = 0, last = 0, before = 0;
   int crossings = 0;
@@ -115,7 +115,7 @@ int simulate(const options& o, const runner& run) {
   const double frequency = std::numbers::pi * (crossings - 1) / (last - first);
   std::printf("a cold plasma oscillates at %.4f of the plasma frequency\n", frequency);
 
-  // Two streams through each other carry waves that grow until they have caught the particles.
+  // Two counter-streaming beams carry waves that grow until they trap the particles.
   plasma streams = spread(o.particles, 0.001, 0.5);
   if (!o.out.empty()) std::filesystem::create_directories(o.out);
   const double momentum_before = streams.momentum();

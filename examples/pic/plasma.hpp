@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Electrons in one dim before ions that stay, by particles in cells: charges to a grid, its field by Fourier transforms, forces from there.
+// Electrons in one dim with immobile ions, by particles in cells: charges on a grid, the field by Fourier transforms, and forces
+// from the field.
 #pragma once
 
 #include <gspmd/dynamic/program.hpp>
@@ -18,9 +19,9 @@ namespace pic {
 
 using namespace gspmd;
 
-inline constexpr double length = 2 * std::numbers::pi;  // of the box, which goes round; times in 1 / the plasma frequency
+inline constexpr double length = 2 * std::numbers::pi;  // of the periodic box; times are in 1 / the plasma frequency
 
-/// The two grid points next to each particle at x, and the second one's share of it.
+/// The two grid points next to each particle at x, and the share of the second point.
 struct cells {
   value left, right, share;
 };
@@ -29,16 +30,17 @@ constexpr cells cells_of(value x, std::int64_t points) {
   const value left = convert<std::int64_t>(below) % points;
   return {left, (left + 1) % points, place - below};
 }
-/// The electric field [points] of all particles [N]: E' = 1 - density.
+/// Returns the electric field [points] of all particles [N]: E' = 1 - density.
 constexpr value field_of(const cells& at, std::int64_t points) {
   const double each = static_cast<double>(points) / static_cast<double>(at.share.shape()[0]);
   const value density = scatter_add(segment_sum(each * (1.0 - at.share), at.left, points), at.right, each * at.share);
   const value k = iota<double>(density, {points}, 0);
   const value wave = select(k > static_cast<double>(points / 2), k - static_cast<double>(points), k);
-  const value by = select(equal(wave, 0.0), zeros_like(wave), -1.0 / wave);  // 1 / (i k) = -i / k; the mean is no field
+  const value by = select(equal(wave, 0.0), zeros_like(wave), -1.0 / wave);  // 1 / (i k) = -i / k; the mean causes no field
   return real(ifft(complex(zeros_like(by), by) * fft(convert<c128>(1.0 - density), {0}), {0}));
 }
-/// `count` steps of leapfrog: positions and velocities behind them, these half a step earlier, and the last field.
+/// Computes `count` steps of leapfrog. Returns the positions and velocities after them, the velocities half a step earlier, and
+/// the last field.
 constexpr auto steps(value x, value v, int count, double dt, std::int64_t points) {
   const auto body = [=](value, value at_x, value at_v, value) {
     const cells at = cells_of(at_x, points);
@@ -66,8 +68,8 @@ options parse(int argc, char** argv, bool takes_devices);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// A cold plasma, whose frequency is measured, and two streams through each other, of which frames are written. 0 if the frequency is the plasma's,
-/// momentum stays and the streams are as unstable as they ought to be.
+/// Simulates a cold plasma, measures its frequency, and simulates two counter-streaming beams, with frames. Returns 0 if the
+/// frequency is the plasma's, momentum is conserved, and the beams have the expected instability.
 int simulate(const options& o, const runner& run);
 
 }  // namespace pic

@@ -100,14 +100,14 @@ class application {
     std::string costs;
     std::vector<any_array> inputs;
     const bool wants_run = !options_.run.empty() || options_.check;
-    // A search ends by itself, after the plan that it is making.
+    // A search ends after the current plan.
     auto limit = std::make_optional<gspmd::dynamic::planning_limit>(options_.search ? 2 * work() + default_work : work());
     std::optional<deadline> end;
     if (options_.seconds > 0)
       end.emplace(options_.search ? 2 * options_.seconds + 2 : options_.seconds,
                   options_.json && here_.writes ? plan_json(nullptr, {too_long()}) : "",
                   here_.writes ? document_name() + ": " + too_long() + '\n' : "");
-    try {  // whatever is thrown, this process must still meet the others
+    try {  // after any exception, this process must still synchronise with the other processes
       const auto text = read_file(options_.file, errors_);
       if (errors_.empty()) document = parse_document(text, errors_);
       if (errors_.empty() && !options_.network.empty()) connect(document);
@@ -135,7 +135,7 @@ class application {
       errors_.add("", too_much_work());
     }
     limit.reset();
-    // The processes of one launch go into it together or not at all.
+    // Either all processes of a launch run the program, or none.
     if (wants_run) end.reset();
     if (wants_run && here_.agree(p && errors_.empty())) run_program(*p, document, inputs, remarks);
 
@@ -157,12 +157,12 @@ class application {
   }
 
  private:
-  /// Whether the document writes its own communication.
+  /// Returns true if the document writes its own communication.
   [[nodiscard]] static bool is_strict(const json& document) {
     const auto mode = document.is_object() ? document.find("mode") : document.end();
     return document.is_object() && mode != document.end() && *mode != "automatic";
   }
-  /// Whether something is asked for that a plan says: of an explicit document that is more than its types.
+  /// Returns true if an option needs a plan. For an explicit document, a plan is more than its types.
   [[nodiscard]] bool wants_plan() const {
     for (const auto* option :
          {&options_.run, &options_.why, &options_.dot, &options_.svg, &options_.report, &options_.timeline, &options_.layers,
@@ -170,7 +170,7 @@ class application {
       if (!option->empty()) return true;
     return options_.check || options_.collectives || options_.search;
   }
-  /// Searches annotations, which the document has from then on. Returns what was found.
+  /// Searches annotations and adds them to the document. Returns the text of the result.
   std::string search(json& document) {
     if (is_strict(document)) {
       errors_.add("--search", "the document writes its own communication, and nothing is left to annotate");
@@ -194,7 +194,7 @@ class application {
     if (!built) return {};
     return planned(std::move(*built), errors);
   }
-  /// Types are found and checked, which is all that is asked for.
+  /// Finds and checks the types, if no option needs more.
   report check_strict(const json& document) {
     report r;
     const auto answer = errors_.empty() ? strict_reader(document, errors_).run() : std::nullopt;
@@ -261,7 +261,7 @@ class application {
     return lines;
   }
 
-  /// Puts the network of a file into the document.
+  /// Adds the network of a file to the document.
   void connect(json& document) {
     error_list own;
     const auto text = read_file(options_.network, own);
@@ -272,7 +272,7 @@ class application {
       document["mesh"]["network"] = std::move(given);
   }
 
-  /// The one that is given, or that by which plans are chosen without one.
+  /// Returns the network of the document, or the network that plans assume by default.
   static gspmd::network network_of(const planned_program& p) {
     return p.built.network ? *p.built.network : gspmd::default_network;
   }
@@ -352,7 +352,7 @@ class application {
   void run_program(const planned_program& p, const json& document, const std::vector<any_array>& inputs,
                    std::vector<std::string>& remarks) {
     try {
-      // All devices of one thread go one way.
+      // All devices of one thread take the same branch.
       const bool needs_threads = p.built.devices_part && options_.backend == "simulated";
       const auto outputs =
           needs_threads ? run_on("threads", p.program(), pointers_to(inputs)) : here_.launch(p.program(), pointers_to(inputs));

@@ -8,10 +8,10 @@
 #include "backends.hpp"
 #include "options.hpp"
 
-/// The application gspmd-plan, whatever the backends of the program that includes it.
+/// The application gspmd-plan, with the backends of the program that includes it.
 namespace plan_tool {
 
-/// The report of one process, so that of several only one prints it.
+/// The report of one process. If there are several processes, only one prints its report.
 struct report {
   int status = 0;
   std::string out;
@@ -20,19 +20,19 @@ struct report {
 
 /// The differences between the programs that include the application.
 struct surroundings {
-  std::int64_t devices_here = 0;  // 0: as many as the mesh has
+  std::int64_t devices_here = 0;  // 0: the number of devices in the mesh
   std::int64_t most_devices = 0;
-  bool writes = true;  // of several processes one does
+  bool writes = true;  // one of several processes writes
   bool is_terminal = false;
-  bool shows_progress = false;      // of a search, on the standard error
+  bool shows_progress = false;      // of a search, on stderr
   launcher launch;                  // runs a plan on the backend that the options name
-  std::function<bool(bool)> agree;  // whether all processes are sound
+  std::function<bool(bool)> agree;  // returns true if all processes are sound
 };
 
 /// Runs the program.
 report run_application(const options& o, const surroundings& here);
 
-/// Prints the help, or what is wrong with the command line; -1: neither.
+/// Prints the help, or the mistake on the command line. Returns -1 if there is neither.
 int answer_usage(const char* usage, int argc, char** argv, options& o, bool talks);
 
 int say(const report& r);

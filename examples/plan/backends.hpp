@@ -8,13 +8,13 @@
 
 #include <gspmd/dynamic.hpp>
 
-/// Running a plan. Each backend is an interpreter and its kernels, most of what there is to compile: they are in
-/// translation units of their own, backends.cpp and, with MPI, mpi_main.cpp.
+/// Runs a plan. Each backend has an interpreter and kernels, which are most of the code to compile. So they are in separate
+/// translation units: backends.cpp and, with MPI, mpi_main.cpp.
 namespace plan_tool {
 
 using gspmd::dynamic::any_array;
 
-/// Runs a program on whole arrays and returns its outputs; throws gspmd::error.
+/// Runs a program on whole arrays and returns its outputs. Throws gspmd::error.
 using launcher = std::function<std::vector<any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
 inline constexpr std::int64_t most_threads = 1024;

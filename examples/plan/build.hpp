@@ -22,7 +22,7 @@
 #include "mesh.hpp"
 #include "scopes.hpp"
 
-/// From a document to a program, on its mesh or on one device.
+/// Builds the program of a document, on its mesh or on one device.
 namespace plan_tool {
 
 /// A value with its name in the document.
@@ -35,32 +35,32 @@ struct named_value {
   bool is_input = false;
 };
 
-/// A document as the planner takes it. A value's number is its label.
+/// A document in the form that the planner takes. A value's number is its label.
 struct built_program {
   std::optional<gspmd::dynamic::builder> program;
   std::deque<named_value> values;  // a deque: the program points to the names
   std::vector<int> inputs;         // values
   std::vector<int> outputs;        // values
   std::optional<gspmd::network> network;
-  std::deque<std::string> names;  // that a strict program points to
-  bool devices_part = false;      // a predicate differs between devices, each of which goes its own way
+  std::deque<std::string> names;  // of a strict program, which points to them
+  bool devices_part = false;      // a predicate differs between devices, so they may take different branches
 };
 
-/// Bodies in bodies.
+/// The deepest nesting of bodies.
 inline constexpr int most_depth = 16;
-/// The most values that a loop carries, or a conditional gives.
+/// The most values that a loop carries or a conditional returns.
 inline constexpr std::size_t most_carried = 64;
 
 enum class devices { of_mesh, one };
 
-/// 60,000 values plan in about a second. The registers of a fused loop are counted in 16 bits, and the loop fuser divides longer ones.
+/// 60,000 values are planned in about a second. Registers of a fused loop have 16-bit numbers; the loop fuser divides longer loops.
 inline constexpr std::size_t most_values = 60000;
 
 class program_builder {
  public:
   program_builder(const json& document, devices on, error_list& errors) : document_(document), on_(on), errors_(errors) {}
 
-  /// Empty if anything is wrong; `errors` says what, all of it that can be found at once.
+  /// Returns nullopt if there is a mistake. `errors` has all mistakes that one pass can find.
   std::optional<built_program> build() {
     object_reader top(document_, root_, errors_);
     if (!top.is_object()) return {};
@@ -76,7 +76,7 @@ class program_builder {
     if (reproducible != nullptr && !reproducible->is_boolean())
       errors_.add("reproducible", "is " + found(*reproducible) + ", not true or false");
     top.refuse_unknown();
-    if (!built_.program) return {};  // no annotation can be read without its mesh
+    if (!built_.program) return {};  // annotations cannot be read without the mesh
     const std::size_t count = (inputs != nullptr ? inputs->size() : 0) + (ops != nullptr ? ops->size() : 0);
     if (count > most_values) {
       errors_.add("", "the program has " + std::to_string(count) + " values; at most " + std::to_string(most_values));
@@ -129,7 +129,8 @@ class program_builder {
     }
   }
 
-  /// Returns the axes that annotations name: sub-axes among them become axes of the mesh. What is wrong with them is said where they stand.
+  /// Returns the axes that annotations name. Sub-axes among them become axes of the mesh. Mistakes are reported where an
+  /// annotation is read.
   [[nodiscard]] std::vector<std::string> named_axes() const {
     std::vector<std::string> names;
     add_named_axes(document_, names);
@@ -159,15 +160,15 @@ class program_builder {
 
   // ---- annotations ----
 
-  /// The words under `sharding`, `open` and `partial`, as the library takes them.
+  /// The words under `sharding`, `open` and `partial`, in the library's form.
   struct annotation {
-    std::vector<std::string> dims;  // "data,model", "?" at the end of an open one
+    std::vector<std::string> dims;  // "data,model", with "?" at the end of an open dim
     std::string partial_axes;
     monoid partial_kind = monoid::add;
   };
   using axis_set = std::set<std::size_t>;  // of the mesh's axes
 
-  /// Nothing where there is no `sharding`.
+  /// Returns nullopt if there is no `sharding`.
   std::optional<annotation> read_annotation(object_reader& from, int rank, bool is_input, dtype type) {
     const auto* given = from.find("sharding");
     const auto* open = from.find("open");
@@ -226,7 +227,7 @@ class program_builder {
     return {};
   }
 
-  /// XLA's textual sharding; `{unknown}` leaves nothing given.
+  /// Reads XLA's textual sharding. After `{unknown}`, `given` is null.
   bool read_xla(const std::string& words, const path& at, int rank, bool is_input, dtype type, const json*& given, annotation& s,
                 axis_set& used) {
     try {
@@ -257,7 +258,7 @@ class program_builder {
     for (const auto& name : names_in(list))
       for (const auto axis : mesh_->find(name)) used.insert(axis);
   }
-  /// The axes of a list by names that a mesh of one device has too, on which the size of a part says nothing.
+  /// Returns the axes of a list with names that exist on a mesh of one device too, where the size of a part has no meaning.
   [[nodiscard]] std::string parts_of(const std::string& list) const {
     std::string parts;
     for (const auto& name : names_in(list))
@@ -265,7 +266,7 @@ class program_builder {
     return parts;
   }
 
-  /// Adds up the devices of the lists that must be gone through one by one, which a short text can make long.
+  /// Counts the devices in lists that must be read one by one. A short text can describe a long list.
   bool count_listed(const gspmd::xla_sharding& x, const path& at) {
     constexpr std::int64_t most = std::int64_t{1} << 22;
     listed_devices_ += x.listed_devices(mesh_->info());
@@ -277,9 +278,9 @@ class program_builder {
   // ---- shard groups ----
 
   /// `shard_as 1` and `shard_like 1` are two groups, as in XLA (ProcessShardingInstruction in xla/service/sharding_propagation.cc
-  /// keeps a map of each). A group becomes shard_alikes between its first value and each of the others, so that completion gives
-  /// what one of them gets to all. Values of shard_as end with one sharding, or the document is refused; values of shard_like
-  /// keep what they say themselves, which is why their shard_alike says it once more.
+  /// keeps a map of each). A group becomes shard_alikes between its first value and each other value, so completion propagates
+  /// the sharding of one value to all. Values of shard_as must have one sharding, or the document is refused. Values of shard_like
+  /// keep their own annotations, so their shard_alike repeats the annotation.
   struct shard_group {
     bool is_like = false;
     std::int64_t id = -1;
@@ -287,14 +288,14 @@ class program_builder {
     [[nodiscard]] std::string text() const { return (is_like ? "shard_like " : "shard_as ") + std::to_string(id); }
   };
   struct group_member {
-    std::string at;                  // where its sharding stands
+    std::string at;                  // the path of its sharding
     int number = -1;                 // its value in the document
-    value own;                       // before it is tied to the first of the group
-    value tied;                      // and after that
-    std::optional<annotation> said;  // nothing: it is `{unknown shard_as 1}`
+    value own;                       // before the tie to the first value of the group
+    value tied;                      // after it
+    std::optional<annotation> said;  // nullopt: it is `{unknown shard_as 1}`
   };
 
-  /// Ties a value to the first one of its group. Returns the one that the document's name now means.
+  /// Ties a value to the first value of its group. Returns the value that the document's name now denotes.
   value join_group(const path& up, int number, value own, const std::optional<annotation>& said, gspmd::location at) {
     if (!group_) return own;
     auto& members = groups_[*group_];
@@ -309,14 +310,14 @@ class program_builder {
         return own;
       }
       m.tied = gspmd::shard_alike(own, first.tied, at);
-      if (said) built_.program->annotate(m.tied, said->dims, at);  // else it would have what the others have
+      if (said) built_.program->annotate(m.tied, said->dims, at);  // otherwise it would get the group's sharding
       count_bytes(m.tied, {own, first.tied}, up);
     }
     members.push_back(m);
     return m.tied;
   }
-  /// Gives the annotation of one value of shard_as to those of its group that have none: `{replicated}` is no split that completion could
-  /// pass.
+  /// Copies the annotation of one value of shard_as to the members of its group without an annotation: `{replicated}` has no split that
+  /// completion could propagate.
   void share_annotations() {
     for (const auto& [group, members] : groups_) {
       if (group.is_like) continue;
@@ -329,7 +330,7 @@ class program_builder {
       }
     }
   }
-  /// Refuses values of shard_as that say different things themselves. An input that no output needs gets what the others have.
+  /// Refuses values of shard_as with different annotations. An input that no output needs gets the sharding of its group.
   void check_shard_as() {
     const gspmd::dynamic::completion_of completed(*built_.program);
     for (const auto& [group, members] : groups_) {
@@ -339,7 +340,7 @@ class program_builder {
       std::optional<gspmd::dynamic::placed_tensor> other;
       for (const auto& m : members) {
         const auto own = completed.of(m.own);
-        if (!own) continue;  // nothing needs it
+        if (!own) continue;  // no output needs it
         if (first == nullptr) {
           first = &m;
           other = own;
@@ -360,7 +361,7 @@ class program_builder {
     }
   }
 
-  /// The name, which the axes that it means are now used for.
+  /// Returns the name. Marks the axes that it denotes as used.
   std::optional<std::string> read_axis_name(const json& j, const path& at, axis_set& used) {
     if (j.is_string() && is_axis(j.get_ref<const std::string&>(), at, used)) return j.get<std::string>();
     if (!j.is_string()) errors_.add(at.str(), "is " + found(j) + ", not the name of an axis");
@@ -416,14 +417,14 @@ class program_builder {
 
   // ---- values ----
 
-  /// Where ops are defined, so that a use before the definition is distinguished from a name that is not defined.
+  /// Stores the position of each op, so that a use before the definition is distinguished from an undefined name.
   void note_names(const json& ops) {
     for (std::size_t i = 0; i < ops.size(); ++i)
       if (ops[i].is_object() && ops[i].contains("name") && ops[i]["name"].is_string())
         later_.emplace(ops[i]["name"].get<std::string>(), i);
   }
 
-  /// The number of a new value, -1 if its name is none.
+  /// Returns the number of a new value, or -1 if its name is invalid.
   int define(const std::optional<std::string>& name, const path& at) {
     if (!name) return -1;
     const path at_name(at, "name");
@@ -444,7 +445,7 @@ class program_builder {
     return number;
   }
 
-  /// Notes what a value is and that it was built without a mistake.
+  /// Stores a value that was built without a mistake.
   void keep(int number, value v) {
     auto& named = built_.values[static_cast<std::size_t>(number)];
     named.type = v.type();
@@ -552,7 +553,7 @@ class program_builder {
   static std::string result_name(const std::string& name, std::size_t k, std::size_t count) {
     return count == 1 ? name : name + '.' + std::to_string(k);
   }
-  /// {"op": "loop", "operands": [what is carried], "attrs": {"trips": 4 or a name}, "body": {...}}, or "while": {...} instead of trips;
+  /// {"op": "loop", "operands": [carried values], "attrs": {"trips": 4 or a name}, "body": {...}}, or "while": {...} instead of trips;
   /// {"op": "cond", "operands": [predicate, ...], "branches": [{...}, {...}]}.
   void read_region_op(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
@@ -591,17 +592,17 @@ class program_builder {
       if (numbers.back() >= 0) built_.values.back().op = o.name;
     }
     if (errors_.count() != before) return;
-    if (!o.is_sound()) return;  // the results are refused, like what they are made of
+    if (!o.is_sound()) return;  // the results are refused, because an operand is refused
     o.at = {built_.values[static_cast<std::size_t>(numbers[0])].name.c_str(), 0};
-    built_.program->label(numbers[0]);  // what is left of the operator before it
+    built_.program->label(numbers[0]);  // the remaining nodes of the previous operator
     const auto results =
         is_loop ? build_loop(*name, o, numbers[0], trips, condition, *body, at) : build_cond(*name, o, numbers[0], *branches, at);
     const auto mistake = built_.program->take_mistake();
-    if (!mistake.empty() && errors_.count() == before) errors_.add(at.str(), mistake);  // else what a refused body lacks
+    if (!mistake.empty() && errors_.count() == before) errors_.add(at.str(), mistake);  // else caused by a refused body
     if (errors_.count() != before || results.size() != count) return;
     keep_all(numbers, results, at);
   }
-  /// Notes what the results of one operator are.
+  /// Stores the results of one operator.
   void keep_all(const std::vector<int>& numbers, const std::vector<value>& results, const path& at) {
     built_.program->label(numbers[0]);
     for (std::size_t k = 0; k < results.size(); ++k) {
@@ -617,7 +618,7 @@ class program_builder {
   // ---- monoids ----
 
   /// {"op": "reduce_by", "operands": [...], "attrs": {"dim": 0, "identity": [...]}, "combine": {...}}: the inputs of combine are the
-  /// elements of the left value, then those of the right one. scan_by: `exclusive` and `reverse` too.
+  /// elements of the left value, then those of the right value. scan_by also has `exclusive` and `reverse`.
   void read_fold(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     const auto before = errors_.count();
@@ -682,7 +683,7 @@ class program_builder {
     if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) errors_.add(at.str(), mistake);
     if (errors_.count() == before) keep_all(numbers, results, at);
   }
-  /// The region as a program of its own, in which nothing outside has a name.
+  /// Builds the region as a separate program. It cannot use names from outside.
   std::optional<gspmd::dynamic::builder> read_combine(const json& region, const std::vector<value>& tensors,
                                                       const std::string& called, const path& at) {
     std::optional<gspmd::dynamic::builder> program(std::in_place, built_.program->mesh());
@@ -711,7 +712,7 @@ class program_builder {
     return program;
   }
 
-  /// How many values a conditional gives.
+  /// Returns the number of results of a conditional.
   std::size_t count_results(const json& branches, const path& at) {
     if (!branches.is_array() || branches.empty() || branches.size() > 64) {
       errors_.add(at.str(), branches.is_array()
@@ -790,14 +791,14 @@ class program_builder {
           given);
     };
     auto results = one_of(one_of, 0, arguments);
-    if (branches.size() == 1)  // which may give what it is given: the result is a value of its own
+    if (branches.size() == 1)  // it may return its operand; the result must be a separate value
       for (auto& v : results)
         if (v.is_valid()) v = built_.program->reshard(v, std::vector<std::string>(static_cast<std::size_t>(v.rank()), "?"), o.at);
     return results;
   }
 
-  /// Returns the results of a region for these arguments. Its inputs are other names for them, and values from around it are known inside;
-  /// its own values are called NAME/own, and are known nowhere else. None where it is refused.
+  /// Returns the results of a region for these arguments, or an empty list if the region is refused. Its inputs are other names
+  /// for the arguments. It can read values from around it. Its own values are called NAME/own, and only the region can read them.
   std::vector<value> read_region(const json& region, const std::vector<value>& arguments, const std::string& called, int number,
                                  const path& at) {
     object_reader reader(region, at, errors_);
@@ -858,7 +859,7 @@ class program_builder {
     return results;
   }
 
-  /// False where it is no list that an operator could take.
+  /// Returns false if the list cannot be the operands of an operator.
   bool read_operands(const json& j, const path& at, int own_number, operation& o, std::size_t most_operands = 8) {
     if (!j.is_array() || j.size() > most_operands) {
       errors_.add(at.str(), j.is_array() ? "has " + std::to_string(j.size()) + " entries; no operator takes so many"
@@ -906,7 +907,7 @@ class program_builder {
         continue;
       }
       listed[number] = true;
-      if (!made_[number].is_valid()) continue;  // what is wrong with it has been said
+      if (!made_[number].is_valid()) continue;  // its mistake is already reported
       built_.outputs.push_back(it->second);
       value out = made_[number];
       if (const auto before = next_of_.find(name); before != next_of_.end()) {
@@ -932,7 +933,7 @@ class program_builder {
       else next_of_.emplace(name, input->second);
     }
   }
-  /// The axes over which updates of weights are to be split.
+  /// The axes that split the updates of weights.
   void ask_updates(const json& j, const path& at) {
     std::vector<std::string> axes;
     axis_set used;
@@ -943,7 +944,7 @@ class program_builder {
     if (const auto mistake = built_.program->take_mistake(); !mistake.empty()) errors_.add(at.str(), mistake);
   }
 
-  /// Adds up bounds on what moving the values can take under any sharding, so that the planner's sums stay in 64 bits: a value
+  /// Sums bounds on the bytes of moving the values under any sharding, so that the planner's sums stay in 64 bits. A value
   /// with padding is at most `bytes * growth`.
   bool count_bytes(value v, const std::vector<value>& operands, const path& at) {
     auto bytes = static_cast<long double>(gspmd::bytes_of(v.type()));
@@ -959,7 +960,7 @@ class program_builder {
     return true;
   }
 
-  /// Returns the bytes that a value takes at most, with padding.
+  /// Returns the most bytes that a value takes, with padding.
   [[nodiscard]] long double bound_of(value v) const {
     auto bytes = static_cast<long double>(gspmd::bytes_of(v.type())), growth = 1.0L;
     for (const auto e : v.shape()) {
@@ -980,15 +981,15 @@ class program_builder {
   std::unordered_map<std::string, std::size_t> later_;  // by name: the op that defines it
   std::int64_t device_count_ = 1;
   std::int64_t listed_devices_ = 0;
-  std::optional<shard_group> group_;  // of the annotation read last
+  std::optional<shard_group> group_;  // of the last annotation
   std::map<shard_group, std::vector<group_member>> groups_;
   std::map<std::string, int> next_of_;          // by output: the input whose next value it is
   std::unordered_map<int, long double> bound_;  // by the value's id
   long double counted_bytes_ = 0;
-  long double times_ = 1;  // how often what is read now runs
-  // Of the region that is read now:
-  std::unordered_map<std::string, value> arguments_;  // its inputs, and those of the ones around it
-  std::string region_;                                // what stands before the names of its values
+  long double times_ = 1;  // the number of executions of the current region
+  // Of the current region:
+  std::unordered_map<std::string, value> arguments_;  // its inputs, and those of the enclosing regions
+  std::string region_;                                // the prefix of its values' names
   std::set<std::string> shown_;                       // names of all values
   int depth_ = 0;
 };

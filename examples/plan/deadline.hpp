@@ -11,8 +11,8 @@
 
 namespace plan_tool {
 
-/// How much processor time the process may take while this lives. What takes more ends it with these texts and status 1: the
-/// planner cannot be stopped half way, and there are documents on which it works for hours.
+/// A limit of the process's processor time during the lifetime of this object. If the process exceeds it, it prints these texts and
+/// ends with status 1: the planner cannot be stopped in between, and some documents take hours.
 class deadline {
  public:
   deadline(int seconds, std::string out, std::string err) {
@@ -40,7 +40,7 @@ class deadline {
     time.it_value.tv_sec = seconds;
     setitimer(ITIMER_PROF, &time, nullptr);
   }
-  static void say(int to, std::string_view text) {  // in a signal's handler: no stream, no allocation
+  static void say(int to, std::string_view text) {  // called in a signal handler: no stream, no allocation
     while (!text.empty()) {
       const auto n = write(to, text.data(), text.size());
       if (n <= 0) return;

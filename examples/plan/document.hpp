@@ -20,15 +20,15 @@
 #include <gspmd/printable.hpp>
 #include <nlohmann/json.hpp>
 
-/// Reading JSON with errors that say where: every complaint carries a path like `ops[3].attrs.equation`.
+/// Reads JSON. Every error has a path such as `ops[3].attrs.equation`.
 namespace plan_tool {
 
 using json = nlohmann::json;
 
-/// A name of the user's in a message.
+/// Returns a user's name for a message.
 inline std::string in_quotes(std::string_view name) { return '`' + gspmd::printable(name, 60) + '`'; }
 
-/// Everything that is wrong with a document or a file: one line each, none of them endless, to be shown on a terminal.
+/// All mistakes of a document or a file: one line each, of limited length, printable on a terminal.
 class error_list {
  public:
   void add(const std::string& where, const std::string& what) {
@@ -50,7 +50,7 @@ class error_list {
   std::size_t count_ = 0;
 };
 
-/// A place in a document. Paths refer to those above them and become text only when something is wrong.
+/// A position in a document. A path refers to its parent and becomes text only for an error.
 class path {
  public:
   path() = default;
@@ -71,7 +71,7 @@ class path {
   bool is_index_ = false;
 };
 
-/// `a JSON value as found`, short enough for a message.
+/// Returns `a JSON value`, short enough for a message.
 inline std::string found(const json& j) {
   if (j.is_object()) return "an object";
   if (j.is_array()) return "a list";
@@ -85,11 +85,11 @@ inline std::string joined(const std::vector<std::string>& words) {
   return t;
 }
 
-/// Reads the members of one object. Every member that its user did not ask for is an error, except `comment`.
+/// Reads the members of one object. Every member that is not requested is an error, except `comment`.
 ///
-/// A member is asked for by find, require or text. Ask for a member only if its value is used: a member that does not apply to this object
-/// is then refused like one with a wrong name. refuse_unknown states the errors. A document without errors is checked by the destructor
-/// too, so that no call of refuse_unknown can be forgotten.
+/// find, require and text request a member. Request a member only if its value is used: a member that does not apply to this
+/// object is then refused like an unknown name. refuse_unknown reports the errors. If the document has no other error, the
+/// destructor calls it too, so a missing call has no effect.
 class object_reader {
  public:
   object_reader(const json& j, const path& at, error_list& errors) : json_(&j), at_(&at), errors_(&errors) {
@@ -107,7 +107,7 @@ class object_reader {
   [[nodiscard]] const path& at() const { return *at_; }
   [[nodiscard]] error_list& errors() const { return *errors_; }
 
-  /// The member, or null where it is absent or the JSON null.
+  /// Returns the member, or null if it is absent or the JSON null.
   const json* find(std::string_view key) {
     if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
     if (json_ == nullptr) return nullptr;
@@ -126,9 +126,9 @@ class object_reader {
     errors_->add(path(*at_, key).str(), "is " + found(*j) + ", not a string");
     return {};
   }
-  /// Stops reading an object that another mistake makes useless: its other members are not refused.
+  /// Stops reading an object that another mistake makes useless. Its other members are not refused.
   void skip() { json_ = nullptr; }
-  /// Refuses the members that were not asked for. Call it when all members were asked for.
+  /// Refuses members that were not requested. Call it after all requests.
   void refuse_unknown() {
     if (json_ == nullptr) return;
     for (const auto& [key, value] : json_->items()) {
@@ -147,7 +147,7 @@ class object_reader {
   std::vector<std::string_view> known_;
 };
 
-/// Reads an integer of [least, most]; anything else is an error.
+/// Reads an integer in [least, most]. Any other value is an error.
 template <class T>
 std::optional<T> read_integer_of(const json& j, const path& at, error_list& errors, T least, T most) {
   if (!j.is_number_integer()) {
@@ -166,7 +166,7 @@ inline std::optional<std::int64_t> read_integer(const json& j, const path& at, e
   return read_integer_of<std::int64_t>(j, at, errors, least, most);
 }
 
-/// A list of at most `most_count` integers of [least, most].
+/// Reads a list of at most `most_count` integers in [least, most].
 inline std::optional<std::vector<std::int64_t>> read_integers(const json& j, const path& at, error_list& errors,
                                                               std::int64_t least, std::int64_t most, std::size_t most_count) {
   if (!j.is_array()) {
@@ -192,8 +192,8 @@ inline std::optional<std::vector<std::int64_t>> read_integers(const json& j, con
 inline constexpr std::size_t most_document_bytes = std::size_t{32} << 20;
 inline constexpr std::size_t most_json_values = std::size_t{1} << 21;
 
-/// Goes through a document before it is stored: an object may have a key once, and what is stored must fit into memory.
-/// (The parser that stores and asks a callback takes time that grows with the square of a list of objects.)
+/// Checks a document before it is stored: an object must not have a key twice, and the stored document must fit into memory.
+/// (The parser that stores and calls a callback takes quadratic time for a list of objects.)
 class document_check : public json::json_sax_t {
  public:
   std::string problem;
@@ -231,11 +231,11 @@ class document_check : public json::json_sax_t {
   }
   bool count() { return ++count_ <= most_json_values || fail("the document has more than 2^21 JSON values"); }
 
-  std::vector<std::set<std::string>> keys_;  // of the objects around this place
+  std::vector<std::set<std::string>> keys_;  // of the objects around this position
   std::size_t count_ = 0;
 };
 
-/// Parses a document; null and an error if it is no JSON, has an object with one key twice, or is too long.
+/// Parses a document. Returns null and adds an error if it is no JSON, has an object with a duplicate key, or is too long.
 inline json parse_document(std::string_view text, error_list& errors) {
   if (text.size() > most_document_bytes) {
     errors.add("", "the document has " + std::to_string(text.size()) + " bytes; at most 32 MiB");
@@ -247,7 +247,7 @@ inline json parse_document(std::string_view text, error_list& errors) {
   return nullptr;
 }
 
-/// The bytes of a file, or an error. `-` is the standard input.
+/// Returns the bytes of a file, or adds an error. `-` is standard input.
 inline std::string read_file(const std::string& name, error_list& errors) {
   std::ifstream file;
   std::istream* in = &file;

@@ -7,7 +7,7 @@
 
 #include "table.hpp"
 
-/// Draws the program that every device runs as a graph for Graphviz, with a colour for each kind of collective.
+/// Draws the program of every device as a graph for Graphviz, with a colour for each kind of collective.
 namespace plan_tool {
 
 inline std::string dot_text(std::string_view s) {
@@ -44,7 +44,7 @@ inline std::string dot_graph(const planned_program& p) {
     t += "  " + node(v) +
          " [shape=ellipse, fillcolor=\"#e6e6e6\", label=" + escaped_lines(p.value(p.on_device(v).label).name, label_of(v)) +
          "];\n";
-  std::vector<const instruction*> halos;  // of the instruction after them
+  std::vector<const instruction*> halos;  // of the next instruction
   for (const auto& i : p.plan.instructions()) {
     if (i.is_halo) halos.push_back(&i);
     if (i.result < 0) continue;

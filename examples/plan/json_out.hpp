@@ -17,7 +17,7 @@ inline std::string dumped(const nlohmann::ordered_json& j) {
 inline nlohmann::ordered_json value_json(const planned_program& p, int v) {
   nlohmann::ordered_json j;
   const auto placed = p.placed(v);
-  if (!placed) {  // no output depends on it, so nobody asks where it should lie
+  if (!placed) {  // no output depends on it, so it has no sharding
     j["sharding"] = nullptr;
     j["partial"] = nlohmann::ordered_json::object();
     j["local_shape"] = nullptr;
@@ -47,14 +47,14 @@ inline nlohmann::ordered_json instruction_json(const planned_program& p, const i
   return j;
 }
 
-/// `{"a": .., "b": ..}` or `[.., ..]` over as many lines as there are entries.
+/// `{"a": .., "b": ..}` or `[.., ..]`, with one line per entry.
 inline std::string in_lines(const std::vector<std::string>& entries, char open, char close) {
   std::string t(1, open);
   for (std::size_t i = 0; i < entries.size(); ++i) t += (i == 0 ? "\n    " : ",\n    ") + entries[i];
   return t + (entries.empty() ? "" : "\n  ") + close;
 }
 
-/// `p` may be null: the document was refused.
+/// `p` may be null: the document is refused.
 inline std::string plan_json(const planned_program* p, const std::vector<std::string>& errors,
                              const std::vector<std::string>& why = {}) {
   std::vector<std::string> values, instructions, wrong, reasons;

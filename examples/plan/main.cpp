@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans a program document, and runs it. README.md walks through one use.
+// Plans a program document, and runs it. README.md has an example.
 // output: gspmd-plan
 // package: nlohmann_json
 // args: --help

@@ -13,7 +13,7 @@
 
 namespace plan_tool {
 
-/// Reads the mesh of a document; nothing where it has a mistake.
+/// Reads the mesh of a document. Returns nullopt if the mesh has a mistake.
 class mesh_reader {
  public:
   explicit mesh_reader(error_list& errors) : errors_(errors) {}
@@ -55,7 +55,7 @@ class mesh_reader {
     }
   }
 
-  // The members of the mesh that a dynamic::mesh does not return.
+  // The members of the mesh that dynamic::mesh does not return.
   bool is_searched = false;
   std::optional<gspmd::network> network;
   std::int64_t memory = 0;  // bytes of a device; 0: no limit
@@ -67,7 +67,7 @@ class mesh_reader {
     errors_.add(path(reader.at(), key).str(), "is " + found(*j) + ", not true or false");
     return false;
   }
-  /// One switch for all devices, or a link for each axis: {"flops_per_second": 1e12, "links": {"x": {"topology": "torus", ...}}}
+  /// Reads one switch for all devices, or a link for each axis: {"flops_per_second": 1e12, "links": {"x": {"topology": "torus", ...}}}
   std::optional<gspmd::network> read_network(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     if (!reader.is_object()) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same on MPI, one device per process: mpirun -n 8 gspmd-plan-mpi FILE --run in --out out
+// The same over MPI, one device per process: mpirun -n 8 gspmd-plan-mpi FILE --run in --out out
 // output: gspmd-plan-mpi
 // package: nlohmann_json
 // args: --help
@@ -24,7 +24,7 @@ constexpr const char* usage =
     "                                      [--html FILE] [--network FILE] [--work N] [--seconds N]\n"
     "  a run needs as many RANKS as the mesh has devices; every process reads the inputs, the first one writes\n";
 
-/// The lowest of the processes that are not sound; the number of processes if all are.
+/// Returns the lowest process that is not sound, or the number of processes if all are sound.
 int first_failed(bool sound, int rank, int ranks) {
   int mine = sound ? ranks : rank;
   int lowest = ranks;
@@ -54,14 +54,14 @@ int main(int argc, char** argv) {
   }
   if (status < 0) {
     o.backend = "mpi";
-    surroundings here;  // no colours: mpirun shows a terminal where there is none
+    surroundings here;  // no colours: under mpirun, a process cannot see whether there is a terminal
     here.devices_here = 1;
     here.most_devices = ranks;
     here.writes = rank == 0;
     here.launch = run_over_mpi;
     here.agree = [&](bool sound) { return first_failed(sound, rank, ranks) == ranks; };
     const report r = run_application(o, here);
-    // One of them talks: the first that failed, else the first.
+    // Only one process prints: the first one that failed, or else process 0.
     const int failed = first_failed(r.status == 0, rank, ranks);
     status = failed < ranks ? 1 : 0;
     if (rank == (failed < ranks ? failed : 0)) status = say(r);

@@ -18,15 +18,15 @@
 
 #include "whole_file.hpp"
 
-/// Arrays in NumPy's file format (versions 1 to 3, C and Fortran order), whole.
+/// Whole arrays in NumPy's file format (versions 1 to 3, C and Fortran order).
 namespace npy {
 
-/// A mistake in a file, without the file's name.
+/// A mistake in a file. The text does not contain the file's name.
 struct problem : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// From Fortran order, dim 0 fastest, to C order, the last dim fastest.
+/// Converts from Fortran order (dim 0 is contiguous) to C order (the last dim is contiguous).
 inline std::vector<std::byte> to_c_order(const std::vector<std::byte>& from, const std::vector<std::int64_t>& shape,
                                          std::size_t size) {
   std::vector<std::byte> to(from.size());
@@ -46,12 +46,12 @@ inline std::vector<std::byte> to_c_order(const std::vector<std::byte>& from, con
   return to;
 }
 
-/// Twelve bytes, and the most that the header of a file may have.
+/// Twelve bytes, and the largest header of a file.
 inline constexpr std::uint64_t most_header_bytes = 12 + (1U << 20);
 
 /// Reads from a stream of `file_bytes` bytes.
 inline gspmd::dynamic::any_array read(std::istream& in, std::uint64_t file_bytes) {
-  // Without the elements: a file may promise more than there is, and what there is may be much.
+  // Reads the start first: a file may promise more elements than it has, and a file may be large.
   std::string text(static_cast<std::size_t>(std::min(file_bytes, most_header_bytes)), '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
@@ -91,14 +91,14 @@ inline gspmd::dynamic::any_array read(const std::string& file) {
   return read(in, bytes);
 }
 
-/// Version 1, C order, the data on a multiple of 64 bytes, as NumPy writes it.
+/// Writes version 1, C order, with the data at a multiple of 64 bytes, in the same form as NumPy.
 inline void write(std::ostream& out, const gspmd::dynamic::any_array& array) {
   const auto header = gspmd::npy_header_text(array.type, array.shape);
   out.write(header.data(), static_cast<std::streamsize>(header.size()));
   out.write(reinterpret_cast<const char*>(array.bytes.data()), static_cast<std::streamsize>(array.bytes.size()));
 }
 
-/// Throws `problem`; then there is no file, or the one that was there before.
+/// Throws `problem`. After that, the file does not exist, or has its previous contents.
 inline void write(const std::string& file, const gspmd::dynamic::any_array& array) {
   const auto failed =
       plan_tool::write_whole_file(file, plan_tool::chosen_by::program, [&](std::ostream& out) { write(out, array); });

@@ -26,7 +26,7 @@
 
 #include "document.hpp"
 
-/// The operators of the document, each from its attributes to a value of the program.
+/// The operators of the document. Each converts its attributes to a value of the program.
 namespace plan_tool {
 
 using gspmd::dtype;
@@ -40,7 +40,7 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
   for (const auto e : shape) t += (t.empty() ? "" : ",") + std::to_string(e);
   return '[' + t + ']';
 }
-/// The names in `data,model`.
+/// Returns the names in `data,model`.
 inline std::vector<std::string> names_in(const std::string& list) {
   std::vector<std::string> names;
   std::istringstream in(list);
@@ -82,7 +82,7 @@ inline std::optional<monoid> read_monoid(const json& j, const path& at, error_li
   if (!kind) errors.add(at.str(), "is " + found(j) + "; it is one of add multiply maximum minimum and or");
   return kind;
 }
-/// A shape whose bytes can be counted.
+/// Reads a shape whose bytes do not overflow.
 inline std::optional<integer_list> read_shape(object_reader& from, dtype type, std::string_view key = "shape") {
   const auto* j = from.require(key, "a list of extents");
   if (j == nullptr) return {};
@@ -91,21 +91,21 @@ inline std::optional<integer_list> read_shape(object_reader& from, dtype type, s
   if (!list) return {};
   auto bytes = static_cast<long double>(gspmd::bytes_of(type));
   for (const auto e : *list)
-    bytes *= static_cast<long double>(e == 0 ? 1 : e);  // products are formed in any order: an extent of 0 saves none
+    bytes *= static_cast<long double>(e == 0 ? 1 : e);  // products have any order: an extent of 0 cannot prevent overflow
   if (bytes <= 0x1p60L) return list;
   from.errors().add(at.str(), shape_text(*list) + " has more than 2^60 bytes");
   return {};
 }
 
-/// One operator of the document on its way into the program. What builds it gives no valid value where it has complained.
+/// One operator of the document while it is built. After an error, its build function returns an invalid value.
 struct operation {
   gspmd::dynamic::builder& program;
-  std::vector<value> operands;  // one that is not valid was refused before, and this operator is only read
+  std::vector<value> operands;  // an invalid operand was refused before; then the operator is only read
   object_reader& attrs;
   gspmd::location at;
   std::string name;                                               // of the operator
   std::optional<std::vector<std::string>> annotation{};           // reshard
-  std::vector<std::pair<std::string, value>>* further = nullptr;  // results after the first one, and what is added to its name
+  std::vector<std::pair<std::string, value>>* further = nullptr;  // results after the first one, with the suffixes of their names
 
   [[nodiscard]] bool is_sound() const {
     return std::all_of(operands.begin(), operands.end(), [](value v) { return v.is_valid(); });
@@ -115,7 +115,7 @@ struct operation {
     attrs.errors().add(key.empty() ? attrs.at().str() : path(attrs.at(), key).str(), what);
     return {};
   }
-  /// A list of dims, each of [0, 32).
+  /// Reads a list of dims, each in [0, 32).
   [[nodiscard]] std::optional<integer_list> dims(std::string_view key, const char* what) const {
     const auto* j = attrs.require(key, what);
     if (j == nullptr) return {};
@@ -139,7 +139,7 @@ inline value build_convert(const operation& o) {
   return type && o.is_sound() ? gspmd::convert(o.operands[0], *type, o.at) : value{};
 }
 
-/// Reads the element of a constant: a number, true or false, or one of the strings inf, -inf and nan, which JSON has no numbers for.
+/// Reads the element of a constant: a number, true, false, or one of the strings inf, -inf and nan, because JSON has no such numbers.
 inline std::optional<gspmd::operand> read_number(const json& j, dtype type, const operation& o, std::string_view key = "value") {
   if (type == dtype::pred) {
     if (j.is_boolean()) return gspmd::operand(j.get<bool>() ? 1 : 0, o.at);
@@ -199,14 +199,15 @@ inline value build_einsum(const operation& o) {
   return gspmd::einsum(*equation, std::span<const value>(o.operands.data(), o.operands.size()), o.at);
 }
 
-/// A list of numbers, one for each (spatial) dim if the library finds as many; none are what the library takes for none.
+/// Reads a list of numbers. The library checks that there is one for each (spatial) dim. If the list is absent, returns an empty list,
+/// which means the default of the library.
 inline std::optional<std::vector<std::int64_t>> read_window_list(const operation& o, std::string_view key) {
   const auto* j = o.attrs.find(key);
   if (j == nullptr) return std::vector<std::int64_t>{};
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   if (key != "reverse" || !j->is_array())
     return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, gspmd::max_rank);
-  json numbers = json::array();  // true and false stand for 1 and 0
+  json numbers = json::array();  // true and false mean 1 and 0
   for (const auto& one : *j) numbers.push_back(one.is_boolean() ? json(one.get<bool>() ? 1 : 0) : one);
   return read_integers(numbers, path(o.attrs.at(), key), o.attrs.errors(), 0, 1, gspmd::max_rank);
 }
@@ -263,14 +264,14 @@ inline value build_reshape(const operation& o) {
   return shape && o.is_sound() ? gspmd::reshape(o.operands[0], *shape, o.at) : value{};
 }
 
-/// A list of integers, one for each dim if the library finds as many.
+/// Reads a list of integers. The library checks that there is one for each dim.
 inline std::optional<std::vector<std::int64_t>> read_list(const operation& o, std::string_view key, const char* what) {
   const auto* j = o.attrs.require(key, what);
   if (j == nullptr) return {};
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   return read_integers(*j, path(o.attrs.at(), key), o.attrs.errors(), -most, most, gspmd::max_rank);
 }
-/// Whether there is one number for each dim of the operand in these lists.
+/// Returns true if these lists have one number for each dim of the operand.
 template <class... Lists>
 bool fit_rank(const operation& o, const char* names, const Lists&... lists) {
   const auto rank = static_cast<std::size_t>(o.operands[0].rank());
@@ -336,7 +337,7 @@ inline value build_rotate(const operation& o) {
   return dim && amount && o.is_sound() ? gspmd::roll(o.operands[0], -*amount, *dim, o.at) : value{};
 }
 
-/// The continuation of a tensor beyond an end: a number, or the name of what it goes on as.
+/// Reads the boundary of a tensor: a number, or the name of a kind of boundary.
 inline std::optional<gspmd::boundary> read_boundary(const json& j, const path& at, const operation& o) {
   using gspmd::boundary;
   if (j.is_string()) {
@@ -368,8 +369,8 @@ inline value build_shift(const operation& o) {
   return dim && amount && beyond && o.is_sound() ? gspmd::shift(o.operands[0], *dim, *amount, *beyond, o.at) : value{};
 }
 
-/// The sum of the operand at offsets, each times a number. `outside`: what it is beyond its ends, for all dims; or for each, which may say
-/// [before, behind].
+/// Computes the sum of the operand at offsets, each multiplied by a number. `outside`: the boundary, for all dims, or for each dim, with
+/// [before, after].
 inline value build_stencil(const operation& o) {
   const auto* const taps = o.attrs.require("taps", "a list like [[-2.0, [0, 0]], [1.0, [0, 1]]]: factors and their offsets");
   if (taps == nullptr) return {};
@@ -420,7 +421,7 @@ inline value build_stencil(const operation& o) {
   return sum;
 }
 
-/// To a finer grid or a coarser one.
+/// Resizes to a finer or coarser grid.
 template <value (*Resize)(value, gspmd::integers, gspmd::location)>
 value build_resized(const operation& o) {
   const auto factors = read_list(o, "factors", "how many times as fine, or as coarse, along each dim");
@@ -436,7 +437,7 @@ inline value build_reshard(const operation& o) {
   return o.annotation && o.is_sound() ? o.program.reshard(o.operands[0], *o.annotation, o.at) : value{};
 }
 
-/// The treatment of indices outside: `mode` is clip, fill or error.
+/// Reads the rule for indices out of range: `mode` is clip, fill or error.
 inline std::optional<gspmd::out_of_range> read_mode(const operation& o, gspmd::out_of_range otherwise) {
   const auto* j = o.attrs.find("mode");
   if (j == nullptr) return otherwise;
@@ -469,7 +470,7 @@ inline value build_gather(const operation& o) {
   const gspmd::gather_dims dims{*offset, *collapsed, *batch, *index_batch, *map, *vector_dim};
   return gspmd::gather(o.operands[0], o.operands[1], dims, *sizes, *mode, n->number(), o.at);
 }
-/// Without a kind the updates take the place of what was there.
+/// Without a kind, the updates replace the elements.
 inline value build_scatter(const operation& o) {
   const auto window = o.dims("update_window_dims", "the dims of the updates that run inside of a slice");
   const auto inserted = o.dims("inserted_window_dims", "the dims along which a slice is one index");
@@ -538,7 +539,7 @@ inline value build_argsort(const operation& o) {
   return dim && o.is_sound() ? gspmd::argsort(o.operands[0], *dim, how, o.at) : value{};
 }
 inline bool is_integer(dtype type) { return !gspmd::is_floating(type) && type != dtype::pred; }
-/// A key of random numbers: a scalar integer.
+/// Reads a key of random numbers: a scalar integer.
 inline value read_key(const operation& o) {
   if (!o.is_sound() || o.operands.empty()) return {};
   const value key = o.operands[0];
@@ -558,7 +559,7 @@ inline value build_fold_in(const operation& o) {
   return n && key.is_valid() ? gspmd::random::fold_in(key, *n, o.at) : value{};
 }
 
-/// Reads a JSON number, if there is one, as it is written: an integer or not.
+/// Reads a JSON number, if it exists, in its written form: an integer or not.
 inline gspmd::operand number_of(const json* j) {
   if (j == nullptr) return 0;
   return j->is_number_unsigned()  ? gspmd::operand(j->get<std::uint64_t>())
@@ -628,12 +629,12 @@ value build_fft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
   return dims && o.is_sound() ? Transform(o.operands[0], *dims, o.at) : value{};
 }
-/// The lower triangle of the matrices; `upper`, `transposed` and `unit_diagonal` say otherwise.
+/// Uses the lower triangle of the matrices, unless `upper`, `transposed` or `unit_diagonal` is set.
 inline value build_triangular_solve(const operation& o) {
   const gspmd::triangular how{!read_flag(o, "upper"), read_flag(o, "transposed"), read_flag(o, "unit_diagonal")};
   return o.is_sound() ? gspmd::triangular_solve(o.operands[0], o.operands[1], how, o.at) : value{};
 }
-/// `parts`: into how many each system is cut; 1 unless it is given.
+/// `parts`: the number of parts of each system; default: 1.
 inline value build_tridiagonal_solve(const operation& o) {
   const auto* j = o.attrs.find("parts");
   const auto parts =
@@ -660,7 +661,7 @@ inline value build_slogdet(const operation& o) {
   o.further->emplace_back(".log", log_size);
   return sign;
 }
-/// `n`: the extent of the last of `dims`; left out, an even one.
+/// `n`: the extent of the last of `dims`; default: an even extent.
 inline value build_irfft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
   const auto* j = o.attrs.find("n");
@@ -733,7 +734,7 @@ inline constexpr operator_entry special_operators[] = {
     {"inverse", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::inverse(o.operands[0], o.at) : value{}; }},
     {"tridiagonal_solve", 4, 4, build_tridiagonal_solve},
 };
-/// The elementwise operators that the document names as the library does; a comparison has a direction instead.
+/// The elementwise operators with the same names in documents and in the library. A comparison has a direction instead.
 inline const std::vector<gspmd::elementwise_operator>& elementwise_operators() {
   static const auto list = [] {
     auto all = gspmd::elementwise_operators();
@@ -755,7 +756,7 @@ inline const std::string& known_operators() {
   return list;
 }
 
-/// Adds the operator; no valid value and at least one error if it cannot be. Mistakes that the library finds are left in the program.
+/// Adds the operator. If it is impossible, returns an invalid value and adds at least one error. The program keeps the library's errors.
 inline value build_operator(const operation& o, const path& at_op) {
   const auto wrong_count = [&](std::size_t least, std::size_t most) {
     if (o.operands.size() >= least && o.operands.size() <= most) return false;
@@ -778,7 +779,7 @@ inline value build_operator(const operation& o, const path& at_op) {
     if (o.name != entry.name) continue;
     if (wrong_count(entry.least_operands, entry.most_operands)) return {};
     const auto result = entry.build(o);
-    o.attrs.refuse_unknown();  // now that the operator asked for those it knows
+    o.attrs.refuse_unknown();  // the operator has now read all members that it uses
     return result;
   }
   o.attrs.errors().add(path(at_op, "op").str(), in_quotes(o.name) + " is no operator; there are: " + known_operators());

@@ -12,7 +12,7 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The units of work after which planning, or a search, ends.
+/// The limits of planning and of a search, in units of work.
 inline constexpr std::int64_t default_work = 1'500'000, default_work_of_search = 50'000'000;
 
 struct options {
@@ -22,7 +22,7 @@ struct options {
   std::string out;      // directory of the outputs
   std::string backend;  // empty: the program chooses
   bool check = false;
-  bool checked = false;  // devices compare what is the same on all of them
+  bool checked = false;  // devices compare data that must be equal on all of them
   std::string why;
   std::string dot;
   std::string svg;
@@ -36,12 +36,12 @@ struct options {
   std::string from, to;  // values
   std::string scope;     // a part of the program
   bool collectives = false;
-  std::int64_t work = 0;       // of planning; 0: not said
-  int seconds = 0;             // 0: not said
+  std::int64_t work = 0;       // of planning; 0: not specified
+  int seconds = 0;             // 0: not specified
   bool search = false;         // for annotations
-  bool anew = false;           // without those of the document
-  int devices = 0, plans = 0;  // 0: not said
-  std::string annotated;       // the file for the document with what was found
+  bool anew = false;           // without the annotations of the document
+  int devices = 0, plans = 0;  // 0: not specified
+  std::string annotated;       // the file for the document with the found annotations
   bool asks_for_help = false;
 };
 

@@ -14,16 +14,16 @@
 #include "npy.hpp"
 #include "planned.hpp"
 
-/// Running a planned document on whole arrays.
+/// Runs a planned document on whole arrays.
 namespace plan_tool {
 
 inline std::string file_of(const std::string& directory, const std::string& name) {
   return (std::filesystem::path(directory) / (name + ".npy")).string();
 }
-/// A name that says a place outside the directory, or none at all, is not one for a file.
+/// Returns false if a name cannot be a file name: it would denote a file outside of the directory.
 inline bool is_file_name(const std::string& name) { return name.find('/') == std::string::npos; }
 
-/// DIRECTORY/NAME.npy for every input; what is wrong with them goes to `errors`.
+/// Reads DIRECTORY/NAME.npy for every input. Adds mistakes in the files to `errors`.
 inline std::vector<any_array> read_inputs(const planned_program& p, const std::string& directory, error_list& errors) {
   std::vector<any_array> arrays;
   for (const int v : p.built.inputs) {
@@ -74,7 +74,7 @@ inline std::int64_t elements_of(const integer_list& shape) {
   return n;
 }
 
-/// Small whole numbers, the same every time, for a program that has no data.
+/// Returns small integers, the same every time, for a program without data.
 inline std::vector<any_array> made_inputs(const planned_program& p) {
   std::vector<any_array> arrays;
   std::uint32_t state = 1;
@@ -99,7 +99,7 @@ inline std::vector<any_array> made_inputs(const planned_program& p) {
   return arrays;
 }
 
-/// Why a program cannot be run here: too many devices, or more memory than there is. Empty if it can.
+/// Returns the reason if a program cannot be run here: too many devices or too little memory. Otherwise returns an empty text.
 inline std::string cannot_run(const planned_program& p, std::int64_t devices_here, std::int64_t most_devices,
                               const std::string& backend) {
   if (devices_here > most_devices)
@@ -116,7 +116,7 @@ inline std::string cannot_run(const planned_program& p, std::int64_t devices_her
          std::to_string(static_cast<std::int64_t>(there / 0x1p30L));
 }
 
-/// How far two arrays are apart, as a line; `agree` says whether rounding explains it.
+/// Returns the difference of two arrays as a line. Sets `agree` to whether rounding explains the difference.
 inline std::string comparison(const any_array& a, const any_array& b, bool& agree) {
   if (a.bytes == b.bytes) return "equal to the bit";
   std::string line;

@@ -10,8 +10,8 @@
 
 namespace plan_tool {
 
-/// `"scope": "layer[3]/attention"` of an op: what is built while this lives belongs to that part of the program, inside of the scope of the
-/// op around it.
+/// `"scope": "layer[3]/attention"` of an op. Nodes that are built during the lifetime of this object belong to that part of the
+/// program, within the scope of the enclosing op.
 class op_scope {
  public:
   op_scope(gspmd::dynamic::builder& program, const json& op, const path& at, error_list& errors) : program_(program) {

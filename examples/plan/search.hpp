@@ -14,12 +14,12 @@
 
 #include "build.hpp"
 
-/// Annotations that are searched for a document, and the document with them.
+/// Searches annotations for a document, and adds them to the document.
 namespace plan_tool {
 
 struct search_options {
   bool anew = false;
-  int devices = 0, plans = 0;  // 0: not said
+  int devices = 0, plans = 0;  // 0: not specified
   std::int64_t work = 0;
   int seconds = 0;
   bool shows_progress = false;
@@ -65,7 +65,7 @@ class document_search {
   }
 
  private:
-  /// Erases what may be found better, in bodies and branches too; a reshard is an operator, and stays.
+  /// Erases annotations that the search may replace, in bodies and branches too. A reshard is an operator and stays.
   static void forget_annotations(json& region) {
     if (!region.is_object()) return;
     for (const char* list : {"inputs", "ops"}) {
@@ -83,10 +83,10 @@ class document_search {
       }
     }
   }
-  /// Those of the meshes on which the document can be built: what stays of its annotations may name an axis that a mesh lacks.
+  /// Returns the meshes on which the document can be built: a remaining annotation may name an axis that a mesh lacks.
   std::vector<gspmd::dynamic::mesh> buildable(std::vector<gspmd::dynamic::mesh> meshes) {
     const auto all = meshes.size();
-    std::string why;  // of the first that is skipped
+    std::string why;  // of the first skipped mesh
     std::erase_if(meshes, [&](const auto& m) {
       document_["mesh"]["axes"] = axes_of(m);
       error_list mistakes;
@@ -157,7 +157,7 @@ class document_search {
       if (i.is_annotated) line(sharding, names, i.otherwise.empty() ? "" : "; " + i.otherwise);
       else text += "left to the planner: " + names + '\n';
     }
-    const auto& values = built_.back().values;  // numbers are those of any mesh
+    const auto& values = built_.back().values;  // numbers are the same on every mesh
     for (const auto& v : found.values) {
       const auto sharding = sharding_of(v.sharding);
       std::string names, unwritten;
@@ -175,8 +175,8 @@ class document_search {
     }
     return {document_, text + '\n' + found.comparison()};
   }
-  /// The op of a value: `h`, or in the body of the loop s `s/h`; names may have a '/' themselves. Null: nothing can be written
-  /// there, as it is a result of a loop, conditional or fold, or one of several.
+  /// Returns the op of a value: `h`, or `s/h` in the body of the loop s. Names may contain a '/'. Returns null if the value cannot be
+  /// annotated: it is a result of a loop, conditional or fold, or one of several results.
   static json* find_op(json& region, const std::string& name) {
     for (auto& op : region["ops"]) {
       const auto own = op.value("name", std::string());

@@ -22,7 +22,7 @@ class strict_reader {
     d_.read_ops = [this](const json& ops, const path& at) { read_ops(ops, at); };
   }
 
-  /// Nothing where the document cannot be read at all; else what is found of it, mistakes among that.
+  /// Returns nullopt if the document cannot be read at all. Otherwise returns the results of the check, including mistakes.
   std::optional<strict_answer> run() {
     object_reader top(document_, root_, d_.errors);
     if (!top.is_object()) return {};
@@ -69,7 +69,7 @@ class strict_reader {
     collect();
     return d_.answer;  // `built` needs it too
   }
-  /// Returns the program that `run` found to be without a mistake, as it is planned, on the mesh or on one device.
+  /// Returns the program that `run` found without a mistake, ready to be planned, on the mesh or on one device.
   std::optional<built_program> built(devices on) {
     const auto& mesh = *d_.mesh;
     auto b = on == devices::one ? strict_builder<on_one_device>(document_, d_, mesh, d_.errors).build(mesh.with_one_device())
@@ -79,7 +79,7 @@ class strict_reader {
   }
 
  private:
-  /// The axes that a document types, where the planner has the others.
+  /// Reads the axes that a document types, if the planner decides about other axes.
   void read_explicit(const json& j, bool is_explicit) {
     const path at(root_, "explicit");
     if (!is_explicit)
@@ -244,7 +244,7 @@ class strict_reader {
     attrs.refuse_unknown();
     return result;
   }
-  /// Checks random numbers in a program of their own. The document's program has an opaque function of the key for them.
+  /// Checks random numbers in a separate program. In the document's program, they are an opaque function of the key.
   value check_random(value key, object_reader& attrs, gspmd::location where, const path& at) {
     gspmd::dynamic::builder alone(*d_.mesh);
     const operation o{alone, {alone.input({key.type(), shape_of(key), {}, false, {}, monoid::add})}, attrs, where, "random"};
@@ -253,7 +253,7 @@ class strict_reader {
     if (!drawn.is_valid()) return {};
     return d_.program->opaque(drawn.type(), shape_of(drawn), {key}, strict_program::opaque_class::selects, where);
   }
-  /// A list of axes, as "x,y".
+  /// Reads a list of axes, as "x,y".
   bool read_axes(const json& axes, const path& at, std::string& list) {
     std::vector<bool> used(d_.answer.axes.size(), false);
     if (!axes.is_array() || axes.empty()) return d_.complain(at, "is no list of axes"), false;
@@ -322,7 +322,7 @@ class strict_reader {
     for (auto& c : d_.program->backward_collectives(it->second.is)) d_.answer.backward.push_back(std::move(c));
   }
   void collect() {
-    std::map<std::string_view, std::size_t> last;  // of the values of one name
+    std::map<std::string_view, std::size_t> last;  // of the values with one name
     for (std::size_t k = 0; k < d_.shown.size(); ++k) last[d_.shown[k].first] = k;
     for (std::size_t k = 0; k < d_.shown.size(); ++k) {
       const auto& [name, v] = d_.shown[k];

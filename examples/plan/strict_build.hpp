@@ -15,11 +15,11 @@
 
 namespace plan_tool {
 
-/// Builds an explicit or manual document that was checked and has no mistake. `How` says what becomes of states: on_mesh, on_one_device.
+/// Builds an explicit or manual document that was checked and has no mistake. `How` implements the states: on_mesh, on_one_device.
 ///
-/// A manual document is one region over all axes. Its inputs and outputs are whole arrays: chunks of a dim side by side, S(d); what varies,
-/// and of an input the terms of a partial value, stacked along a new dim 0, by device, row-major over these axes; a partial output is
-/// reduced.
+/// A manual document is one region over all axes. Its inputs and outputs are whole arrays. The parts of a dim with S(d) are
+/// concatenated. Values that vary, and the partial values of an input, are stacked along a new dim 0, by device, row-major over
+/// these axes. A partial output is reduced.
 template <class How>
 class strict_builder {
  public:
@@ -65,7 +65,7 @@ class strict_builder {
   // ---- inputs and outputs ----
 
   [[nodiscard]] std::int64_t size_of(std::size_t a) const { return mesh_.axes()[a].size; }
-  /// The whole of what devices hold in these states: how its dims are split, and its shape.
+  /// Returns the whole array for values with these states: the splits of its dims, and its shape.
   value_states whole(const value_states& s, integer_list& shape, bool stacks_terms, bool& is_stacked) const {
     value_states w{s.on, {}};
     std::int64_t stacked = 1;
@@ -88,7 +88,7 @@ class strict_builder {
       w.on[a] = {state::shard, static_cast<std::int8_t>(dim), monoid::add};
       w.order.emplace_back(static_cast<int>(a), dim);
       auto& extent = shape[static_cast<std::size_t>(dim)];
-      constexpr auto most = std::int64_t{1} << 61;  // which is refused
+      constexpr auto most = std::int64_t{1} << 61;  // a larger shape is refused
       extent = extent > most / size_of(a) ? most : extent * size_of(a);
     }
     return w;
@@ -138,7 +138,7 @@ class strict_builder {
     if (!inputs_[k].is_constant || !gspmd::is_floating(x[how_->active()[0]].type())) return x;
     return each([&](std::size_t d) { return gspmd::elementwise("stop_gradient", copies{x[d]}, at(inputs_[k].name)); });
   }
-  /// The axes along which a value is in a state, as "x,y".
+  /// Returns the axes along which a value is in a state, as "x,y".
   [[nodiscard]] std::string axes_in(const value_states& s, const axis_state& is) const {
     std::string axes;
     for (std::size_t a = 0; a < s.on.size(); ++a)
@@ -174,7 +174,7 @@ class strict_builder {
             const auto& g = inputs_[k];
             auto x = inside[k];
             if (g.is_stacked) x = each([&](std::size_t d) { return gspmd::reshape(x[d], g.shape, at(g.name)); });
-            if (const auto axes = axes_in(g.states, {state::varying}); !axes.empty())  // what varies is no part of any dim
+            if (const auto axes = axes_in(g.states, {state::varying}); !axes.empty())  // a varying value is no part of any dim
               x = how_->transition(x, {gspmd::transition_kind::reinterpret, axes, {state::varying}, {state::varying}, {}},
                                    at(g.name));
             for (const auto kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_}) {
@@ -202,7 +202,7 @@ class strict_builder {
         },
         at("outputs"));
     if (!errors_.empty() || !take_mistake({root_, "outputs"})) return;
-    built_.program->label(0);  // all that is left without one; each of them has its own now
+    built_.program->label(0);  // all nodes without a label; each result now has its own label
     for (std::size_t k = 0; k < results.size(); ++k) {
       auto& n = names_.at(outputs[k]);
       if (built_.values[static_cast<std::size_t>(n.number)].is_input)
@@ -252,13 +252,13 @@ class strict_builder {
     built_.values[static_cast<std::size_t>(number)].type = type;
     built_.values[static_cast<std::size_t>(number)].shape = std::move(shape);
   }
-  /// Another name for what is there already, and is called so in a region, or an input.
+  /// Adds another name for an existing value: the name of a region's input, or of an input of the document.
   void define(const std::string& name, copies is, int number = -1) {
     if (number < 0) number = std::max(first(is).node().tag, 0);
     built_.program->label(number);
     names_[name] = {std::move(is), number};
   }
-  /// A value of its own, that was built last; its number, if it had one before it was built.
+  /// Adds a value that was built last. `number`: its number, if it was numbered before it was built.
   void keep(const std::string& name, copies is, const std::string& op, const std::string& kind, int number = -1) {
     const value v = first(is);
     if (number < 0) number = add_value(name, op, kind, v.type(), shape_of(v));
@@ -346,7 +346,7 @@ class strict_builder {
 
   // ---- regions ----
 
-  /// Returns the results of a region for these arguments, which it alone sees; its own values are called NAME/own.
+  /// Returns the results of a region for these arguments. The region can read only these. Its own values are called NAME/own.
   std::vector<copies> read_region(const json& region, const std::vector<copies>& arguments, const std::string& called,
                                   const path& where) {
     auto outside = std::exchange(names_, {});
@@ -364,7 +364,7 @@ class strict_builder {
     names_ = std::move(outside);
     return results;
   }
-  /// All values of these devices, one after the other.
+  /// Returns all values of the active devices in one list.
   [[nodiscard]] std::vector<value> flat(const std::vector<copies>& list) const {
     std::vector<value> values;
     for (const auto& x : list)
@@ -380,7 +380,7 @@ class strict_builder {
     }
     return list;
   }
-  /// Does it for the devices that go one way, one such group after the other, and puts the results together.
+  /// Calls f for each group of devices that take the same branches, one group after another, and combines the results.
   template <class F>
   std::vector<copies> by_groups(const std::string& parting, F f) {
     const auto all = how_->active();
@@ -458,7 +458,7 @@ class strict_builder {
             now);
       };
       values results = one_of(one_of, 0, flat(arguments));
-      if (branches.size() == 1 && errors_.empty())  // it may give what it is given: the result is a value of its own
+      if (branches.size() == 1 && errors_.empty())  // it may return its operand; the result must be a separate value
         results = flat([&] {
           auto own = unflat(results);
           for (auto& x : own) x = how_->same(x, here);
@@ -474,7 +474,7 @@ class strict_builder {
     return how_->region(
         note, operands,
         [&](std::vector<copies> inside) {
-          for (std::size_t k = 0; k < inside.size(); ++k) {  // at the border what is constant becomes invariant
+          for (std::size_t k = 0; k < inside.size(); ++k) {  // at the border, a constant value becomes invariant
             bool is_constant = false;
             for (const auto& axis : names_in(note.axes))
               is_constant =
@@ -498,9 +498,9 @@ class strict_builder {
   std::optional<How> how_;
   std::vector<document_input> inputs_;
   std::map<std::string, named> names_;
-  std::string region_;  // what stands before the names of its values
+  std::string region_;  // the prefix of its values' names
   int depth_ = 0;
-  int region_number_ = 0;  // of the value that the region around gives first
+  int region_number_ = 0;  // of the first result of the enclosing region
   long double bytes_ = 0, times_ = 1;
 };
 

@@ -16,7 +16,7 @@
 
 #include "strict_notes.hpp"
 
-/// The functions that the readers of an explicit or manual document share.
+/// Functions for the readers of an explicit or manual document.
 namespace plan_tool {
 
 using gspmd::axis_state;
@@ -24,13 +24,13 @@ using gspmd::state;
 using gspmd::dynamic::strict_program;
 using gspmd::dynamic::value_states;
 
-/// The result of checking such a document.
+/// The result of the check of such a document.
 struct strict_answer {
   struct named {
     std::string name;
     dtype type = dtype::f32;
     integer_list shape;
-    std::optional<value_states> is;  // nothing: refused
+    std::optional<value_states> is;  // nullopt: refused
   };
   std::vector<named> values;
   std::vector<gspmd::dynamic::written_collective> forward, backward;
@@ -93,7 +93,7 @@ inline std::string both(const std::string& a, const std::string& b) {
   return all;
 }
 
-/// A document while it is read: its names, the program that is built of it, and what is found.
+/// A document that is being read: its names, the program that is built from it, and the results.
 struct strict_document {
   struct variable {
     value is;  // not valid: refused
@@ -112,12 +112,12 @@ struct strict_document {
   strict_answer answer;
   scope names;
   std::vector<std::pair<std::string, value>> shown;  // by label
-  std::vector<std::pair<std::size_t, int>> kinds;    // errors of the reader, with the label of what they are about
+  std::vector<std::pair<std::size_t, int>> kinds;    // errors of the reader, with the labels of their values
   std::vector<std::string> manual;                   // the axes of the local view
   op_notes notes;
   std::function<void(const json&, const path&)> read_ops;  // of a region
 
-  /// A mistake of the document's form, or one that the operators of all modes have.
+  /// Reports a mistake in the form of the document, or a mistake with an operator that all modes have.
   void complain(const path& at, const std::string& what) { errors.add(at.str(), what); }
   void complain_as(const char* kind, const path& at, int label, const std::string& what, const std::string& axis = {}) {
     value none;
@@ -145,7 +145,7 @@ struct strict_document {
     used[static_cast<std::size_t>(a)] = true;
     return a;
   }
-  /// `state`, `sharding`, `partial`, `replica`, of a value with so many dims; an axis that is named nowhere is invariant.
+  /// Reads `state`, `sharding`, `partial` and `replica` of a value of this rank. An axis that none of them names is invariant.
   std::optional<value_states> read_states(object_reader& from, int rank, int label) {
     value_states s;
     s.on.assign(answer.axes.size(), axis_state{state::invariant});
@@ -237,7 +237,7 @@ struct strict_document {
     if (is.is_valid()) builder->label(is, v.label);
     shown[static_cast<std::size_t>(v.label)].second = is;
   }
-  /// Where it is false nothing more is said of the op: an operand of it was refused.
+  /// If it returns false, no further error of the op is reported: an operand of the op is refused.
   bool read_operands(const json* j, const path& at, std::vector<value>& operands) {
     if (j == nullptr) return true;
     if (!j->is_array()) return complain(at, "is " + found(*j) + ", not a list of names"), false;
@@ -260,7 +260,7 @@ struct strict_document {
       count = (*region)["outputs"].size();
     for (std::size_t k = 0; k < count; ++k) define(result_name(name, k, count), at);
   }
-  /// A result of a region, outside of it.
+  /// Adds a result of a region to the names outside of the region.
   void give(const std::string& name, value of, const value_states& s, const integer_list& shape, const path& at) {
     auto* v = define(name, at);
     if (v == nullptr) return;
@@ -282,7 +282,7 @@ struct strict_document {
     if (!is_right) complain(at, may_count ? "the predicate is a scalar, pred or an integer" : "the predicate is a scalar pred");
     return is_right;
   }
-  /// Of mistakes about a region itself, which has no value of its own.
+  /// Returns a label for mistakes in a region itself. A region has no value.
   int label_of_region(const std::string& name) {
     answer.names.push_back(name);
     shown.push_back({name, {}});

@@ -8,7 +8,7 @@
 
 namespace plan_tool {
 
-/// Reads a manual region of an explicit document: what goes in and comes out, and its body with shapes of shards.
+/// Reads a manual region of an explicit document: its inputs and outputs, and its body with shapes of shards.
 class manual_reader {
  public:
   manual_reader(strict_document& d, region_reader& regions) : d_(d), regions_(regions) {}

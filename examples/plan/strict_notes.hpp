@@ -11,10 +11,10 @@
 
 #include "mesh.hpp"
 
-/// The notes that checking takes of a document's ops, for building them.
+/// The facts about a document's ops that the check stores for the build.
 namespace plan_tool {
 
-/// A transition as a document writes it.
+/// A transition in the form of a document.
 struct written_transition {
   gspmd::transition_kind by = gspmd::transition_kind::convert;
   std::string axes;  // "x,y"
@@ -24,15 +24,15 @@ struct written_transition {
 
 struct op_note {
   written_transition transition{};
-  std::optional<gspmd::dynamic::value_states> out{};  // what the result must be
-  std::string varies{};                               // the axes on which `out` says of a constant that it varies
-  // Of a loop or a conditional, the axes along which devices may go different ways; of a manual region, those that become local.
+  std::optional<gspmd::dynamic::value_states> out{};  // the required states of the result
+  std::string varies{};                               // the axes on which `out` makes a constant varying
+  // For a loop or conditional: the axes along which devices may take different branches. For a manual region: the axes that become local.
   std::string axes{};
   std::vector<gspmd::dynamic::value_states> takes{}, gives{};  // of a manual region
-  std::string exchange{};                                      // the axes along which its parts may get what others hold
+  std::string exchange{};                                      // the axes along which its shards may get elements of other shards
 };
 
-/// By what says it in the document: the op, or of an op with regions the first of them.
+/// The key is the JSON of the op or, for an op with regions, its first region.
 using op_notes = std::map<const json*, op_note>;
 
 }  // namespace plan_tool

@@ -10,18 +10,18 @@
 
 namespace plan_tool {
 
-/// The values of the program that a name of an explicit or manual document stands for: on the mesh one value; on one device one for each
+/// The values of the program for a name of an explicit or manual document: on the mesh, one value; on one device, one for each
 /// device of the local view.
 using copies = std::vector<value>;
 
-/// Builds what such a document says, on its mesh: nothing is sent but what it writes.
+/// Builds a document on its mesh. Only the communication that the document writes is sent.
 class on_mesh {
  public:
   on_mesh(gspmd::dynamic::builder& b, const gspmd::dynamic::mesh&) : b_(b), program_(b) {}
 
   [[nodiscard]] std::size_t count() const { return 1; }
   [[nodiscard]] const std::vector<std::size_t>& active() const { return active_; }
-  /// The devices that go one way where they may part along these axes.
+  /// Returns groups of devices that take the same branches, if branches may differ along these axes.
   [[nodiscard]] std::vector<std::vector<std::size_t>> groups(const std::string&) const { return {active_}; }
   void go(const std::vector<std::size_t>&) {}
 
@@ -32,19 +32,19 @@ class on_mesh {
     return {program_.transition(x[0], t.by, t.axes, t.from, t.to, t.pairs, at)};
   }
   copies axis_index(const std::string& axis, gspmd::location at) { return {program_.axis_index(axis, at)}; }
-  /// Brings a value to the states that a result must have, or a reshard asks for: of the axes of the global view; of the others there is
-  /// nothing to do.
+  /// Converts a value to the states that a result must have, or that a reshard requests, along the axes of the global view. Other
+  /// axes need no conversion.
   copies bring(const copies& x, const value_states& s, gspmd::location at) { return {program_.bring(x[0], s, at)}; }
-  /// The same value as one of its own.
+  /// Returns the same value as a separate value.
   copies same(const copies& x, gspmd::location at) { return {program_.same(x[0], at)}; }
 
-  /// Operators that may exchange along these axes.
+  /// Adds operators that may exchange along these axes.
   template <class F>
   void exchanging(const std::string& axes, const std::vector<copies>& operands, F f) {
     program_.with_exchange(
         axes, [&](const copies&) { return f(operands), copies{}; }, only(operands));
   }
-  /// A manual region, whose body is called with its arguments.
+  /// Adds a manual region, and calls the body with the region's arguments.
   template <class Body>
   std::vector<copies> region(const op_note& note, const std::vector<copies>& operands, Body body, gspmd::location at) {
     const auto results = program_.region(

@@ -10,9 +10,9 @@
 
 namespace plan_tool {
 
-/// Builds what such a document says as a program of one device, in which nothing is a matter of states and layouts: of a value of the local
-/// view there is one for each device, operators are applied to each of them, and a collective takes what its devices have and gives each
-/// what it gets. What the mesh computes is compared with that.
+/// Builds a document as a program for one device, without states and layouts. A value of the local view becomes one value for
+/// each device, and operators are applied to each. A collective computes each device's result from the values of its devices. The
+/// results on the mesh are compared with those of this program.
 class on_one_device {
  public:
   on_one_device(gspmd::dynamic::builder& b, const gspmd::dynamic::mesh& written) : b_(b), mesh_(written) {}
@@ -33,7 +33,7 @@ class on_one_device {
     }
     return list;
   }
-  /// From here on it is about these devices.
+  /// The following calls apply to these devices.
   void go(const std::vector<std::size_t>& devices) { active_ = devices; }
 
   void input(value, const value_states&) {}
@@ -51,14 +51,14 @@ class on_one_device {
       for (const auto& name : names_in(t.axes)) n *= mesh_.size_of(name);
       const bool is_equal = t.from.is == state::constant || t.from.is == state::replica || t.from.is == state::invariant;
       const bool is_times =
-          t.by == gspmd::transition_kind::reinterpret && t.to.is == state::partial && is_equal;  // a term on each device
+          t.by == gspmd::transition_kind::reinterpret && t.to.is == state::partial && is_equal;  // a partial value on each device
       for (const auto k : active_) made[k] = is_times ? times(x[k], n, t.to.reduced_by, at) : same({x[k]}, at)[0];
       return made;
     }
     using gspmd::device_action;
     const device_action does = gspmd::dynamic::action_of(t.by, t.from, t.to);
     for (const auto k : active_) {
-      copies group;  // of the devices that communicate, by their place
+      copies group;  // the values of the devices that communicate, by position
       std::int64_t place = 0;
       for (const auto other : peers(k, axes)) {
         if (other == k) place = static_cast<std::int64_t>(group.size());
@@ -78,7 +78,7 @@ class on_one_device {
           copies parts(group.size(), neutral(x[k], t.to.reduced_by, at));
           if (t.to.reduced_by == monoid::add || t.to.reduced_by == monoid::multiply)
             parts[static_cast<std::size_t>(place)] = x[k];
-          else parts = group;  // of a maximum every device may have all parts
+          else parts = group;  // with a maximum, every device may have all parts
           made[k] = t.from.is == state::varying ? stacked(parts, at) : gspmd::concatenate(parts, t.from.dim, at);
           break;
         }
@@ -162,7 +162,7 @@ class on_one_device {
  private:
   [[nodiscard]] int number(const std::string& axis) const { return static_cast<int>(mesh_.find(axis)[0]); }
   [[nodiscard]] std::int64_t size(int a) const { return mesh_.axes()[static_cast<std::size_t>(a)].size; }
-  /// Those of the axes that are local here, in the order of the mesh.
+  /// Returns the axes that are local here, in the order of the mesh.
   [[nodiscard]] std::vector<int> local_numbers(const std::string& axes) const {
     std::vector<int> list;
     for (const auto& name : names_in(axes))
@@ -170,7 +170,7 @@ class on_one_device {
     std::sort(list.begin(), list.end());
     return list;
   }
-  /// How far apart two devices are that are neighbours along an axis.
+  /// Returns the distance between the numbers of neighbouring devices along an axis.
   [[nodiscard]] std::size_t stride(int a) const {
     std::size_t n = 1;
     for (const int b : axes_)
@@ -181,7 +181,7 @@ class on_one_device {
   [[nodiscard]] std::size_t moved(std::size_t k, int a, std::int64_t to) const {
     return k + stride(a) * static_cast<std::size_t>(to) - stride(a) * static_cast<std::size_t>(coordinate(k, a));
   }
-  /// The devices that differ from one along these axes only, row-major.
+  /// Returns the devices that differ only along these axes, row-major.
   [[nodiscard]] std::vector<std::size_t> peers(std::size_t k, const std::vector<int>& axes) const {
     std::vector<std::size_t> list{k};
     for (const int a : axes) {
@@ -218,7 +218,8 @@ class on_one_device {
   static value folded(const copies& list, monoid kind, gspmd::location at) {
     return gspmd::reduce(stacked(list, at), kind, {0}, at);
   }
-  /// The value that is no term: of a reduction in which equal terms are one, the value itself.
+  /// Returns the value that does not change a reduction. If equal values do not change it, such as for a maximum, returns the
+  /// value itself.
   value neutral(value x, monoid kind, gspmd::location at) {
     if (kind == monoid::add) return gspmd::zeros_like(x, at);
     if (kind == monoid::multiply) return b_.constant(x.type(), shape_of(x), 1.0, at);
@@ -234,7 +235,7 @@ class on_one_device {
   }
 
   [[nodiscard]] static std::vector<std::pair<int, int>> border_order(const value_states& s, const std::vector<int>& added) {
-    std::vector<std::pair<int, int>> list;  // axis, dim; -1: it splits none
+    std::vector<std::pair<int, int>> list;  // axis, dim; -1: it splits no dim
     for (const auto& [axis, dim] : s.order)
       if (std::find(added.begin(), added.end(), axis) != added.end()) list.emplace_back(axis, dim);
     for (const int a : added)
@@ -263,7 +264,7 @@ class on_one_device {
 
   gspmd::dynamic::builder& b_;
   gspmd::dynamic::mesh mesh_;
-  std::vector<int> axes_;  // that are local, in the order of the mesh; devices are numbered row-major over them
+  std::vector<int> axes_;  // the local axes, in the order of the mesh; devices are numbered row-major over them
   std::size_t count_ = 1;
   std::vector<std::size_t> active_{0};
 };

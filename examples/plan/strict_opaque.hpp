@@ -7,10 +7,10 @@
 
 #include "operators.hpp"
 
-/// Runs of functions of which a document states the class alone.
+/// Stand-ins for functions for which a document states only the class.
 namespace plan_tool {
 
-/// The first n elements of a value, row-major, again and again where it has fewer; zeros where it has none.
+/// Returns n elements: the elements of a value, row-major, repeated as necessary; zeros if the value is empty.
 inline value cycled(value x, dtype type, std::int64_t n, gspmd::location at) {
   std::int64_t size = 1;
   for (const auto e : x.shape()) size *= e;
@@ -26,8 +26,9 @@ inline value cycled(value x, dtype type, std::int64_t n, gspmd::location at) {
   return type == x.type() ? all : gspmd::convert(all, type, at);
 }
 
-/// A stand-in for an opaque function, of its class: element i is made of element i, modulo their number, of each operand. Their sum, if it is
-/// linear; their product, if multilinear; else the sum of their magnitudes.
+/// Builds a stand-in of the same class for an opaque function. Element i is computed from element i, modulo the number of
+/// elements, of each operand. A linear function is their sum, a multilinear one their product, and any other the sum of their
+/// magnitudes.
 inline value build_opaque(gspmd::dynamic::builder& b, object_reader& attrs, const std::vector<value>& operands,
                           gspmd::location at) {
   const auto type = read_dtype(attrs);

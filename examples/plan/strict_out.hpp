@@ -7,7 +7,7 @@
 #include "json_out.hpp"
 #include "strict.hpp"
 
-/// The result of checking an explicit or manual document, as JSON and for people.
+/// The result of the check of an explicit or manual document, as JSON and as text.
 namespace plan_tool {
 
 inline nlohmann::ordered_json states_json(const strict_answer& answer, const strict_answer::named& v) {
@@ -91,7 +91,7 @@ inline std::string strict_json(const strict_answer* answer, const std::vector<st
   return t + ",\n  \"errors\": " + in_lines(wrong, '[', ']') + "\n}\n";
 }
 
-/// One line for each mistake, its ways out behind it.
+/// Returns one line for each mistake, with its remedies.
 inline std::vector<std::string> strict_errors(const strict_answer& answer) {
   std::vector<std::string> lines;
   for (const auto& e : answer.errors) {
@@ -102,7 +102,7 @@ inline std::vector<std::string> strict_errors(const strict_answer& answer) {
   return lines;
 }
 
-/// A line for each value, and one for each collective.
+/// Returns a line for each value, and one for each collective.
 inline std::string strict_table(const strict_answer& answer) {
   std::string t;
   for (const auto& v : answer.values) {

@@ -12,12 +12,12 @@
 
 namespace plan_tool {
 
-/// Reads the loops and conditionals of such a document.
+/// Reads the loops and conditionals of an explicit or manual document.
 class region_reader {
  public:
   explicit region_reader(strict_document& d) : d_(d) {}
 
-  /// The results of a region whose inputs stand for `operands` and come in these states; nothing where it was refused.
+  /// Returns the results of a region whose inputs denote `operands` and have these states. Returns nullopt if the region is refused.
   std::optional<std::vector<value>> read_region(const json* region, const std::vector<value>& operands,
                                                 const std::vector<value_states>& types, const path& at,
                                                 std::vector<value>* arguments = nullptr,
@@ -162,7 +162,7 @@ class region_reader {
       for (std::size_t k = 0; k < types.size() && !changed; ++k) {
         const auto is_constant = [](const auto& on) { return on.is == state::constant; };
         if (!are_zeros[k] || std::none_of(types[k].on.begin(), types[k].on.end(), is_constant)) continue;
-        are_zeros[k] = false;  // on that axis it carries no sum
+        are_zeros[k] = false;  // on that axis it has no sum
         was_believed = true;
       }
       if (changed || was_believed) continue;

@@ -11,8 +11,8 @@
 
 #include "table.hpp"
 
-/// Which device holds what of a value, drawn: a tile for each part, the devices that hold it (several are replicas), and what
-/// of a shard is padding.
+/// Draws the parts of a value on the devices: a tile for each part, with the devices that hold it (replicas, if there are
+/// several), and the padding of a shard.
 namespace plan_tool {
 
 inline std::string svg_text(std::string_view s) {
@@ -27,7 +27,7 @@ inline std::string svg_text(std::string_view s) {
   return t;
 }
 
-/// Two dims of a value span a panel; the parts of every other split dim are panels next to each other.
+/// Two dims of a value form a panel. The parts of every other split dim are adjacent panels.
 ///
 ///   [8, 16] over [x, y], x=2, y=2     one panel of 2 x 2 tiles
 ///   [4, 8, 16] over [x, y, z]         a panel for each part of dim 0, each of tiles of dims 1 and 2
@@ -35,8 +35,8 @@ class shard_picture {
  public:
   explicit shard_picture(const planned_program& p) : p_(p) {}
 
-  /// The pictures of these values, one under the other: those of a scope together, calls of one scope (layers) as one, and of those that
-  /// lie alike in it one picture with their names.
+  /// Returns the pictures of these values, from top to bottom. The values of a scope are together. Calls of one scope (layers)
+  /// are drawn once. Values of a scope with equal shardings share one picture, with their names.
   [[nodiscard]] std::string of(const std::vector<int>& values) {
     line("A tile is a shard, with the devices that hold it and the indices that it holds. Hatched: padding.", false);
     y_ += margin / 2;
@@ -53,7 +53,7 @@ class shard_picture {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n",
         std::max(width_, 400.0) + margin, y_);
     return std::string(head) +
-           // in a tile: a light edge, to be read on padding too
+           // in a tile: a light outline, readable on padding too
            "<style>.t{text-anchor:middle;stroke:#ffffff;stroke-width:3px;stroke-opacity:0.8;paint-order:stroke}"
            ".s{font-size:9px}</style>\n"
            "<defs><pattern id=\"padding\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
@@ -89,7 +89,7 @@ class shard_picture {
     const auto scopes = p_.plan.common_scopes();
     std::vector<scope_pictures> all;
     std::map<std::string, std::size_t> at;                             // by scope
-    std::map<std::pair<std::size_t, std::string>, std::size_t> known;  // by place of the scope and how values lie
+    std::map<std::pair<std::size_t, std::string>, std::size_t> known;  // by scope and sharding
     for (const int v : values) {
       const auto named = scopes.find(v);
       const std::string scope = named == scopes.end() ? "" : named->second;
@@ -103,7 +103,7 @@ class shard_picture {
     }
     return all;
   }
-  /// Equal for values of one picture.
+  /// Equal for values that share a picture.
   [[nodiscard]] std::string text_of(int v) const {
     const auto placed = p_.placed(v);
     if (!placed) return "unused";
@@ -186,7 +186,7 @@ class shard_picture {
     y_ = top + static_cast<double>((panels + panels_in_a_row - 1) / panels_in_a_row) * panel_height;
   }
 
-  /// The indices along a dim that a device holds.
+  /// Returns the indices along a dim that a device holds.
   static std::string range_text(const placed_tensor& s, std::int64_t device, int dim) {
     const auto r = s.valid_range(device, dim);
     return r.size() == 0 ? std::string("nothing") : std::to_string(r.begin) + ".." + std::to_string(r.end - 1);
@@ -209,7 +209,7 @@ class shard_picture {
       is_empty = is_empty || s.valid_range(devices[0], d).size() == 0;
       held += (d > 0 ? ", " : "") + range_text(s, devices[0], d);
     }
-    const auto share = [&](int dim) {  // of the shard that is data
+    const auto share = [&](int dim) {  // the part of the shard that is data
       const auto extent = dim < 0 ? 0 : local[static_cast<std::size_t>(dim)];
       return extent == 0 ? 1.0 : static_cast<double>(s.valid_range(devices[0], dim).size()) / static_cast<double>(extent);
     };
@@ -233,7 +233,7 @@ class shard_picture {
     body_ += "</g>\n";
   }
 
-  /// As many as a tile has room for: 0 1 2 3, or 0 4 .. 508 (128).
+  /// Returns the devices that fit into a tile: 0 1 2 3, or 0 4 .. 508 (128).
   static std::string devices_text(const std::vector<std::int64_t>& devices) {
     constexpr std::size_t room = 16;
     const auto number = [&](std::size_t i) { return std::to_string(devices[i]); };

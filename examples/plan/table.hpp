@@ -10,10 +10,10 @@
 
 #include "planned.hpp"
 
-/// The plan as a table for people.
+/// The plan as a table.
 namespace plan_tool {
 
-/// How wide a text is on a terminal, at one column per character.
+/// Returns the width of a text on a terminal, with one column per character.
 inline std::size_t width_of(std::string_view text) {
   std::size_t n = 0;
   for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
@@ -29,12 +29,12 @@ struct colours {
 
 inline std::string with_unit(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
-/// The values that the table shows, and whether only those of them for which something is sent.
+/// The values that the table shows, and whether it shows only values with communication.
 struct shown_values {
   int first = 0;
   int last = std::numeric_limits<int>::max();
   bool collectives_only = false;
-  std::vector<bool> in_scope;  // by value; empty: all are
+  std::vector<bool> in_scope;  // by value; empty: all values
   [[nodiscard]] bool holds(int v) const {
     if (v < 0) return !is_part();
     return first <= v && v <= last && (in_scope.empty() || in_scope[static_cast<std::size_t>(v)]);
@@ -116,7 +116,7 @@ class plan_table {
     return {value.name, op, gspmd::name_of(value.type), shape, placed->text(), shape_text(local), remarks};
   }
 
-  /// A line that sends at least a quarter of all bytes is marked.
+  /// Returns true for an instruction that sends at least a quarter of all bytes. Its line is marked.
   [[nodiscard]] bool is_costly(const instruction& i) const { return i.bytes > 0 && i.bytes >= (sent_ + 3) / 4; }
 
   [[nodiscard]] std::string movement_line(const instruction& i) const {

@@ -12,7 +12,7 @@
 
 namespace plan_tool {
 
-/// A stream buffer that writes to a std::FILE: unlike a std::ofstream's, it can be opened such that it must not have been there.
+/// A stream buffer that writes to a std::FILE. Unlike a std::ofstream, a std::FILE can be opened with the condition that the file is new.
 class file_buffer : public std::streambuf {
  public:
   explicit file_buffer(std::FILE* file) : file_(file) {}
@@ -31,8 +31,8 @@ class file_buffer : public std::streambuf {
   std::FILE* file_;
 };
 
-/// Opens a new file in the directory of `file`, under a name at random that it returns in `part`. Nothing that is there is
-/// written to, nor is a link followed, whoever made it and when.
+/// Opens a new file with a random name in the directory of `file`, and returns the name in `part`. Never writes to an existing file
+/// and never follows a link, whoever makes it and when.
 inline std::FILE* open_part(const std::filesystem::path& file, std::filesystem::path& part) {
   std::random_device random;
   for (int tries = 0; tries < 100; ++tries) {
@@ -46,12 +46,12 @@ inline std::FILE* open_part(const std::filesystem::path& file, std::filesystem::
   return nullptr;
 }
 
-/// Who chose the name of a file. The user's own name may be a link or a pipe, such as /dev/stdout, which is written in place. A name in a
-/// directory of results may not: anybody who may write to the directory can put a link or a pipe there.
+/// The origin of a file name. A name from the user may be a link or a pipe, such as /dev/stdout, which is written in place. A name in a
+/// directory of results may not: another user with write access to the directory can put a link or a pipe there.
 enum class chosen_by { user, program };
 
-/// Lets `write(stream)` fill a file. The file gets its name when it is whole: if that fails, as on a full disk, the file that was there
-/// before stays. Returns the reason of a failure; an empty text if all went well.
+/// Lets `write(stream)` fill a file. The file gets its name when it is complete. If writing fails, for example on a full disk, a
+/// previous file stays. Returns the reason of a failure, or an empty text.
 template <class Write>
 std::string write_whole_file(const std::string& file, chosen_by chooser, Write write) {
   namespace fs = std::filesystem;

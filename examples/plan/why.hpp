@@ -6,7 +6,7 @@
 
 #include "table.hpp"
 
-/// Where a sharding came from: for every axis the way back to an annotation.
+/// Finds the origin of a sharding: for every axis, the path back to an annotation.
 namespace plan_tool {
 
 class sharding_reasons {

@@ -53,7 +53,7 @@ options parse(int argc, char** argv, bool takes_devices) {
 
 int simulate(const options& o, const runner& run) {
   const auto n = o.points;
-  // Stable: what moves a third of the highest wave, and what thins the highest one, is less than 2.7 a step.
+  // Stable: advection at a third of the highest wave number, and diffusion at the highest, are each below 2.7 per step.
   const double side = static_cast<double>(n), dt = std::min(0.01, 2 / side), most_viscosity = 5 / (dt * side * side);
   const auto compiled = [&](double viscosity) {
     return dynamic::compile([&](value w) { return steps(w, o.steps, dt, viscosity); }, dynamic::mesh({{"slabs", o.devices}}),
@@ -69,7 +69,7 @@ int simulate(const options& o, const runner& run) {
               static_cast<long long>(flows.traffic().in(collective_kind::all_to_all).collectives / o.steps),
               static_cast<long long>(flows.traffic().bytes / o.steps));
 
-  // Taylor and Green: the flow carries these vortices along themselves, so that they decay and do nothing else.
+  // Taylor and Green: the flow moves these vortices along themselves, so they only decay.
   const double thick = std::min(0.05, most_viscosity);
   const auto vortices = [](double x, double y) { return 2 * std::cos(x) * std::cos(y); };
   field w = made(n, vortices);
@@ -80,7 +80,7 @@ int simulate(const options& o, const runner& run) {
   for (std::size_t k = 0; k < w.size(); ++k) worst = worse(worst, w[k], left * first[k]);
   std::printf("Taylor and Green's vortices fall to %.4f of what they were, %.1e off the exact solution\n", left, worst);
 
-  // Two layers in which the wind turns round, a little bent: they roll up into vortices.
+  // Two shear layers, slightly perturbed: they roll up into vortices.
   w = made(n, [](double x, double y) {
     const auto layer = [](double at) { return 1 / (std::cosh(at * 6) * std::cosh(at * 6)); };
     return 6 * (layer(x - std::numbers::pi / 2) - layer(x - 3 * std::numbers::pi / 2)) + 0.2 * std::cos(2 * y) * std::sin(x);
@@ -91,7 +91,7 @@ int simulate(const options& o, const runner& run) {
   for (int frame = 1; frame <= o.frames; ++frame) {
     go_on(flows, w);
     const double now = sum_of_squares(w);
-    is_falling = is_falling && now <= before;  // without viscosity it would stay
+    is_falling = is_falling && now <= before;  // without viscosity, the energy would be constant
     before = now;
     char name[32];
     std::snprintf(name, sizeof name, "spectral-%03d.pgm", frame);

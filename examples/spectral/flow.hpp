@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Navier and Stokes' equations in two dims on a torus, by Fourier transforms.
+// The Navier-Stokes equations in two dims on a torus, by Fourier transforms.
 #pragma once
 
 #include <gspmd/dynamic/program.hpp>
@@ -16,21 +16,21 @@ namespace spectral {
 
 using namespace gspmd;
 
-/// The wave number of each element of a spectrum [n, n] along a dim: 0, 1, ..., n/2, ..., -2, -1.
+/// Returns the wave number of each element of a spectrum [n, n] along a dim: 0, 1, ..., n/2, ..., -2, -1.
 constexpr value wave_number(value spectrum, int dim) {
   const auto n = spectrum.shape()[0];
   const value i = iota<double>(spectrum, {n, n}, dim);
   return select(i > static_cast<double>(n / 2), i - static_cast<double>(n), i);
 }
-/// A number of each wave, times i: what differentiation multiplies a spectrum by.
+/// Returns i k. A derivative multiplies a spectrum by i k.
 constexpr value times_i(value k) { return complex(zeros_like(k), k); }
 
-/// The rate at which the spectrum of the vorticity w changes: -(u . grad) w + viscosity * laplace w, the velocity u being that of the
-/// stream function. Products are taken in space; waves above two thirds are cut off, so that none of them falls back on another one.
+/// Returns the rate of change of the spectrum of the vorticity w: -(u . grad) w + viscosity * laplace w. The stream function gives the
+/// velocity u. Products are computed in space. Waves above two thirds are removed, which prevents aliasing.
 constexpr value rate(value w, double viscosity) {
   const auto n = w.shape()[0];
   const value kx = wave_number(w, 0), ky = wave_number(w, 1), squared = kx * kx + ky * ky;
-  const value stream = w / convert<c128>(maximum(squared, 1.0));  // wave 0, a wind through all, is none
+  const value stream = w / convert<c128>(maximum(squared, 1.0));  // wave 0, a uniform wind, is 0
   const auto in_space = [](value spectrum) { return real(ifft(spectrum, {0, 1})); };
   const value u = in_space(times_i(ky) * stream), v = in_space(times_i(-kx) * stream);
   const value carried = u * in_space(times_i(kx) * w) + v * in_space(times_i(ky) * w);
@@ -39,7 +39,7 @@ constexpr value rate(value w, double viscosity) {
   const value kept = select(is_kept, constant<double>(kx, {n, n}, 1), constant<double>(kx, {n, n}, 0));
   return -(convert<c128>(kept) * fft(convert<c128>(carried), {0, 1})) - convert<c128>(viscosity * squared) * w;
 }
-/// `count` steps of Runge and Kutta's method of fourth order; from vorticity in space to vorticity in space.
+/// Computes `count` steps of the Runge-Kutta method of fourth order, from vorticity in space to vorticity in space.
 constexpr value steps(value vorticity, int count, double dt, double viscosity) {
   const auto body = [dt, viscosity](value, value w) {
     const auto by = [](double x, value y) { return x * y; };
@@ -66,8 +66,8 @@ options parse(int argc, char** argv, bool takes_devices);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// Compares Taylor and Green's vortices with how they decay, and writes frames of a flow whose layers roll up. 0 if the vortices are right and
-/// the flow's energy falls.
+/// Compares Taylor-Green vortices with their exact decay, and writes frames of shear layers that roll up. Returns 0 if the
+/// vortices are right and the energy of the flow falls.
 int simulate(const options& o, const runner& run);
 
 }  // namespace spectral

@@ -30,7 +30,7 @@ struct options {
   std::int64_t space = 4;
 };
 
-/// Balls of two brightnesses in noise, and for each voxel which of them it belongs to, or none.
+/// Balls of two brightnesses in noise, and the class of each voxel: a kind of ball, or none.
 struct images {
   std::vector<float> voxels, labels;
 
@@ -72,7 +72,7 @@ std::vector<std::vector<float>> first_weights(const training_step& step) {
   return all;
 }
 
-/// The loss before each step.
+/// Returns the loss before each step.
 std::vector<float> train(const options& o, const images& given, std::int64_t data, std::int64_t space) {
   const auto step = make_step(o.network, data, space);
   const auto program = step.program.compile();
@@ -95,7 +95,7 @@ std::vector<float> train(const options& o, const images& given, std::int64_t dat
   return losses;
 }
 
-/// Prints how every layer is split and what it exchanges; whether all of them are split.
+/// Prints the split and the exchanges of every layer. Returns true if all layers are split.
 bool show_layers(const sizes& s, std::int64_t space) {
   const auto step = make_step(s, 1, space);
   const dynamic::inspection plan(step.program);
@@ -115,7 +115,7 @@ bool show_layers(const sizes& s, std::int64_t space) {
   return all;
 }
 
-/// Plans the paper's sizes, which no machine here could hold, and prints memory and arithmetic beside Table 8's.
+/// Plans the paper's sizes, which are too large to run here, and prints memory and arithmetic next to those of Table 8.
 void show_table_8() {
   struct column {
     std::int64_t data, space, image, batch;

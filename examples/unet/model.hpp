@@ -12,26 +12,26 @@
 #include <utility>
 #include <vector>
 
-/// A 3-D U-Net (Çiçek et al. 2016) without batch norm: levels of two 3x3x3 convolutions, joined by pooling on the way down and by
+/// A 3-D U-Net (Çiçek et al. 2016) without batch norm: levels of two 3x3x3 convolutions, connected by pooling on the way down and by
 /// transposed convolutions and concatenation on the way up.
 namespace unet {
 
 using namespace gspmd;
 
 struct sizes {
-  std::int64_t batch = 2, image = 16, channels = 8;  // channels of the first convolution; every level below has twice as many
+  std::int64_t batch = 2, image = 16, channels = 8;  // channels of the first convolution; every lower level has twice the number
   int levels = 3;
   std::int64_t classes = 3;
 };
 
-/// A training step as it is built: the program, its layers, and the extents of its inputs.
+/// A training step that is built: the program, its layers, and the extents of its inputs.
 struct training_step {
   dynamic::builder program;
   std::vector<std::string> layers;                 // by label
   std::vector<std::vector<std::int64_t>> weights;  // their shapes, in the order of the inputs after image and labels
 };
 
-/// Builds the forward pass with all its layers labelled.
+/// Builds the forward pass and labels all its layers.
 class network {
  public:
   network(training_step& step, const sizes& s) : step_(step), sizes_(s) {}
@@ -76,7 +76,7 @@ class network {
     step_.program.label(-1);
     return weights_.back();
   }
-  /// Labels the operators that were added since the last label as this layer.
+  /// Labels the operators since the last label as this layer.
   value named(value x, const std::string& name) {
     step_.program.label(static_cast<int>(step_.layers.size()));
     step_.layers.push_back(name);

@@ -49,7 +49,7 @@ dynamic::program compiled(const options& o, double middle) {
                           dynamic::in<std::int64_t>({}));
 }
 
-/// Devices along both dims: as many as there are, as square as can be.
+/// Returns a mesh of all devices along both dims, as square as possible.
 std::vector<std::int64_t> square_mesh(std::int64_t devices) {
   std::int64_t rows = 1;
   for (std::int64_t r = 1; r * r <= devices; ++r)
@@ -64,22 +64,23 @@ std::vector<std::int64_t> two_numbers(const std::string& option, std::string_vie
           command_line::number<std::int64_t>(option, text.substr(x + 1), 1, most)};
 }
 
-/// How far ez is from the cosine of a box that swings in its mode (2, 1), after the steps of one frame.
+/// Returns the largest difference between ez, in a box that oscillates in its mode (2, 1), and its cosine, after the steps of one frame.
 double largest_error_of_mode(const options& o, const dynamic::program& program, const runner& run) {
   const auto n = o.rows, m = o.columns;
   const double pi = std::numbers::pi, k_i = 2 * pi / static_cast<double>(n), k_j = pi / static_cast<double>(m);
-  // The frequency of the scheme itself: sin^2(w dt / 2) = dt^2 (sin^2(ki / 2) + sin^2(kj / 2)). Near w^2 = ki^2 + kj^2, Maxwell's.
+  // The frequency of the discrete scheme: sin^2(w dt / 2) = dt^2 (sin^2(ki / 2) + sin^2(kj / 2)). It is close to Maxwell's w^2 =
+  // ki^2 + kj^2.
   const double half = std::asin(courant * std::hypot(std::sin(k_i / 2), std::sin(k_j / 2)));
   by_hand f(n, m);
   for (std::int64_t i = 0; i <= n; ++i)
     for (std::int64_t j = 0; j <= m; ++j)
       f.e(i, j) = std::sin(k_i * static_cast<double>(i)) * std::sin(k_j * static_cast<double>(j));
-  // At time 0 there is no magnetic field: half a step earlier it is half of what the first step makes of it, with the other sign.
+  // At time 0, the magnetic field is 0. So half a step earlier, it is minus half of its change in the first step.
   for (std::int64_t i = 0; i <= n; ++i)
     for (std::int64_t j = 0; j < m; ++j) f.x(i, j) = courant / 2 * (f.e(i, j + 1) - f.e(i, j));
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j <= m; ++j) f.y(i, j) = -courant / 2 * (f.e(i + 1, j) - f.e(i, j));
-  const std::int64_t first = 1 << 30;  // the antenna's pulse is long gone
+  const std::int64_t first = 1 << 30;  // long after the antenna's pulse
   const auto out = run(program, {f.ez.data(), f.hx.data(), f.hy.data(), &first});
   const double* const ez = out[0].data<double>();
   double worst = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxwell's equations in a box with walls of metal: Yee's grid.
+// Maxwell's equations in a box with metal walls: Yee's grid.
 #pragma once
 
 #include <gspmd/dynamic/program.hpp>
@@ -17,13 +17,13 @@ namespace yee {
 
 using namespace gspmd;
 
-/// The fields of n x m cells, whose sides are 1 as the speed of light is: ez at the corners [n+1, m+1], hx and hy in the middle of the sides
-/// [n+1, m] and [n, m+1]. Walls of metal: ez stays 0 at the border.
+/// The fields of n x m cells. The side of a cell and the speed of light are 1. ez is at the corners [n+1, m+1]; hx and hy are at
+/// the middle of the sides [n+1, m] and [n, m+1]. Metal walls: ez is 0 at the border.
 using fields = std::tuple<value, value, value>;
 
-inline constexpr double courant = 0.5;  // a step of time; stable below 1 / sqrt(2)
+inline constexpr double courant = 0.5;  // the time step; stable below 1 / sqrt(2)
 
-/// One step of Yee's scheme, as textbooks write it. `source` is added to ez.
+/// Computes one step of Yee's scheme, as in textbooks. Adds `source` to ez.
 constexpr fields step(value ez, value hx, value hy, value source) {
   const auto n = hy.shape()[0], m = hx.shape()[1];
   const auto part = [](value x, std::int64_t i, std::int64_t i_end, std::int64_t j, std::int64_t j_end) {
@@ -36,7 +36,8 @@ constexpr fields step(value ez, value hx, value hy, value source) {
   return {ez, hx, hy};
 }
 
-/// `count` steps with an antenna at cell (at_i, at_j), which radiates a pulse around step `middle`; `first` is the number of the first step.
+/// Computes `count` steps with an antenna at cell (at_i, at_j) that radiates a pulse around step `middle`. `first` is the number
+/// of the first step.
 constexpr fields steps(value ez, value hx, value hy, value first, int count, std::int64_t at_i, std::int64_t at_j,
                        double middle) {
   return staggered(
@@ -58,7 +59,7 @@ constexpr fields steps(value ez, value hx, value hy, value first, int count, std
 
 struct options {
   std::int64_t rows = 240, columns = 320;  // cells
-  std::vector<std::int64_t> mesh;          // devices along the dims; none: as square as can be
+  std::vector<std::int64_t> mesh;          // devices along the dims; empty: as square as possible
   int steps = 40, frames = 10;             // from frame to frame
   std::filesystem::path out;               // none: no pictures
 };
@@ -73,8 +74,8 @@ options parse(int argc, char** argv, bool takes_mesh);
 using runner =
     std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
 
-/// A pulse in a box: writes the frames, and compares the last one with a loop on one device. Then a standing wave of the box, whose frequency is
-/// known. 0 if both are right.
+/// Simulates a pulse in a box: writes the frames, and compares the last frame with a loop on one device. Then simulates a
+/// standing wave of known frequency. Returns 0 if both are right.
 int simulate(options o, std::int64_t devices, const runner& run);
 
 }  // namespace yee

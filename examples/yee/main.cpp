@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxwell's equations in a box of metal on Yee's staggered grid, on threads.
+// Maxwell's equations in a metal box on Yee's staggered grid, on threads.
 // args: --cells 60x41 --mesh 2x2 --frames 3
 // optimise: -O1
 // precompiled: yes

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layouts of the field as training steps: each is planned at the size of a large model, what a device sends beside the closed form of its
-// paper, and run at a small one on threads, beside the same step on one device. layouts.hpp and others.hpp have them.
-// precompiled: yes
+// Common layouts as training steps. Each is planned at the size of a large model, and the bytes of a device are compared with the
+// closed form of its paper. Each also runs at a small size on threads, compared with the same step on one device. See layouts.hpp
+// and others.hpp. precompiled: yes
 
 #include <algorithm>
 #include <cmath>
@@ -25,20 +25,20 @@ namespace {
 
 using axes = std::vector<dynamic::mesh::axis>;
 
-/// A row of the table. `plan` plans the step on a mesh, small or large; `bytes` is the closed form of the large one.
+/// A row of the table. `plan` plans the step on a mesh, small or large. `bytes` is the closed form for the large size.
 struct entry {
   const char* name;
   axes devices;
   std::function<dynamic::program(const dynamic::mesh&, bool is_large)> plan;
   double bytes;
   std::int32_t indices = 1;  // of a small run: integers are smaller than this
-  // The same step on one device, where that is not this plan on axes of one device.
-  std::function<dynamic::program(const dynamic::mesh&)> alone = {};  // it gets such axes
-  double permuted = -1;  // what goes from neighbour to neighbour of these bytes, where that is checked too
+  // The same step on one device, if it is not this plan on axes of one device.
+  std::function<dynamic::program(const dynamic::mesh&)> alone = {};  // called with a mesh of such axes
+  double permuted = -1;  // the bytes of these that are sent from neighbour to neighbour, if they are checked too
 };
 
-// A plan sends what the closed form says, or less: gradients that are reduced in parts, say, or a gather that is saved. What is far less is no
-// such plan, but another program than the closed form speaks of.
+// A plan sends the bytes of the closed form, or less, for example because gradients are reduced in parts or a gather is saved. A
+// plan that sends far less is a different program from the one that the closed form describes.
 constexpr double least_ratio = 0.8, most_ratio = 1.001, most_difference = 1e-5;
 
 constexpr layer_sizes small{8, 16, 16, 8, 64}, large{8, 2048, 4096, 32, 16384};
@@ -126,7 +126,7 @@ std::vector<entry> all_entries() {
   };
 }
 
-/// Numbers that look drawn, the same on every machine: floats in [-1, 1), integers below `indices`.
+/// Returns pseudorandom numbers, the same on every machine: floats in [-1, 1), integers below `indices`.
 std::vector<std::byte> numbers(dtype type, std::int64_t count, std::size_t input, std::int32_t indices) {
   std::uint32_t state = 12345 + 7919 * static_cast<std::uint32_t>(input);
   const auto next = [&] { return (state = state * 1664525 + 1013904223) >> 8; };
@@ -140,7 +140,7 @@ std::vector<std::byte> numbers(dtype type, std::int64_t count, std::size_t input
   return bytes;
 }
 
-/// The largest difference of an output on the mesh from that on one device, by the largest number of that output.
+/// Returns the largest difference between an output on the mesh and on one device, divided by the largest number of this output.
 double largest_difference(const entry& e) {
   axes alone = e.devices;
   for (auto& a : alone) a.size = 1;

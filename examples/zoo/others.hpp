@@ -15,13 +15,13 @@
 #include "../moe/model.hpp"
 #include "closed_forms.hpp"
 
-/// Training steps of models that are split otherwise than a Transformer layer: experts, tables, images. Each has inputs and outputs like those
-/// of `train`, gradient descent without momenta.
+/// Training steps of models with other splits than a Transformer layer: experts, tables, images. Each has inputs and outputs as in
+/// `train`, with gradient descent without momenta.
 namespace zoo {
 
 using namespace gspmd;
 
-/// Outputs the loss, and w - rate * gradient in the place of each weight.
+/// Outputs the loss, and w - rate * gradient as the next value of each weight.
 inline dynamic::program descend(dynamic::builder& b, value loss, const std::vector<value>& weights) {
   const auto gradients = grad(loss, weights);
   b.output(loss);
@@ -42,16 +42,17 @@ inline dynamic::program expert_parallel(const dynamic::mesh& m, const moe::sizes
   const value difference = x + y.outputs - target;
   return descend(b, mean(difference * difference) + y.sent.auxiliary_loss, w);
 }
-/// Lepikhin et al. 2020, "GShard", 3.2: an all_to_all of the experts' buffers there and one back; backward one more, for the gradient of the
-/// answers (x is given, so none goes by its gradient). The gate's weights, which all devices have, get an all_reduce.
+/// Lepikhin et al. 2020, "GShard", 3.2: an all_to_all of the experts' buffers to the experts and one back. Backward, one more for
+/// the gradient of the results (x is an input, so its gradient is not sent). The gate's weights are replicated and get an
+/// all_reduce.
 inline double expert_parallel_bytes(const moe::sizes& n, int devices) {
   const double buffers = 4.0 * static_cast<double>(n.groups * n.experts * n.capacity * n.model);
   return 3 * all_to_all_bytes(buffers, devices) + all_reduce_bytes(4.0 * static_cast<double>(n.model * n.experts), devices) +
          loss_bytes(devices);
 }
 
-/// Expert parallelism beside full sharding: one mesh for both kinds of layers, whose axes together share the batch. Experts are split over one of
-/// them, and their weights over the other one too, along their hidden units; where tokens go, [G,S,E,C], is given.
+/// Expert parallelism with full sharding: one mesh for both kinds of layers, whose axes together split the batch. One axis splits
+/// the experts. The other axis splits their weights along the hidden units. The routing, [G,S,E,C], is an input.
 inline dynamic::program expert_parallel_fully_sharded(const dynamic::mesh& m, const moe::sizes& n) {
   dynamic::builder b(m);
   const auto in = [&](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
@@ -67,7 +68,7 @@ inline dynamic::program expert_parallel_fully_sharded(const dynamic::mesh& m, co
   const value difference = einsum<"gecm,gsec->gsm">(answers, sent_to) - target;
   return descend(b, mean(difference * difference), w);
 }
-/// The all_to_alls among the devices along `expert`, and an all_gather and a reduce_scatter of their experts along `data` (torchtitan's ep
+/// The all_to_alls of the devices along `expert`, and an all_gather and a reduce_scatter of their experts along `data` (torchtitan's ep
 /// with dp_shard_mod_ep).
 inline double expert_parallel_fully_sharded_bytes(const moe::sizes& n, int data, int expert) {
   const double buffers = 4.0 * static_cast<double>(n.groups / data * n.experts * n.capacity * n.model);
@@ -76,11 +77,11 @@ inline double expert_parallel_fully_sharded_bytes(const moe::sizes& n, int data,
          loss_bytes(data * expert);
 }
 
-/// A recommender: tables of what is known by number, one row of each for every example, and a network over the products of these rows.
+/// A recommender: embedding tables with one row for each example, and a network over the products of these rows.
 struct table_sizes {
   std::int64_t examples, tables, rows, width, numbers;
 };
-/// DLRM: each device has some of the tables whole, and looks up the rows of all examples in them; the network is data parallel.
+/// DLRM: each device has some whole tables, and looks up the rows of all examples in them. The network is data parallel.
 inline dynamic::program embedding_tables(const dynamic::mesh& m, const table_sizes& n) {
   dynamic::builder b(m);
   const auto [B, tables, rows, E, numbers] = n;
@@ -106,7 +107,7 @@ inline dynamic::program embedding_tables(const dynamic::mesh& m, const table_siz
   const value logit = einsum<"bp,po->bo">(concatenate({bottom, pairs}, 1), w[2]);
   return descend(b, mean(log(1.0 + exponential(logit)) - clicked * logit), w);
 }
-/// Naumov et al. 2019, "Deep learning recommendation model", 4: an all_to_all of the rows that were found, and one of their gradients.
+/// Naumov et al. 2019, "Deep learning recommendation model", 4: an all_to_all of the looked-up rows, and one of their gradients.
 inline double embedding_tables_bytes(const table_sizes& n, int devices) {
   const double found = 4.0 * static_cast<double>(n.tables * n.examples * n.width);
   const double network = 4.0 * static_cast<double>(n.numbers * n.width + (n.tables + 1) * (n.tables + 1) + n.width);
@@ -117,7 +118,7 @@ inline double embedding_tables_bytes(const table_sizes& n, int devices) {
 struct image_sizes {
   std::int64_t images, side, channels, features;
 };
-/// Spatial parallelism: rows of the images are split over `space`, the images over `data`, and neighbours exchange a row.
+/// Spatial parallelism: `space` splits the rows of the images, `data` the images. Neighbours exchange a row.
 inline dynamic::program spatial(const dynamic::mesh& m, const image_sizes& n) {
   dynamic::builder b(m);
   const value x = b.input(dynamic::in<float>({n.images, n.side, n.side, n.channels}, {"data", "space", "", ""}));
@@ -129,8 +130,9 @@ inline dynamic::program spatial(const dynamic::mesh& m, const image_sizes& n) {
   const value difference = y - target;
   return descend(b, mean(difference * difference), w);
 }
-/// Dryden et al. 2019, "Improving strong-scaling of CNN training", III-A: a row to either side for each convolution, forward its input and
-/// backward the gradient of its output (not the first one's, as nothing is before it); an all_reduce of the gradients.
+/// Dryden et al. 2019, "Improving strong-scaling of CNN training", III-A: a row to either side for each convolution. Forward, a
+/// row of its input. Backward, a row of its output's gradient (except for the first convolution, which has no previous layer). An
+/// all_reduce of the gradients.
 inline double spatial_bytes(const image_sizes& n, int data, int space) {
   const auto halo = [&](std::int64_t channels) { return 2 * 4.0 * static_cast<double>(n.images / data * n.side * channels); };
   const double weights = 2 * 9 * 4.0 * static_cast<double>(n.channels * n.features);

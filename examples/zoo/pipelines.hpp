@@ -11,12 +11,12 @@
 
 #include "layouts.hpp"
 
-/// Layers of a Transformer, one on each stage of a pipeline, and the layouts of layouts.hpp inside of the stages. Inputs: the microbatches and
-/// what they should become, [microbatches,B,T,D]; six weights of all stages, [stages, ...]. Outputs: the loss and the weights after a step of
-/// gradient descent.
+/// Layers of a Transformer, one on each stage of a pipeline, with the layouts of layouts.hpp inside of the stages. Inputs: the
+/// microbatches and their targets, [microbatches,B,T,D]; six weights of all stages, [stages, ...]. Outputs: the loss and the
+/// weights after a step of gradient descent.
 namespace zoo {
 
-/// `layer` is one stage and one microbatch.
+/// `layer` has the sizes of one stage and one microbatch.
 struct pipeline_sizes {
   layer_sizes layer;
   std::int64_t stages, microbatches;
@@ -50,8 +50,9 @@ inline dynamic::program descend_by(dynamic::builder& b, value loss, const std::v
   return b.compile();
 }
 
-/// 1F1B: a stage goes backward with a microbatch as soon as it can. The weights that it reads, and the sums of their gradients, lie as `read`
-/// says, which may be otherwise than those that it keeps: each is gathered and scattered once in a step, and not in every tick.
+/// 1F1B: a stage starts the backward pass of a microbatch as soon as possible. The weights that a stage reads, and the sums of
+/// their gradients, have the sharding `read`. If it differs from the sharding of the stored weights, each is gathered and
+/// scattered once in a step, not in every tick.
 inline dynamic::program train_by_1f1b(const dynamic::mesh& m, const pipeline_sizes& n, const placement& where,
                                       const weight_names& read) {
   dynamic::builder b(m);
@@ -64,7 +65,7 @@ inline dynamic::program train_by_1f1b(const dynamic::mesh& m, const pipeline_siz
   for (std::size_t k = 0; k < w.size(); ++k) gradients[k] = b.reshard(gradients[k], behind("stage", of_weight(read, k)));
   return descend_by(b, loss, w, gradients);
 }
-/// GPipe: all microbatches go forward, then all backward; the loss is computed by all stages.
+/// GPipe: all microbatches run forward, then all backward. All stages compute the loss.
 inline dynamic::program train_by_gpipe(const dynamic::mesh& m, const pipeline_sizes& n, const placement& where) {
   dynamic::builder b(m);
   const auto [xs, targets, w] = inputs_of_stages(b, n, where);
@@ -74,7 +75,7 @@ inline dynamic::program train_by_gpipe(const dynamic::mesh& m, const pipeline_si
   return descend_by(b, loss, w, grad(loss, w));
 }
 
-/// The result of `pipeline`, without one: stage after stage, each on all microbatches together.
+/// The result of `pipeline`, computed without a pipeline: stage after stage, each on all microbatches together.
 template <class Stage>
 value one_by_one(Stage stage, const std::vector<value>& w, value xs) {
   const auto M = xs.shape()[0], B = xs.shape()[1], T = xs.shape()[2], D = xs.shape()[3];
@@ -101,8 +102,8 @@ inline dynamic::program train_one_by_one(const dynamic::mesh& m, const pipeline_
   return descend_by(b, loss, w, grad(loss, w));
 }
 
-/// Tokens that stages send on, to the next one and back: a microbatch in each tick of either way. A stage reads as many as there are
-/// microbatches; in the other ticks, one less than stages, it sends what nobody reads.
+/// The tokens that stages send to the next stage and back: one microbatch per tick in each direction. A stage uses one for each
+/// microbatch. In the other stages - 1 ticks, the sent data is unused.
 inline double between_stages_bytes(const pipeline_sizes& n, int split) {
   return 2 * static_cast<double>(n.microbatches + n.stages - 1) * token_bytes(n.layer) / split;
 }
@@ -110,18 +111,18 @@ inline double between_stages_bytes(const pipeline_sizes& n, int split) {
 inline dynamic::program pipeline_data_parallel(const dynamic::mesh& m, const pipeline_sizes& n) {
   return train_by_1f1b(m, n, {.tokens = {"data", "", ""}}, {});
 }
-/// Narayanan et al. 2021, "Efficient large-scale language model training", 2.2 and 3.2: tokens between stages, and an all_reduce of the gradients
-/// of a stage, once. The loss is added up along one axis after the other.
+/// Narayanan et al. 2021, "Efficient large-scale language model training", 2.2 and 3.2: tokens between stages, and one all_reduce
+/// of the gradients of a stage. The loss is summed along one axis after another.
 inline double pipeline_data_parallel_bytes(const pipeline_sizes& n, int data) {
   return between_stages_bytes(n, data) + all_reduce_bytes(weight_bytes(n.layer), data) + loss_bytes(data) +
          loss_bytes(static_cast<double>(n.stages));
 }
 
-/// The devices of a stage keep a part of its weights each. They gather the weights once in a step, so that the step holds whole weights.
+/// Each device of a stage stores a part of the stage's weights. The weights are gathered once in a step, so the step holds whole weights.
 inline dynamic::program pipeline_gathered_once(const dynamic::mesh& m, const pipeline_sizes& n) {
   return train_by_1f1b(m, n, {.tokens = {"data", "", ""}, .weights = by_width("data")}, {});
 }
-/// Grattafiori et al. 2024, "The Llama 3 herd of models", 3.3.2: weights are not let go between microbatches; one all_gather and one
+/// Grattafiori et al. 2024, "The Llama 3 herd of models", 3.3.2: weights stay gathered between microbatches. One all_gather and one
 /// reduce_scatter in a step.
 inline double pipeline_gathered_once_bytes(const pipeline_sizes& n, int data) {
   const double w = weight_bytes(n.layer);
@@ -134,7 +135,7 @@ inline dynamic::program pipeline_fully_sharded(const dynamic::mesh& m, const pip
   return train_by_1f1b(m, n, {.tokens = {"data", "", ""}, .weights = by_width("data")}, by_width("data"));
 }
 /// Zhao et al. 2023, "PyTorch FSDP": an all_gather forward, one backward, and a reduce_scatter. One program runs on all stages, and in a
-/// tick some stages go forward and others backward. So each of the 2 (M + S - 1) ticks has all three.
+/// tick some stages run forward and others backward. So each of the 2 (M + S - 1) ticks has all three.
 inline double pipeline_fully_sharded_bytes(const pipeline_sizes& n, int data) {
   const double w = weight_bytes(n.layer), ticks = 2 * static_cast<double>(n.microbatches + n.stages - 1);
   return between_stages_bytes(n, data) + ticks * (2 * all_gather_bytes(w, data) + reduce_scatter_bytes(w, data)) +
@@ -145,8 +146,8 @@ inline double pipeline_fully_sharded_bytes(const pipeline_sizes& n, int data) {
 inline dynamic::program pipeline_tensor_parallel(const dynamic::mesh& m, const pipeline_sizes& n) {
   return train_by_gpipe(m, n, {.tokens = {"", "", ""}, .weights = by_heads("")});
 }
-/// Two all_reduces of the tokens in a tick forward, and four backward, which computes the stage again. The last stage has the results, which all
-/// take a part of for the loss, and gets their gradients.
+/// Two all_reduces of the tokens in a forward tick, and four in a backward tick, which recomputes the stage. The last stage has
+/// the results. All devices read a part of them for the loss, and the last stage gets their gradients.
 inline double pipeline_tensor_parallel_bytes(const pipeline_sizes& n, int model) {
   const auto stages = static_cast<double>(n.stages), microbatches = static_cast<double>(n.microbatches);
   const double a = token_bytes(n.layer), ticks = microbatches + stages - 1;
@@ -154,12 +155,12 @@ inline double pipeline_tensor_parallel_bytes(const pipeline_sizes& n, int model)
          all_gather_bytes(microbatches * a, stages) + loss_bytes(stages);
 }
 
-/// With sequence parallelism: between stages, and between the halves of a layer, tokens are split over `model` too.
+/// With sequence parallelism: between stages, and between the halves of a layer, `model` splits tokens too.
 inline dynamic::program pipeline_sequence_parallel(const dynamic::mesh& m, const pipeline_sizes& n) {
   return train_by_gpipe(
       m, n, {.tokens = {"", "model", ""}, .weights = by_heads(""), .read = {"", "", ""}, .hidden = {"", "", "model"}});
 }
-/// Each all_reduce is an all_gather and a reduce_scatter, and stages send a part each (Narayanan et al. 2021, 4.1).
+/// Each all_reduce becomes an all_gather and a reduce_scatter, and each device of a stage sends a part (Narayanan et al. 2021, 4.1).
 inline double pipeline_sequence_parallel_bytes(const pipeline_sizes& n, int model) {
   const auto stages = static_cast<double>(n.stages), microbatches = static_cast<double>(n.microbatches);
   const double a = token_bytes(n.layer), ticks = microbatches + stages - 1;

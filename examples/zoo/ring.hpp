@@ -12,11 +12,12 @@ namespace zoo {
 
 using namespace gspmd;
 
-/// softmax(q k^T) v, [B,N,T,K], of rows that are split over the axis `context`: keys and values go round the devices, and each device adds
-/// what it sees to what its queries have seen, with a running maximum and sum (Liu et al. 2023, "Ring attention", 3). The next keys are under
-/// way while these are read. Forward a device holds two parts of the keys, its own and those that come.
+/// Returns softmax(q k^T) v, [B,N,T,K], for rows that the axis `context` splits. Keys and values rotate around the devices. Each
+/// device adds the arriving part to the result of its queries, with a running maximum and sum (Liu et al. 2023, "Ring attention",
+/// 3). The next keys are sent while the current keys are used. In the forward pass, a device holds two parts of the keys: the
+/// current and the next.
 ///
-/// Sends its part of k and v to n - 1 devices, their gradients as much.
+/// Each device sends its part of k and v to n - 1 devices, and the same bytes for their gradients.
 inline value ring_attention(value all_q, value all_k, value all_v) {
   const auto on_device = [](value q, value k, value v) {
     const double scale = 1 / std::sqrt(static_cast<double>(q.shape()[3]));

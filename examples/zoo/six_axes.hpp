@@ -10,11 +10,11 @@
 
 #include "pipelines.hpp"
 
-/// All axes of the field in one program, as torchtitan lays them out for models of experts: stages of a pipeline, copies, full sharding over
-/// three axes of which two share the experts, parts of the sequence, heads and hidden units.
+/// All axes in one program, in torchtitan's layout for models with experts: stages of a pipeline, replicas, full sharding over
+/// three axes (two of which split the experts), parts of the sequence, heads and hidden units.
 namespace zoo {
 
-/// Stages of attention and `experts`, each with room for `capacity` tokens of a group; `chunks` groups in a sequence.
+/// Stages of attention and `experts`. Each expert has capacity for `capacity` tokens of a group. A sequence has `chunks` groups.
 struct six_axes_sizes {
   pipeline_sizes layers;
   std::int64_t experts, capacity, chunks;
@@ -22,8 +22,8 @@ struct six_axes_sizes {
 inline const std::string every_batch = "replica,shard_of_experts,shard_in_experts", of_expert = "shard_in_experts,context",
                          all_shards = "shard_of_experts,shard_in_experts,context";
 
-/// Where tokens go, [G,S,E,C]: the gate's weight where token s of a group stands at place c of expert e (Fedus et al. 2021, "Switch
-/// Transformers", 2.1). A token for which there is no room goes nowhere.
+/// Returns the routing of the tokens, [G,S,E,C]: the gate's weight if token s of a group is at position c of expert e (Fedus et
+/// al. 2021, "Switch Transformers", 2.1). A token that exceeds the capacity is not sent.
 inline value sent_to(value tokens, value gate, const six_axes_sizes& n) {
   const value gates = softmax(einsum<"gsm,me->gse">(tokens, gate), 2);
   const value chosen = one_hot<float>(argmax(gates, 2), n.experts);
@@ -31,7 +31,8 @@ inline value sent_to(value tokens, value gate, const six_axes_sizes& n) {
   return einsum<"gse,gsc->gsec">(gates * chosen, one_hot<float>(convert<std::int32_t>(place), n.capacity));
 }
 
-/// Returns the result of a stage for x, [B,T,D], and weights like those of a layer, experts [E,D,F] and [E,F,D] in the place of the hidden units, and the gate [D,E].
+/// Returns the result of a stage for x, [B,T,D]. The weights are those of a layer, with experts [E,D,F] and [E,F,D] instead of
+/// the hidden units, and the gate [D,E].
 inline value layer_of_experts(dynamic::builder& b, const std::vector<value>& w, value x, const six_axes_sizes& n) {
   const auto B = x.shape()[0], T = x.shape()[1], D = x.shape()[2];
   const names tokens{every_batch, "context", ""}, by_row{every_batch, "model", "context", ""},
@@ -51,7 +52,7 @@ inline value layer_of_experts(dynamic::builder& b, const std::vector<value>& w, 
   return b.reshard(attended + reshape(einsum<"egcm,gsec->gsm">(answers, weights), {B, T, D}), tokens);
 }
 
-/// Inputs and outputs as in pipelines.hpp, of seven weights.
+/// Inputs and outputs as in pipelines.hpp, with seven weights.
 inline dynamic::program six_axes(const dynamic::mesh& m, const six_axes_sizes& n, bool by_pipeline = true) {
   dynamic::builder b(m);
   const auto [B, T, D, N, F] = n.layers.layer;
@@ -69,9 +70,10 @@ inline dynamic::program six_axes(const dynamic::mesh& m, const six_axes_sizes& n
   const value loss = mean_of_squares(b.reshard(ys, {"stage", every_batch, "context", ""}), targets);
   return descend_by(b, loss, w, grad(loss, w));
 }
-/// The sum of what the axes send by themselves, in each tick what a microbatch sends forward, again for the backward pass, and as much for
-/// gradients: an all_gather (a reduce_scatter) of keys and values, an all_reduce of the tokens and one of what experts answer, an all_to_all to
-/// the experts and one back. In a step: of weights an all_gather and a reduce_scatter over what shards them, an all_reduce over their copies.
+/// Returns the sum of the bytes of all axes. In each tick, for a microbatch forward, again for the recomputed backward pass, and
+/// once more for the gradients: an all_gather (or a reduce_scatter) of keys and values, two all_reduces, and two all_to_alls. The
+/// all_reduces are of the tokens and of the experts' results; the all_to_alls to the experts and back. Once per step: an
+/// all_gather and a reduce_scatter of the weights over their shards, and an all_reduce over their replicas.
 inline double six_axes_bytes(const six_axes_sizes& n, int replica, int of_experts, int in_experts, int context, int model) {
   const layer_sizes& one = n.layers.layer;
   const double tokens = token_bytes(one), M = static_cast<double>(n.layers.microbatches),

@@ -15,38 +15,39 @@
 #include <gspmd/next_value.hpp>
 #include <gspmd/ops.hpp>
 
-/// A training step of one layer of a Transformer, written for one giant device: forward, backward, momentum, update. How it is laid out over
-/// a mesh is a `placement`, which names axes and says nothing of what is sent.
+/// A training step of one layer of a Transformer, written for one device: forward pass, backward pass, momentum, update. A `placement`
+/// distributes it over a mesh. It names axes and specifies no communication.
 namespace zoo {
 
 using namespace gspmd;
-using names = std::vector<std::string>;  // the axes of each dim; no entry: the planner finds it
+using names = std::vector<std::string>;  // the axes of each dim; without an entry, the planner finds them
 
 /// B sequences of T tokens of D numbers, N heads, F hidden units.
 struct layer_sizes {
   std::int64_t batch, tokens, width, heads, hidden;
 };
 
-/// The weights of the layer: of queries, keys and values each [D,N,K]; of the heads' answers [N,K,D]; of the hidden units [D,F] and [F,D].
+/// The weights of the layer: of queries, keys and values [D,N,K] each; of the heads' results [N,K,D]; of the hidden units [D,F]
+/// and [F,D].
 struct weight_names {
   names heads = {"", "", ""}, answers = {"", "", ""}, in = {"", ""}, out = {"", ""};
 };
 
 struct placement {
   names tokens;                  // [B,T,D] between layers
-  weight_names weights = {};     // before the step and after it
-  names read = {}, hidden = {};  // [B,T,D], what products with weights read, and [B,T,F]; empty: as follows from the rest
-  // [B,N,T,K]: what attention reads, values like keys, and its answers; empty: likewise
+  weight_names weights = {};     // before and after the step
+  names read = {}, hidden = {};  // [B,T,D], the operands of products with weights, and [B,T,F]; empty: inferred
+  // [B,N,T,K]: the queries of the attention, its keys and values, and its results; empty: inferred
   names queries = {}, keys = {}, mixed = {};
-  std::optional<weight_names> gradients = {}, momenta = {};  // nothing: as follows from the rest, and like the weights
+  std::optional<weight_names> gradients = {}, momenta = {};  // nullopt: inferred, and like the weights
   value (*attend)(value, value, value) = [](value q, value k, value v) { return attention(q, k, v); };
 };
 
-/// The bytes of the layer's weights.
+/// Returns the bytes of the layer's weights.
 inline double weight_bytes(const layer_sizes& n) {
   return 4.0 * static_cast<double>(4 * n.width * n.width + 2 * n.width * n.hidden);
 }
-/// The bytes of a tensor of the layer's tokens.
+/// Returns the bytes of a tensor of the layer's tokens.
 inline double token_bytes(const layer_sizes& n) { return 4.0 * static_cast<double>(n.batch * n.tokens * n.width); }
 
 inline value normalised(value x) {
@@ -58,7 +59,7 @@ inline value normalised(value x) {
 inline const names& of_weight(const weight_names& w, std::size_t k) {
   return k < 3 ? w.heads : k == 3 ? w.answers : k == 4 ? w.in : w.out;
 }
-/// The six weights, as inputs, each as `changed` makes it of that of one layer.
+/// Returns the six weights as inputs. `changed` returns each input from the input for one layer.
 template <class Changed = std::identity>
 std::vector<value> inputs(dynamic::builder& b, const layer_sizes& n, const weight_names& w, Changed changed = {}) {
   const auto [B, T, D, N, F] = n;
@@ -83,8 +84,8 @@ inline value layer(dynamic::builder& b, const std::vector<value>& w, value x, co
   return b.reshard(attended + einsum<"btf,fd->btd">(hidden, w[5]), where.tokens);
 }
 
-/// Inputs: x and what the layer should answer, [B,T,D]; six weights and their momenta. Outputs: the loss, the gradient by x for the layer
-/// before, six weights and their momenta.
+/// Inputs: x and the target, [B,T,D]; six weights and their momenta. Outputs: the loss, the gradient by x for the previous layer,
+/// six weights and their momenta.
 inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, const placement& where) {
   dynamic::builder b(m);
   const value x = b.input(dynamic::in<float>({n.batch, n.tokens, n.width}, where.tokens));

@@ -29,8 +29,8 @@ consteval bool is_array_of() {
 
 /// A group of inputs that the program takes as one argument, a std::array.
 ///
-/// The elements are `in`s, or `record`s of one struct template. Their shapes and shardings may differ. Pass the arrays
-/// to `run` as a std::array, or as a std::vector of the same length.
+/// The elements are `in`s, or `record`s of the same struct template. Their shapes and shardings may differ. Pass
+/// the arrays to `run` as a std::array, or as a std::vector of the same length.
 ///
 /// **Errors.** Compile error if the inputs have different forms.
 /// **Example.**

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of `compile` and `in` that are missing or in the wrong place.
+// Arguments of `compile` and `in` that are missing or misplaced.
 // mistakes: 6
 // expect: gspmd: compile: the second argument is an input; write the mesh before the inputs
 // expect: gspmd: compile: the second argument is no mesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// std::vector<bool> has no array of elements: one error, wherever it is passed.
+// std::vector<bool> has no array of elements. It gives one error in every call that accepts an array.
 // expect: gspmd: std::vector<bool> stores bits, and a tensor of bool has a byte for each element; pass a gspmd::array<bool>, or a pointer to or a span of bools
 #include <gspmd/gspmd.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mistake in the callable that has nothing to do with gspmd is not followed by one that has, whatever is done with the results.
+// If the callable has a mistake that is unrelated to gspmd, no gspmd error follows, whichever results the program uses.
 // expect: no member named 'size'
 #include <gspmd/gspmd.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A closure that is said to be constant and captures a number of the run time: the compiler's error, and then how to go on.
+// A closure is declared constexpr and captures a run-time value. The compiler reports its own error, then gspmd says how to continue.
 // mistakes: 2
 // expect: lr
 // expect: gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`

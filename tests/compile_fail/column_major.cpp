@@ -8,7 +8,7 @@
 
 using namespace gspmd;
 
-/// A user's matrix. Nobody knows in which order its elements lie.
+/// A user's matrix. The order of its elements is unknown.
 struct grid {
   std::vector<float> elements = std::vector<float>(12);
   [[nodiscard]] const float* data() const { return elements.data(); }

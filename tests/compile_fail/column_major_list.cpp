@@ -8,7 +8,7 @@
 
 using namespace gspmd;
 
-/// As Eigen::Matrix says it.
+/// States its order in the same way as Eigen::Matrix.
 template <bool RowMajor>
 struct listed_matrix {
   static constexpr bool IsRowMajor = RowMajor, IsVectorAtCompileTime = false;
@@ -16,7 +16,7 @@ struct listed_matrix {
   [[nodiscard]] const float* data() const { return elements.data(); }
   [[nodiscard]] std::size_t size() const { return elements.size(); }
 };
-/// As Kokkos::View says it, by its rank alone.
+/// States its order in the same way as Kokkos::View, by its rank alone.
 template <std::size_t Rank>
 struct listed_grid {
   static constexpr std::size_t rank = Rank;

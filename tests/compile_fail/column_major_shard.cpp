@@ -6,7 +6,7 @@
 
 using namespace gspmd;
 
-/// As Eigen::Matrix says it.
+/// States its order in the same way as Eigen::Matrix.
 template <bool RowMajor>
 struct matrix {
   static constexpr bool IsRowMajor = RowMajor, IsVectorAtCompileTime = false;

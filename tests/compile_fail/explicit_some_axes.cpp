@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes of programs that type some axes of a mesh and leave the others to the planner: each is one error.
+// Mistakes in programs whose types state some axes of a mesh and leave the other axes to the planner. Each mistake is one error.
 // mistakes: 8
 // expect: explicit_axes: `z` is not an axis
 // expect: which is automatic, before `data`

@@ -19,7 +19,7 @@ constexpr auto running_sum = local_op<"bt->bt">(        // <- here
         for (std::int64_t j = 0; j < x.extent(1); ++j) y(i, j) = j == 0 ? x(i, j) : y(i, j - 1) + x(i, j);
     });
 
-/// Sums up to a million, and from there on the last element.
+/// Sums the elements while the sum is below a million. After that, returns the last element.
 struct bounded_sum {
   template <class X, class Y>
   constexpr void operator()(X x, Y y) const {
@@ -35,7 +35,7 @@ struct bounded_sum {
 constexpr auto bounded = local_op<"rj->r">(  // <- here
     bounded_sum{});
 
-/// x of L x = b for each row b.
+/// Computes x in L x = b for each row b.
 #ifdef FIXED
 constexpr auto solved = local_op<"r[j],[k=j][j]->r[k]">(
 #else

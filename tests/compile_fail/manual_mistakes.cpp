@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes of manual regions: each is one error.
+// Mistakes in manual regions. Each mistake is one error.
 // mistakes: 12
 // expect: leaves as invariant; name the dim
 // expect: of operand 1 would miss a sum over
@@ -26,7 +26,7 @@ using pod = mesh<axis<"x", 2>>;
 using columns = split<_, "x">;
 using rows = split<"x", _>;
 
-/// A region on a [4,6] and w [6,4], which is taken as `Weight`.
+/// A region on a [4,6] and w [6,4]. The region takes w as `Weight`.
 template <auto Body, class Weight, class Gives = gives<>>
 struct program {
   static constexpr auto callable = [](auto a, auto w) { return manual<"x">(Body, takes<columns, Weight>{}, Gives{})(a, w); };

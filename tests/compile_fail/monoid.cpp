@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differences are not associative: parts of a dim cannot be reduced apart.
+// Differences are not associative, so parts of a dim cannot be reduced separately.
 // expect: gspmd: reduce_by: combine(combine(a, b), c) is not combine(a, combine(b, c))
 #include <gspmd/ops.hpp>
 
@@ -9,7 +9,7 @@
 using namespace gspmd;
 
 struct last_difference {
-  using values = std::tuple<float, bool>;  // false: none yet
+  using values = std::tuple<float, bool>;  // false: no value yet
   static constexpr values identity() { return {0, false}; }
   static constexpr values combine(values a, values b) {
     const auto [x, has_x] = a;

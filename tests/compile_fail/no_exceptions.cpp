@@ -7,6 +7,6 @@
 #include "gspmd/gspmd.hpp"  // <- here
 
 int main() {
-  gspmd::array<float> x({2});  // of what the program uses, nothing is reported
+  gspmd::array<float> x({2});  // the use of the library gives no further error
   return x[0] > 0;
 }

@@ -4,7 +4,7 @@
 // expect: flops
 #include <gspmd/gspmd.hpp>
 
-// An operator that leaves out how much arithmetic it does. (That it is refused without any other fact: static/complete_operator.cpp.)
+// An operator that does not state its amount of arithmetic. static/complete_operator.cpp tests the other facts.
 struct forgetful : gspmd::detail::transpose_op {
 #ifndef FIXED
   static constexpr char flops = '\0';

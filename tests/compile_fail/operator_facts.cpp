@@ -23,7 +23,7 @@
 
 #include "../new_operator/largest_last.hpp"
 
-// Operators two of whose facts contradict each other. Each is largest_last with one fact that is wrong.
+// Operators with two contradictory facts. Each operator is largest_last with one wrong fact.
 using namespace gspmd;
 
 namespace wrong {

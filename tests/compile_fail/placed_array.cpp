@@ -10,7 +10,7 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 
-// the contraction of a strided dim with a plain one, which DTensor once let through (pytorch#166598)
+// contracts a strided dim with a plain dim; DTensor once accepted this by mistake (pytorch#166598)
 constexpr auto product = [](auto x, auto w) { return einsum<"db,df->bf">(x, w); };
 using step = compile<product, pod, in<float, dims<64, 32>, split<"data", _>>, in<float, dims<64, 16>, split<"data", _>>>;
 

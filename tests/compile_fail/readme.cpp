@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The README's first program, with its wrong line.
+// The first program of the README, with its wrong line.
 // expect: gspmd: extents that must be equal differ
 // expect: einsum at readme.cpp:16: dim `f` of
 // expect: `bf,df->bd` is 2048 in operand 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of run, run_into, scatter, ghosted_step and the step: their number and element types.
+// Arguments of run, run_into, scatter, ghosted_step and a step: wrong numbers of arguments and wrong element types.
 // mistakes: 9
 // expect: gspmd: pass one array for each input of the program, of the element type of the input
 // expect: the call passes 1 array; also pass

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A search that would take the compiler too long is one for the run time.
+// If a search would take the compiler too long, the error says to search at run time.
 // mistakes: 3
 // expect: gspmd: search_annotations: the compiler makes 1 to 32 plans; search at run time
 // expect: gspmd: search_annotations: the program has more than 128 operators or 16 inputs; search at run time

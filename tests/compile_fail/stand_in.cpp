@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in for a refused program has the form and the types of its results: no use of them is a second error.
+// The stand-in for a refused program has the structure and the types of the program's results, so no use of the results is a second error.
 // expect: gspmd: reshape keeps the number of elements
 // expect: stand_in.cpp:
 #include <gspmd/gspmd.hpp>
@@ -10,7 +10,7 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 
-// A refused value has the rank that it would have: else this has no end.
+// A refused reshape returns a value with the requested rank. Otherwise this recursion would not end.
 constexpr value grown(value x, std::initializer_list<std::int64_t> shape) {
   return x.rank() == 3 ? x : grown(reshape(x, shape), shape);
 }

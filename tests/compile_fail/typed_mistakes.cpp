@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind of mistake that the explicit mode knows in C++: each is one error.
+// Every kind of mistake that the explicit mode reports in C++. Each mistake is one error.
 // mistakes: 23
 // expect: gradient of operand 1 would miss a
 // expect: terms of a sum and values of single

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `out` says what becomes of a partial sum and moves nothing else: uneven parts are not gathered for it, which a reshard would do.
+// `out` converts a partial sum and moves nothing else. It does not gather uneven parts, as a reshard would.
 // expect: gspmd: a program with types sends nothing that is not written
 // expect: out at typed_out.cpp:
 // expect: nothing else may move

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A refusal from which two arguments lead together, each past two axes.
+// A refused operator that must reshard both arguments, each along two axes.
 // expect: gspmd: a program with types sends nothing that is not written
 // expect: reshard<split<_>>(operand 0) and
 // expect: reshard<split<_>>(operand 1): 48

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other libraries' ways of writing: one sentence each.
+// Notations of other libraries. Each gives an error of one sentence.
 // mistakes: 5
 // expect: gspmd: std::sqrt takes a number and not a value; write gspmd::sqrt(x)
 // expect: gspmd: std::max takes numbers and not values; write gspmd::maximum(x, y)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kokkos::View of both layouts, and a subview of it, are arguments and results of a step, their strides honoured.
+// Kokkos::View of both layouts, and a subview, are arguments and results of a step. The step honours their strides.
 #include <Kokkos_Core.hpp>
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Solves A x = b for a symmetric, diagonally dominant A by conjugate gradients, its rows over all devices.
+// Solves A x = b for a symmetric, diagonally dominant A by conjugate gradients. The rows are split over all devices.
 #include <cmath>
 #include <cstdio>
 

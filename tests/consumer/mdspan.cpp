@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// std::mdspan in each of its layouts is an argument and a result of a step, its strides honoured.
+// std::mdspan of each layout is an argument and a result of a step. The step honours its strides.
 #include <array>
 #include <mdspan>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's code with names of its own, which takes every warning for an error: those of gspmd's headers are not among them.
+// A user's code with its own names, compiled with warnings as errors. gspmd's headers cause no warning.
 int f, g, h, x, y, n, i, p, s, v, at, data, size, count, rank, axis, shape, dim, result, step, mesh, value;
 
 #include <gspmd/dynamic.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents for the fuzz target: made out of bytes, and changed as documents instead of as bytes. Nothing of gspmd stands here, so
-// that this compiles beside plan.cpp.
+// Documents for the fuzz target: generated from bytes, and mutated as documents instead of as bytes. This file does not include gspmd, so
+// it compiles at the same time as plan.cpp.
 #include "documents.hpp"
 
 #include <cstring>
@@ -20,7 +20,7 @@ using generator = std::minstd_rand;
 
 std::size_t pick(generator& random, std::size_t n) { return n == 0 ? 0 : random() % n; }
 
-/// A random place in the document; lists and objects are entered more often than not.
+/// Returns a random place in the document. It enters lists and objects with a probability above one half.
 json& any_place(json& j, generator& random) {
   json* at = &j;
   while ((at->is_array() || at->is_object()) && !at->empty() && pick(random, 8) != 0) {
@@ -54,7 +54,7 @@ json any_sharding(const json& document, std::size_t rank, generator& random) {
   return s;
 }
 
-/// Puts a value into a group of values that share a sharding. It keeps what XLA's text says of it.
+/// Adds a value to a group of values that share a sharding. Keeps the rest of the value's XLA text.
 void join_group(json& sharding, generator& random) {
   constexpr const char* groups[] = {" shard_as 1}", " shard_as 2}", " shard_like 1}", " shard_like 2}"};
   auto text =
@@ -102,7 +102,7 @@ void mutate_list(json& document, generator& random) {
   if (list.empty()) return;
   auto& item = list[pick(random, list.size())];
   switch (pick(random, 4)) {
-    case 0: {  // the same again under another name
+    case 0: {  // the same value again, under another name
       json copy = item;
       if (copy.is_object()) copy["name"] = "n" + std::to_string(pick(random, 1000));
       list.push_back(copy);

@@ -11,10 +11,10 @@
 
 #include <nlohmann/json.hpp>
 
-/// A valid document out of any bytes: each choice takes the next byte, so that a fuzzer steers it. No byte left is a 0. With
-/// `spoil`, the same document after a few mistakes in its annotations and its mesh, some of which do no harm.
+/// Generates a valid document from any bytes. Each choice reads the next byte, so a fuzzer steers it. After the last byte, all bytes are 0.
+/// With `spoil`, the document also has a few mistakes in its annotations and its mesh. Some of the mistakes do no harm.
 ///
-/// Of the mode "explicit" or "manual" states are guessed, and many an op is refused: who asks for such a document takes those out.
+/// In the modes "explicit" and "manual", the states are guesses, so many ops are refused. The caller must remove these ops.
 class document_generator {
  public:
   document_generator(const std::uint8_t* data, std::size_t size, std::string mode = {})
@@ -74,12 +74,12 @@ class document_generator {
     return types[pick(8)];
   }
 
-  /// An axis of the mesh, and where it is cut into sub-axes: 8 with [2, 4] has the parts x:(1)2, x:(2)2 and x:(4)2.
+  /// An axis of the mesh, and its cuts into sub-axes: 8 with [2, 4] has the parts x:(1)2, x:(2)2 and x:(4)2.
   struct mesh_axis {
     std::string name;
     std::int64_t size = 1;
-    std::vector<std::int64_t> cuts;   // where annotations may cut it, each a multiple of the one before
-    std::vector<std::int64_t> named;  // where annotations did; 1 and the size at its ends
+    std::vector<std::int64_t> cuts;   // the places where annotations may cut it; each is a multiple of the previous one
+    std::vector<std::int64_t> named;  // the places where annotations cut it; 1 and the size at the ends
 
     [[nodiscard]] std::string part(std::int64_t begin, std::int64_t end) const {
       if (begin == 1 && end == size) return name;
@@ -141,7 +141,7 @@ class document_generator {
       std::int64_t begin = 1;
       const bool in_parts = chance(40);
       for (std::size_t i = 0; in_parts && i < axis.cuts.size(); ++i) {
-        if (!chance(70)) continue;  // the part reaches to a later cut
+        if (!chance(70)) continue;  // the part extends to a later cut
         const auto end = axis.cuts[i];
         if (use(axis.part(begin, end))) {
           axis.note(begin);
@@ -156,11 +156,11 @@ class document_generator {
     if (!partial.empty()) j["partial"] = partial;
   }
 
-  /// XLA's text, of axes and of those parts of them that another annotation has named: the text alone cannot cut an axis.
+  /// XLA's text, with axes and with parts of axes that another annotation names. The text alone cannot cut an axis.
   void annotate_in_xla(json& j, std::size_t rank, const std::string& type_name, bool is_input) {
     struct part {
       std::int64_t size, stride;
-      std::size_t at;  // among all parts, row-major over the mesh
+      std::size_t at;  // the position among all parts, row-major over the mesh
     };
     const bool may_reduce = is_input && type_name != "pred";
     if (const int word = pick(16); word < 3) {
@@ -244,7 +244,7 @@ class document_generator {
 
   // ---- mistakes ----
 
-  /// One of the annotations of the document, or null where there is none.
+  /// Returns an annotation of the document, or null if the document has none.
   json* any_annotation(json& document) {
     std::vector<json*> list;
     for (const char* part : {"inputs", "ops"})
@@ -281,7 +281,7 @@ class document_generator {
     if (chance(50)) axis[1] = pick(9);
     else axis[0] = names[pick(6)];
   }
-  /// Axes, parts of axes that overlap others or are none, priorities, and what only looks like these.
+  /// Axes, parts of axes that overlap or do not exist, priorities, and similar but wrong texts.
   std::string any_axis_name() {
     constexpr const char* ends[] = {
         "",       ":(1)2",  ":(2)2",    ":(1)4",  ":(2)4",  ":(4)2",  ":(1)3",          ":(3)2",
@@ -335,7 +335,7 @@ class document_generator {
         if (digit != std::string::npos) text[digit] = static_cast<char>('0' + pick(10));
         break;
       }
-      default: {  // two numbers changed places: often a list that is no product
+      default: {  // swap two numbers: often the list then has no valid product
         const auto a = text.find_first_of("0123456789", at);
         const auto b = a == std::string::npos ? a : text.find_first_of("0123456789", a + 1);
         if (b != std::string::npos) std::swap(text[a], text[b]);
@@ -356,7 +356,7 @@ class document_generator {
     const auto n = static_cast<int>(values_.size());
     return values_[static_cast<std::size_t>(n - 1 - pick(chance(50) ? std::min(n, 3) : n))];
   }
-  /// One of the same shape and type; `v` itself if there is no other.
+  /// Returns a value of the same shape and type, or `v` itself if no other exists.
   const value& like(const value& v, const std::string& type_name) {
     std::vector<const value*> list;
     for (const auto& other : values_)
@@ -519,7 +519,7 @@ class document_generator {
     add("pad", {v.name}, {{"low", low}, {"high", high}, {"interior", interior}, {"value", zero}}, v.type, v.shape);
   }
 
-  /// A shift, or a stencil, which adds up.
+  /// A shift, or a stencil with a sum.
   void make_grid(const value& v, bool is_pred) {
     constexpr const char* beyond[] = {"zero", "edge", "reflect", "symmetric", "wrap"};
     const auto rank = static_cast<int>(v.shape.size());
@@ -576,7 +576,7 @@ class document_generator {
 
   // ---- loops and conditionals ----
 
-  /// Ops of a body, which sees what stands around it; its inputs are other names for the operands. `make_outputs` names its results.
+  /// Ops of a body. The body can read the values around it. Its inputs are other names for the operands. `make_outputs` names its results.
   template <class Outputs>
   json make_body(const std::vector<value>& operands, int most, Outputs make_outputs) {
     auto outside = values_;
@@ -606,7 +606,7 @@ class document_generator {
   }
   [[nodiscard]] std::string new_name() { return "o" + std::to_string(named_++); }
 
-  /// A scalar of this number.
+  /// Adds a scalar constant.
   std::string scalar(const char* t, int number) {
     const auto name = new_name();
     ops_.push_back({{"name", name},
@@ -624,7 +624,7 @@ class document_generator {
     json op = {{"op", "loop"}};
     if (kind == 0) op["attrs"] = {{"trips", pick(4)}};
     if (kind == 1) op["attrs"] = {{"trips", scalar("s32", pick(4))}};
-    if (kind == 2) carried.push_back({scalar("s32", pick(3)), "s32", {}});  // what a while counts
+    if (kind == 2) carried.push_back({scalar("s32", pick(3)), "s32", {}});  // the counter of a while loop
     std::vector<std::string> operands;
     for (const auto& c : carried) operands.push_back(c.name);
     op["operands"] = operands;
@@ -697,7 +697,7 @@ class document_generator {
       j["partial"] = partial;
     }
   }
-  /// Parts that such documents have besides the operators of all.
+  /// Ops that only these documents have.
   void make_written(const value& v) {
     switch (pick(12)) {
       case 0:
@@ -729,7 +729,7 @@ class document_generator {
     auto on = on_[v.name];
     std::string from = on.empty() || chance(10) ? state(v.shape.size()) : on[a], to = state(v.shape.size());
     std::string verb = verbs[pick(7)];
-    if (chance(85)) {  // one that leads from there
+    if (chance(85)) {  // a transition that is valid from this state
       if (from[0] == 'P') verb = chance(50) && !v.shape.empty() ? "reduce_scatter" : "all_reduce";
       else if (from == "V") verb = verbs[1 + 3 * pick(2)];
       else if (from[0] == 'S') verb = verbs[2 + pick(2)];
@@ -767,7 +767,7 @@ class document_generator {
     on[a] = to;
     on_[values_.back().name] = on;
   }
-  /// A manual region of an explicit document, over one axis or all, with shapes of shards in it.
+  /// A manual region of an explicit document, over one axis or all axes. Shapes in it are those of shards.
   void make_manual() {
     if (axes_.empty()) return;
     const auto a = static_cast<std::size_t>(byte()) % axes_.size();
@@ -823,15 +823,15 @@ class document_generator {
   const std::uint8_t* data_;
   std::size_t size_;
   std::string mode_;
-  bool is_local_ = false;                               // what is made now stands in the local view
-  std::map<std::string, std::vector<std::string>> on_;  // of a value: a guess of its state on each axis
+  bool is_local_ = false;                               // the op that is being made is in the local view
+  std::map<std::string, std::vector<std::string>> on_;  // by value: a guess of its state on each axis
   std::size_t at_ = 0;
   json mesh_;
   json inputs_ = json::array();
   json ops_ = json::array();
   std::vector<mesh_axis> axes_;
-  std::vector<int> order_;  // of the devices
+  std::vector<int> order_;  // the order of the devices
   std::vector<value> values_;
-  int depth_ = 0;  // of the body that is made
-  int named_ = 0;  // values of ops and inputs of bodies
+  int depth_ = 0;  // nesting depth of the current body
+  int named_ = 0;  // number of values of ops and inputs of bodies
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random documents for gspmd-plan (libFuzzer): whatever the bytes, there is a plan or an error, and a program computes on its mesh
-// and on one device what the naive evaluator does, floating-point numbers up to the rounding that it bounds.
+// Random documents for gspmd-plan (libFuzzer). All bytes give a plan or an error. A program's results on its mesh and on one device equal
+// those of the naive evaluator, for floating-point numbers within the evaluator's bound of the rounding.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -30,13 +30,13 @@ constexpr std::size_t most_bytes = 16384;
   std::abort();
 }
 
-/// How many documents of each kind there were; printed at the end.
+/// The number of documents of each kind, printed at the end.
 struct tally {
   std::uint64_t read = 0, planned = 0, run = 0;
 };
 tally tallies[5];
 
-reference::compared_elements elements;  // of outputs
+reference::compared_elements elements;  // outputs
 std::uint64_t regions_run = 0;          // documents with loops or conditionals that were run
 
 void print_tallies() {
@@ -62,7 +62,7 @@ void look_at(const planned_program& p) {
   static_cast<void>(plan_table(p, colours{true}, {}).text());
   if (p.mesh().device_count() <= 64) static_cast<void>(shard_picture(p).of(all));
   static_cast<void>(dot_graph(p));
-  const auto j = json::parse(plan_json(&p, {}, why));  // throws if it is no JSON
+  const auto j = json::parse(plan_json(&p, {}, why));  // throws if the text is no JSON
   if (j["values"].size() != all.size()) fail("a value is missing in the plan");
   if (p.program().traffic().bytes < 0 || p.program().peak_bytes_per_device() < 0) fail("a negative number of bytes");
   std::int64_t sum = 0;
@@ -73,9 +73,9 @@ void look_at(const planned_program& p) {
     collectives += i.communicates && !i.joined ? 1 : 0;
     any_joined = any_joined || i.joined;
   }
-  // Several all_reduces in one message may send a little less than each alone, which is what an instruction says.
+  // Several all_reduces in one message may send slightly less than the sum of the single all_reduces that the instructions state.
   const auto sent = p.program().traffic().bytes;
-  if (p.plan.graph().has_regions) return;  // what stands in a body is listed once, and runs as often as it does
+  if (p.plan.graph().has_regions) return;  // an instruction in a body is listed once, and runs in every iteration
   if (any_joined ? sum < sent : sum != sent) fail("the bytes of the instructions are not those of the plan");
   if (collectives != p.program().collectives().size()) fail("the instructions have other collectives than the plan");
 }
@@ -85,7 +85,7 @@ bool is_small(const planned_program& p) {
   for (const auto& n : p.plan.graph().nodes) {
     using gspmd::dtype;
     if (gspmd::detail::elements(n.shape) > 4096) return false;
-    // The evaluator has none of these operators (unit/linalg.cpp, eigh.cpp, lu.cpp, tridiagonal.cpp), and no numbers of these types.
+    // The evaluator lacks these operators (unit/linalg.cpp, eigh.cpp, lu.cpp, tridiagonal.cpp) and these element types.
     using namespace gspmd::detail;
     for (const auto op : {code_of<cholesky_op>, code_of<triangular_solve_op>, code_of<solve_op>, code_of<eigh_op>,
                           code_of<tridiagonal_op>, code_of<lu_op>, code_of<slogdet_op>})
@@ -95,9 +95,9 @@ bool is_small(const planned_program& p) {
   return true;
 }
 
-/// Inputs and outputs of one shard_as group have one sharding, and what any of them says itself stays.
+/// The inputs and outputs of a shard_as group have one sharding, and annotations of its members stay.
 void check_groups(const json& document, const planned_program& p) {
-  std::map<std::int64_t, std::string> found;  // by group: how the first of it is split
+  std::map<std::int64_t, std::string> found;  // by group: the splits of its first member
   for (const char* list : {"inputs", "ops"}) {
     if (!document.contains(list)) continue;
     for (const auto& item : document[list]) {
@@ -108,7 +108,7 @@ void check_groups(const json& document, const planned_program& p) {
       const auto& outputs = p.built.outputs;
       if (said.tiles().shard_group < 0) continue;
       if (!value.is_input && std::find(outputs.begin(), outputs.end(), v) == outputs.end()) continue;
-      std::string words;  // axes of size 1 say nothing
+      std::string words;  // axes of size 1 are omitted
       bool is_split = false;
       for (const auto& dim : p.plan.find(v)->sharding()) {
         words += '[';
@@ -135,7 +135,7 @@ reference::host_array as_reference(const any_array& a) {
   return result;
 }
 
-/// Fails where an output is not what the naive evaluator of the program gives.
+/// Fails if an output differs from the result of the naive evaluator.
 void compare(const planned_program& p, const std::vector<any_array>& outputs, const planned_program& evaluated,
              const reference::rounding& expected, const std::string& where) {
   for (std::size_t k = 0; k < outputs.size(); ++k) {
@@ -157,7 +157,7 @@ void compare(const planned_program& p, const std::vector<any_array>& outputs, co
   }
 }
 
-/// Whether a document writes its own communication.
+/// Returns true if a document writes its own communication.
 bool is_strict(const json& document) { return document.is_object() && document.contains("mode"); }
 
 std::optional<planned_program> plan(const json& document, devices on, error_list& errors) {
@@ -173,7 +173,7 @@ std::optional<planned_program> plan(const json& document, devices on, error_list
   return planned(std::move(*built), errors);
 }
 
-/// The part of an explicit or manual document without the ops that are refused, and those that need them.
+/// Returns an explicit or manual document without its refused ops, and without the ops that need these.
 json accepted_part(json document) {
   for (;;) {
     error_list errors;
@@ -207,7 +207,7 @@ json accepted_part(json document) {
       known[name] = true;
       for (const char* result : {".0", ".1", ".2"}) known[name + result] = true;
     }
-    // A value that is known by its name alone, but for the last results of loops that carry more.
+    // Values that are known by a single name, except further results of loops that carry several values.
     json outputs = json::array();
     for (const auto& v : answer->values) {
       if (!v.is || v.name[0] == 'b' || known.count(v.name) == 0) continue;
@@ -217,7 +217,7 @@ json accepted_part(json document) {
     const bool is_done = ops.size() == document["ops"].size() && errors.empty() && answer->errors.empty();
     if (is_done) document["outputs"] = outputs;
     if (is_done) return document;
-    if (ops.size() == document["ops"].size()) {  // what is wrong is not said of an op: begin without the last one
+    if (ops.size() == document["ops"].size()) {  // no error names an op: remove the last op and try again
       if (ops.empty()) return document;
       ops.erase(ops.size() - 1);
     }
@@ -226,7 +226,7 @@ json accepted_part(json document) {
   }
 }
 
-/// Of documents that are typed and yet not planned.
+/// Returns true for errors of documents that are typed but cannot be planned.
 bool is_known_refusal(const std::string& line) {
   for (const char* words : {"partial by two functions", "plans reduce by one function at a time",
                             "is empty; nothing would be computed", "what convert makes of its terms"})
@@ -234,7 +234,7 @@ bool is_known_refusal(const std::string& line) {
   return false;
 }
 
-/// Fails where an output has other bits on one device than on the mesh.
+/// Fails if an output has different bits on one device and on the mesh.
 void compare_bits(const planned_program& p, const std::vector<any_array>& on_mesh, const std::vector<any_array>& alone) {
   for (std::size_t k = 0; k < on_mesh.size(); ++k)
     if (on_mesh[k].bytes != alone[k].bytes)
@@ -246,7 +246,7 @@ void run(const json& document, const planned_program& p) {
   error_list errors;
   const auto alone = plan(document, devices::one, errors);
   if (!alone) fail("planned on the mesh, refused on one device: " + errors.lines()[0]);
-  // A reproducible program computes what the program computes that it is made of, up to the same rounding.
+  // A reproducible program computes the same as the program that it is made of, within the same rounding.
   const bool is_reproducible = document.value("reproducible", false);
   std::optional<planned_program> as_written;
   if (is_reproducible) {
@@ -257,11 +257,11 @@ void run(const json& document, const planned_program& p) {
   }
   std::vector<reference::host_array> arrays;
   for (const auto& a : inputs) arrays.push_back(as_reference(a));
-  // In an explicit or manual document what devices hold in its local view are values of the program of one device.
+  // In an explicit or manual document, the data of each device in the local view are separate values of the program for one device.
   const auto& naive = is_strict(document) ? *alone : is_reproducible ? *as_written : p;
   if (!is_small(naive)) return;
   const reference::rounding expected(naive.plan.graph(), arrays);
-  if (!expected.is_known()) return;  // a loop may take any time
+  if (!expected.is_known()) return;  // a loop may run for any time
   regions_run += p.plan.graph().has_regions ? 1 : 0;
   const auto on_mesh = run_on(p.built.devices_part ? "threads" : "simulated", p.program(), pointers_to(inputs));
   const auto on_one = run_on("self", alone->program(), pointers_to(inputs));
@@ -276,7 +276,7 @@ const std::string& operator_names() { return known_operators(); }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > most_bytes || size == 0) return 0;
-  // With { begins a document, with a letter of documents.hpp bytes to generate one from; the rest is no JSON.
+  // `{` begins a document. A letter of documents.hpp begins bytes to generate a document from. Other files are no JSON.
   static const bool prints = std::atexit(print_tallies) == 0;
   const char kind = static_cast<char>(data[0]);
   const bool is_made = is_generated(kind);

@@ -3,14 +3,14 @@
 
 #include <gspmd/gspmd.hpp>
 
-/// Every kind of movement and its wording, in layouts.txt.
+/// Every kind of movement, with its text in layouts.txt.
 namespace golden::layouts {
 
 using namespace gspmd;
 
 constexpr auto program = [](auto x, auto w) {
   auto columns = reshard(x, split<_, "x">{});                 // rows to columns: all_to_all
-  auto swapped = reshard(columns, split<_, "y">{});           // another axis, and 20 does not divide by 16
+  auto swapped = reshard(columns, split<_, "y">{});           // another axis, and 16 does not divide 20
   auto sum = einsum<"ab,bc->ac">(columns, w);                 // partial over x
   auto scattered = reshard(sum, split<"x", _>{});             // reduce_scatter
   auto odd = allow_replication(reshape(scattered, {6, 16}));  // [12,8] to [6,16] mixes both dims: a gather is forced

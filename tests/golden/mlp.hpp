@@ -3,7 +3,7 @@
 
 #include <gspmd/gspmd.hpp>
 
-/// A training step whose plan stands in mlp.txt: batch and layer do not divide evenly.
+/// A training step whose plan is in mlp.txt. Batch and layer sizes do not divide evenly.
 namespace golden::mlp {
 
 using namespace gspmd;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Executed instructions of a compiled step beside the same loops by hand, as callgrind counts them: no clock, so that they are the same on a
-# machine that is busy. PROGRAM, VALGRIND; CASE: what PROGRAM runs; AT_MOST or MORE_THAN: the percentage of the instructions by hand.
+# Compares the executed instructions of a compiled step with hand-written loops, as callgrind counts them. Instructions do not depend on
+# the load of the machine. PROGRAM, VALGRIND; CASE: the case of PROGRAM; AT_MOST or MORE_THAN: the percentage of the hand-written loops.
 cmake_minimum_required(VERSION 3.25...3.31)
 
 function(count function result)
@@ -13,7 +13,7 @@ function(count function result)
   endif()
   file(STRINGS "${file}" line REGEX "^summary: [0-9]+" LIMIT_COUNT 1)
   string(REGEX REPLACE "^summary: ([0-9]+).*" "\\1" instructions "${line}")
-  # Fewer than an eighth of the elements have no loop over them: another function was counted, or none.
+  # Fewer than one instruction for 8 elements cannot be a loop over the elements: callgrind counted another function, or no function.
   if(NOT instructions MATCHES "^[0-9]+$" OR instructions LESS 16384)
     message(FATAL_ERROR "${function}: `${line}` are not the instructions of 131,072 elements")
   endif()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// instructions CASE   runs a compiled step and the same loops by hand once each, in functions whose instructions callgrind counts
-// (count.cmake): CASE_step and CASE_by_hand. Ends with 1 where their results differ.
+// instructions CASE   runs a compiled step and the same hand-written loops once each, in the functions CASE_step and CASE_by_hand.
+// callgrind counts their instructions (count.cmake). Returns 1 if their results differ.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -23,7 +23,7 @@ using floats = std::vector<float>;
 // ---- a chain of elementwise operators, as one loop ----
 
 constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5f) + floor(y); };
-// By default GCC has a vector instruction for no floor.
+// By default, GCC has no vector instruction for floor.
 [[gnu::noinline, gnu::optimize("no-trapping-math")]] void chain_of(const float* __restrict x, const float* __restrict y,
                                                                    float* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
@@ -32,7 +32,7 @@ constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5
   }
 }
 
-// ---- a choice, of which one side is computed: compilers make branches of `x > 0 ? 2 * x : y`, but not of masks ----
+// ---- a choice of which one side is computed: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks ----
 
 constexpr auto choice = [](auto x, auto y) { return select(x > 0.0f, x * 2.0f, y); };
 void choice_of(const float* __restrict x, const float* __restrict y, float* __restrict out, int64_t n) {
@@ -61,7 +61,7 @@ void stencil_of(const float* __restrict t, float* __restrict out) {
 // ---- a softmax of each row ----
 
 constexpr auto rows_softmax = [](auto x) { return softmax(x, 1); };
-/// As compilers may not reorder sums: 64 partial ones.
+/// Compilers may not reorder sums, so this sum uses 64 partial sums.
 void softmax_of(const float* __restrict x, float* __restrict y) {
   constexpr int64_t parts = 64;
   float some[parts];
@@ -92,7 +92,7 @@ floats numbers(int64_t first) {
 
 }  // namespace
 
-// Their names are callgrind's --toggle-collect.
+// callgrind's --toggle-collect names these functions.
 extern "C" {
 [[gnu::noipa]] void chain_step(chain_program& step, gspmd::simulated_communicator& comm, const floats& x, const floats& y,
                                floats& out) {
@@ -118,7 +118,7 @@ extern "C" {
 [[gnu::noipa]] void softmax_by_hand(const floats& x, floats& y) {
   for (int64_t r = 0; r < rows; ++r) softmax_of(x.data() + r * columns, y.data() + r * columns);
 }
-// The control: by hand, with 4 rows of 128 computed again.
+// The control: hand-written, and 4 rows of 128 are computed twice.
 [[gnu::noipa]] void control_step(const floats& x, const floats& y, floats& out) {
   chain_of(x.data(), y.data(), out.data(), rows * columns);
   chain_of(x.data(), y.data(), out.data(), 4 * columns);
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   gspmd::launch(gspmd::self{}, 1, [&](auto& comm) {
     if (name == "chain") {
       chain_program step;
-      step(comm, x, y, out);  // the first call allocates what the step needs
+      step(comm, x, y, out);  // the first call allocates the memory of the step
       chain_step(step, comm, x, y, out);
       chain_by_hand(x, y, hand);
     } else if (name == "choice") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that calls OpenBLAS for nothing but its number of threads: gspmd's header must not make that call a weak one, as
-// a library that only weak ones need is not linked with --as-needed.
+// A program that calls OpenBLAS only for its number of threads. gspmd's header must not make this call weak: with --as-needed, the linker
+// drops a library that only weak calls use.
 #include <gspmd/detail/kernels/blas_threads.hpp>
 
 extern "C" void openblas_set_num_threads(int);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does not link: a file that is compiled for another processor than the precompiled library. The error says why.
+// Does not link: the file and the precompiled library are compiled for different processors. The error says so.
 #include "gspmd/detail/support/target.hpp"
 
 namespace gspmd::detail {

@@ -2,7 +2,7 @@
 // labels: any_mpi
 // ranks: 2 4
 // group: run
-// A matrix that is factored over a grid of ranks gives what simulated devices give, and solves its equations.
+// The factors of a matrix over a grid of ranks equal those on simulated devices, and solve the equations of the matrix.
 #include "gspmd/block_cyclic.hpp"
 
 #include <doctest/doctest.h>

@@ -96,7 +96,7 @@ TEST_CASE("an error of one rank is that of all, and nothing is changed nor left"
   CHECK(contains(full, "gspmd: on rank " + std::to_string(last) + ": checkpoint: `" + directory.path));
   CHECK(contains(full, "0.x." + std::to_string(last) + ".npy` cannot be written: File too large"));
 
-  // The last rank comes with another step, and with an array of another name.
+  // The last rank passes another step, and an array with another name.
   const auto step = error_on_all([&] { saved.save(comm, directory.path, me == last ? 3 : 2); });
   CHECK(contains(step, "checkpoint: processes come with different arrays, directories, steps or options; give all the same"));
   checkpoint other;

@@ -27,7 +27,7 @@ static_assert(gspmd::communicator<gspmd::mpi_communicator>);
 
 namespace {
 
-std::int64_t largest_total = 0;  // of the elements that one of the calls below counted, on all members together
+std::int64_t largest_total = 0;  // the largest number of elements of one call below, counted over all members
 
 void count_total(std::int64_t on_each, MPI_Comm comm) {
   int n = 0;
@@ -37,10 +37,10 @@ void count_total(std::int64_t on_each, MPI_Comm comm) {
 
 }  // namespace
 
-// The calls of the library to MPI, by MPI's profiling interface.
+// Counts the library's calls to MPI through MPI's profiling interface.
 extern "C" {
 int MPI_Allgather(const void* in, int count, MPI_Datatype type, void* out, int received, MPI_Datatype out_type, MPI_Comm comm) {
-  if (type == MPI_INT32_T) count_total(count, comm);  // not what processes tell each other of themselves
+  if (type == MPI_INT32_T) count_total(count, comm);  // do not count the data that processes exchange about themselves
   return PMPI_Allgather(in, count, type, out, received, out_type, comm);
 }
 int MPI_Alltoall(const void* in, int count, MPI_Datatype type, void* out, int received, MPI_Datatype out_type, MPI_Comm comm) {
@@ -67,10 +67,10 @@ int world_size() {
   return n;
 }
 
-/// Whether sums are added in the order of the members: where MPI reduces between nodes, it chooses.
+/// Returns true if sums are added in the order of the members. Between nodes, MPI reduces and chooses the order.
 bool keeps_order(bool shares_memory = true) { return shares_memory && std::getenv("GSPMD_RANKS_PER_NODE") == nullptr; }
 
-/// Meshes over all ranks.
+/// Returns meshes over all ranks.
 std::vector<mesh_shape> meshes() {
   const int n = world_size();
   std::vector<mesh_shape> result{mesh_of({n}), mesh_of({1, n})};
@@ -80,7 +80,7 @@ std::vector<mesh_shape> meshes() {
   return result;
 }
 
-/// The sum over all ranks, so that all of them fail together.
+/// Returns the sum over all ranks, so that all ranks fail together.
 int everywhere(int wrong) {
   int sum = 0;
   MPI_Allreduce(&wrong, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -92,7 +92,7 @@ const extents& result_of(const movement& m) { return m.to_global; }
 const extents& operand_of(const reduction& r) { return r.global; }
 const extents& result_of(const reduction& r) { return r.global; }
 
-/// Carries out collectives on buffers that mpi_communicator::allocate gave.
+/// Carries out collectives on buffers from mpi_communicator::allocate.
 struct through_shared_memory {
   gspmd::mpi_communicator& comm;
   std::byte* in_memory;
@@ -124,7 +124,7 @@ struct through_shared_memory {
   }
 };
 
-/// A large all_reduce over all ranks as it goes where each has a core.
+/// A large all_reduce over all ranks, on the path for ranks that have a core each.
 struct by_messages {
   gspmd::mpi_communicator& comm;
   mpi_workspace work{};
@@ -143,8 +143,8 @@ struct by_messages {
   }
 };
 
-/// An axis of one device moves nothing: of 121 pairs of shardings of two dims 9 remain that differ in what they do. GSPMD_STRIDE leaves out
-/// more where waiting takes long: more ranks than cores with MPICH, which gives no core away, or a sanitizer.
+/// An axis of one device moves nothing, so only 9 of 121 pairs of shardings of two dims differ in effect. If waiting is slow, GSPMD_STRIDE
+/// skips more pairs: with a sanitizer, or with more ranks than cores and MPICH, which does not yield the core.
 int stride_of(const mesh_shape& mesh) {
   const char* const further = std::getenv("GSPMD_STRIDE");
   const int given = further == nullptr ? 1 : std::atoi(further);
@@ -155,12 +155,12 @@ int stride_of(const mesh_shape& mesh) {
 
 }  // namespace
 
-/// Several collectives at once, of buffers that mpi_communicator::allocate gave where they have room there.
+/// Several collectives in one call, in buffers from mpi_communicator::allocate while it has space.
 struct together_through_shared_memory {
   gspmd::mpi_communicator& comm;
   std::byte* memory;
   std::size_t room;
-  std::vector<std::byte*> shared{};  // where the operands lie there
+  std::vector<std::byte*> shared{};  // the operands' memory in the shared buffers
 
   [[nodiscard]] int device(int i) const { return comm.device(i); }
   template <class T, class Collective>
@@ -232,7 +232,7 @@ TEST_CASE("mpi: pairs of shardings of two dims") {
     for (const auto& mesh : meshes())
       for (std::int64_t rows = 1; rows <= 8; ++rows)
         for (std::int64_t columns = 1; columns <= 8; ++columns) {
-          if ((rows + columns / 2) % 2 != 0) continue;  // each extent with half of the others, of both parities
+          if ((rows + columns / 2) % 2 != 0) continue;  // combine each extent with half of the other extents, of both parities
           CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({rows, columns}), stride_of(mesh),
                                                      static_cast<int>(rows * 7 + columns + shared), keeps_order(shared))) == 0);
         }
@@ -267,7 +267,7 @@ TEST_CASE("mpi: buffers in shared memory") {
     CHECK(everywhere(wrong_in_all_pairs<float>(shared, mesh, shape_of({8, 4200}), 31 * stride_of(mesh), 0, keeps_order())) ==
           0);  // not small
     CHECK(everywhere(wrong_in_all_pairs<float>(comm, mesh, shape_of({9}), stride_of(mesh), 0, keeps_order())) ==
-          0);  // buffers that are not
+          0);  // buffers that are not shared
   }
   CHECK(everywhere(wrong_in_all_monoids<double>(shared, mesh_of({world_size()}), keeps_order())) == 0);
 }
@@ -302,7 +302,7 @@ TEST_CASE("mpi: a rank whose buffers are not shared does not wait for those that
   const auto columns = movement_between(mesh, shape_of({2 * n, elems / 2}), split({{0, 0}}), split({{0, 1}}));
   int wrong = 0;
   for (int round = 0; round < 200; ++round) {
-    // who has private buffers changes; the middle third of the rounds has none, or nothing but such
+    // The ranks with private buffers change. In the middle third of the rounds, no rank or every rank has private buffers.
     const bool is_private = round / 67 == 1 ? round % 2 == 0 : (round + comm.device(0)) % n == 0;
     const float* in = is_private ? own_in.data() : shared_in;
     float* out = is_private ? own_out.data() : shared_out;
@@ -317,7 +317,7 @@ TEST_CASE("mpi: a rank whose buffers are not shared does not wait for those that
 
 TEST_CASE("mpi: a permuted shard that is sent, and the address of the next one, arrive in this order") {
   if (world_size() != 4) return;
-  gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.small_shard_bytes = 0});  // small ones are gone when they are sent
+  gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.small_shard_bytes = 0});  // a small shard would be sent immediately
   const auto mesh = mesh_of({2, 2});
   const auto swapped = movement_between(mesh, shape_of({400}), split({{0, 0}, {1, 0}}), split({{1, 0}, {0, 0}}));
   const auto memory = comm.allocate(400);
@@ -437,7 +437,7 @@ TEST_CASE("mpi: every element type and monoid") {
 }
 
 TEST_CASE("mpi: a rank that waits in shared memory lets MPI move on") {
-  // the send ends only when rank 0 takes part, which waits for rank 1 in a collective
+  // The send ends only when rank 0 receives. Rank 0 waits for rank 1 in a collective.
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto mesh = mesh_of({world_size()});
   const auto r = reduction_between(shape_of({1000}), {}, {}, 1, gspmd::monoid::add);

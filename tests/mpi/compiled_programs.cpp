@@ -10,7 +10,7 @@
 #include "gspmd/comm/mpi.hpp"
 #include "support/run_compiled.hpp"
 
-// Random programs that the compiler planned for as many devices as there are ranks; others than those of unit/.
+// Random programs, compiled for a number of devices equal to the number of ranks. They differ from the programs of unit/.
 
 namespace {
 

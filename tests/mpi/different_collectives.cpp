@@ -15,8 +15,8 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/ring.hpp"
 
-// Ranks that meet in different collectives, of every kind and by every way in which they go: somebody says so, nobody hangs, and what
-// is computed all the same is right.
+// Ranks call different collectives, for every pair of kinds and every kind of transport. One rank reports it, no rank hangs, and all
+// computed results are right.
 
 namespace {
 
@@ -35,7 +35,7 @@ extents shape_of(std::int64_t rows, std::int64_t columns) {
   return shape;
 }
 
-/// Small enough to be copied through the window of a node, too large for it, and more than MPI sends without being asked for it.
+/// Small enough for the window of a node, too large for it, and larger than MPI sends without a request of the receiver.
 constexpr std::array<std::int64_t, 3> sizes{3, 6'000, 200'000};
 
 struct collective {
@@ -59,7 +59,7 @@ class collectives {
     const auto text = " of " + std::to_string(n);
     sharding partial;
     partial.partial = 1;
-    // GCC takes a capture of a descriptor by value for one that may be used before it is set
+    // If a lambda captures a descriptor by value, GCC warns that it may be used before it is set.
     const auto sum = std::make_shared<reduction>(reduction{shape_of(1, n), partial, {}, 1, gspmd::monoid::add});
     add("all_reduce" + text, [=, this](mpi_communicator& comm) {
       std::vector<float> x(static_cast<std::size_t>(n), 1.0F), y(x.size());
@@ -168,7 +168,7 @@ class collectives {
   std::vector<collective> all_;
 };
 
-/// The error text of this rank where `odd` calls `a` and the others `b`; nothing if it finished.
+/// Returns the error text of this rank if `odd` calls `a` and the other ranks call `b`. Returns nothing if the call finishes.
 std::optional<std::string> told(mpi_communicator& comm, int odd, const collective& a, const collective& b) {
   try {
     (comm.device(0) == odd ? a : b).call(comm);
@@ -207,7 +207,7 @@ TEST_CASE("ranks that meet in different collectives") {
     const bool says = text && text->find("met in different collectives: rank ") != std::string::npos;
     const bool waits = text && text->find(", which has finished; all ranks") != std::string::npos;
     if (text && !says && !waits) FAIL(*text);
-    // of two ranks, and a permutation, which moves nothing on some: who has left already was not there
+    // A collective of two ranks, or a permutation, moves nothing on some ranks. A rank that has already left did not take part.
     const auto names = a.name + b.name;
     const bool of_some = names.find("two ranks") != std::string::npos || names.find("permutation") != std::string::npos;
     int said = says || (of_some && waits) ? 1 : 0;

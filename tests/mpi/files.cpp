@@ -3,7 +3,7 @@
 // ranks: 2 3 4
 // two nodes: 4
 // group: run
-// Files of others, written and read by ranks.
+// Files of other formats, written and read by ranks.
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -98,7 +98,7 @@ TEST_CASE("safetensors: an error of one rank is that of all, and nothing is chan
   loaded.add("x", y);
   save_safetensors(comm, file, saved);
 
-  // The last rank may write to no byte of a file after the first 1024.
+  // The last rank may write no byte of a file after the first 1024.
   ::rlimit most{};
   getrlimit(RLIMIT_FSIZE, &most);
   std::signal(SIGXFSZ, SIG_IGN);

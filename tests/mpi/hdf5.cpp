@@ -43,7 +43,7 @@ TEST_CASE("HDF5: saved on all ranks, loaded on any number of them; in chunks too
   saved.add("fields/y", y);
   save_hdf5(comm, file, saved, {.attributes = {{"program", "test"}}});
   CHECK(read_hdf5_header(file, {.attributes = true}).attributes.at("program") == "test");
-  if (me == 0) {  // by the library alone
+  if (me == 0) {  // written by the HDF5 library without gspmd
     const hid_t opened = H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), dataset = H5Dopen2(opened, "fields/y", H5P_DEFAULT);
     std::vector<double> all(45);
     CHECK(H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data()) >= 0);
@@ -83,7 +83,7 @@ TEST_CASE("HDF5: saved on all ranks, loaded on any number of them; in chunks too
   auto z = long_rows.array(comm);
   named_arrays large;
   large.add("z", z);
-  // The last rank may write to no byte of a file after the first 1024.
+  // The last rank may write no byte of a file after the first 1024.
   ::rlimit most{};
   getrlimit(RLIMIT_FSIZE, &most);
   std::signal(SIGXFSZ, SIG_IGN);
@@ -100,7 +100,7 @@ TEST_CASE("HDF5: saved on all ranks, loaded on any number of them; in chunks too
   CHECK(contains(other, "hdf5: processes come with different arrays, files or options; give all the same"));
   if (me == 0) CHECK(files_of(files.path) == std::vector<std::string>{"chunks.h5", "state.h5"});
   rows.fill(comm, x, 3);
-  const int padding = rows.wrong(comm, x, 3);  // a load would set it to zero
+  const int padding = rows.wrong(comm, x, 3);  // a load would set the padding to zero
   const auto& constant = x;
   named_arrays missing, only_saved;
   missing.add("fields/y", y);

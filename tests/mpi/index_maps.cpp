@@ -3,7 +3,7 @@
 // group: calls
 // ranks: 2 3 4
 // two nodes: 4
-// Movements with maps over MPI: through shared memory, in place, and by messages.
+// Movements with index maps over MPI: through shared memory, in place, and by messages.
 #include <doctest/doctest.h>
 #include <mpi.h>
 
@@ -17,7 +17,7 @@ using namespace oracle;
 
 namespace {
 
-/// Carries out movements on buffers that mpi_communicator::allocate gave.
+/// Carries out movements on buffers from mpi_communicator::allocate.
 struct through_shared_memory {
   gspmd::mpi_communicator& comm;
   std::byte* in_memory;
@@ -59,7 +59,7 @@ TEST_CASE("random maps over MPI") {
       std::string wrong;
       std::int64_t sending = 0;
       for (const auto& mesh : meshes) {
-        // Each way has maps of its own.
+        // Each kind of transport gets its own maps.
         std::mt19937_64 random(static_cast<std::uint64_t>(ranks + (shares_memory ? 0 : 100) + (small == 0 ? 0 : 200)));
         for (int k = 0; k < 750; ++k) {
           const auto m = random_mapped_movement(random, mesh, k % 50 == 0 ? 40 : 9);

@@ -11,8 +11,8 @@
 #include "gspmd/ops.hpp"
 #include "gspmd/run.hpp"
 
-// Launch keeps what it makes in MPI with the communicator that it is given. MPI's functions have a second name, by which a program that
-// defines the first one reaches them.
+// launch stores its MPI objects with the user's communicator. MPI's functions have a second name (PMPI_*), so a program that defines
+// the first name can call them.
 
 namespace {
 int made = 0, freed = 0;  // communicators
@@ -65,11 +65,11 @@ TEST_CASE("launch keeps what it makes until the communicator is freed") {
   MPI_Comm copy = MPI_COMM_NULL;
   PMPI_Comm_dup(own, &copy);
   freed = 0;
-  PMPI_Comm_free(&copy);  // has nothing of ours
+  PMPI_Comm_free(&copy);  // stores nothing of gspmd
   CHECK(freed == 0);
   PMPI_Comm_free(&own);
-  CHECK(freed == 6);  // two duplicates and a group, for either set of options
+  CHECK(freed == 6);  // two duplicates and a group for each set of options
   made = 0;
-  CHECK(total(ranks, mpi{MPI_COMM_WORLD}) == 24.0);  // MPI_Finalize frees what this has made
+  CHECK(total(ranks, mpi{MPI_COMM_WORLD}) == 24.0);  // MPI_Finalize frees the objects of this call
   CHECK(made > 0);
 }

@@ -2,8 +2,8 @@
 // labels: once exhaustive any_mpi
 // ranks: 2
 // timeout: 600
-// Messages of more than 2^31 bytes, and collectives of more elements than an int counts. No more than 4.4 GiB on both ranks at a time; where
-// there are not so many, it says that it skips.
+// Messages of more than 2^31 bytes, and collectives of more elements than an int can count. Both ranks together use at most 4.4 GiB. On a
+// machine with less memory, the test prints that it skips.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -32,10 +32,10 @@ using moved = compile<next_row, pair_of_ranks, in<int8_t, dims<2, n>, split<"x",
 using summed = compile<whole, pair_of_ranks, in<int8_t, dims<n>, split<_>, partial<"x">>>;
 static_assert(moved::traffic.bytes > int64_t{1} << 31 && moved::traffic.messages == 1);
 static_assert(summed::collectives == collectives{all_reduce<"x">} && gathered::collectives == collectives{all_gather<"x">});
-// Collectives write into the results: no arena holds them a second time.
+// Collectives write into the results, so no arena holds a second copy.
 static_assert(gathered::view.arena_bytes == 0 && moved::view.arena_bytes == 0 && summed::view.arena_bytes == 0);
 
-/// On all ranks alike, as they take part in collectives together.
+/// Returns the same value on all ranks, because all ranks must take part in a collective.
 bool is_here() {
   const auto reason = large::why_not(2 * n + (int64_t{400} << 20));
   int is_short = reason.empty() ? 0 : 1;
@@ -65,12 +65,12 @@ TEST_CASE("large: an all_gather to more than 2^31 elements, through shared memor
 
 TEST_CASE("large: a shard of more than 2^31 bytes goes to another rank") {
   if (!is_here()) return;
-  mpi_communicator comm(MPI_COMM_WORLD);  // it is longer than what goes through shared memory
+  mpi_communicator comm(MPI_COMM_WORLD);  // the message is too long for shared memory
   const large::repeated x(large::pattern(comm.device(0)), n);
   const auto y = large::unwritten(n);
   run<moved>(comm, x.data(), y.get());
   const auto once = comm.device(0) == 0 ? std::vector<int8_t>(static_cast<std::size_t>(large::period)) : large::pattern(0);
-  CHECK(large::is_periodic(y.get(), n, once));  // nothing comes before the first row
+  CHECK(large::is_periodic(y.get(), n, once));  // no row precedes the first row
 }
 
 TEST_CASE("large: an all_reduce of more than 2^31 elements, whose sums wrap around") {

@@ -2,7 +2,7 @@
 // labels: any_mpi
 // ranks: 2 4
 // group: run
-// Manual regions over MPI, on a communicator of the user's own, give what simulated devices give: values and gradients.
+// Manual regions over MPI, on a user's communicator, give the same values and gradients as on simulated devices.
 #include "gspmd/modes/manual.hpp"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ using namespace gspmd;
 
 namespace manual_over_mpi {
 
-/// Ranks in another order than those of the world, and of `each` the ones that have a communicator together.
+/// A communicator with the ranks in another order than in MPI_COMM_WORLD. `each` consecutive ranks share a communicator.
 struct own_communicator {
   MPI_Comm is = MPI_COMM_NULL;
   explicit own_communicator(int each) {
@@ -35,7 +35,7 @@ struct own_communicator {
   own_communicator& operator=(const own_communicator&) = delete;
 };
 
-/// Every collective that a region writes, on a field of rows.
+/// Every collective that a region can write, on a field of rows.
 constexpr auto all_kinds = [](auto x, auto w) {
   auto whole = local::all_gather<"x", state::replica>(w, 0);
   auto y = tanh(einsum<"bd,df->bf">(local::halo<"x">(x, 0, 1, 1), whole));
@@ -78,7 +78,7 @@ TEST_CASE("manual regions over MPI, planned at run time") {
   };
   check(dynamic::mesh({{"x", ranks}, {"y", 1}}), dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4}));
   if (ranks != 4) return;
-  // Along the other axis the planner splits what the region holds.
+  // Along the other axis, the planner splits the data of the region.
   const auto sent_along_y = check(dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({8, 4}, {"x", "y"}),
                                   dynamic::in<double>({4, 4}, {"x", "y"}));
   CHECK(sent_along_y > 0);

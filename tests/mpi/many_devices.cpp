@@ -3,7 +3,7 @@
 // group: compiled
 // ranks: 64
 // timeout: 300
-// As unit/many_devices, over ranks.
+// The test of unit/many_devices, over ranks.
 #include <doctest/doctest.h>
 
 #include <gspmd/comm/mpi.hpp>

@@ -14,7 +14,7 @@
 #include "gspmd/dynamic.hpp"
 #include "gspmd/ops.hpp"
 
-// Every rank has a function of its own, of one type and with the same state; the number of devices is that of the ranks.
+// Every rank has its own function object, with the same type and state. The number of devices is the number of ranks.
 TEST_CASE("map with state over MPI, static shapes on a mesh as large as the communicator") {
   using namespace gspmd;
   int ranks = 0;
@@ -44,7 +44,7 @@ TEST_CASE("map with state over MPI, static shapes on a mesh as large as the comm
 }
 
 namespace {
-/// Maps x -> a x + b of the numbers below 97, one after the other: the order counts.
+/// Maps x -> a x + b of numbers below 97, applied in order. The order matters.
 struct affine_maps {
   using values = std::tuple<std::int32_t, std::int64_t>;
   static constexpr values identity() { return {1, 0}; }

@@ -10,7 +10,7 @@
 #include "../support/collective_oracle.hpp"
 #include "gspmd/comm/mpi.hpp"
 
-// Movements that are too large for a single meeting (small_shard_bytes), with and without shared memory: boxes with gaps, and
+// Movements that are too large for one synchronisation (small_shard_bytes), with and without shared memory: boxes with gaps, and
 // permutations.
 
 using namespace oracle;
@@ -88,7 +88,7 @@ TEST_CASE("mpi: permutations of shards of which some lie in shared memory") {
   if (n % 2 != 0 || n == 2) return;
   const auto mesh = mesh_of({2, n / 2});
   const auto from = split({{0, 0}, {1, 0}}), to = split({{1, 0}, {0, 0}});
-  const int source = me % (n / 2) * 2 + me / (n / 2);  // whose part under `from` is this one's under `to`
+  const int source = me % (n / 2) * 2 + me / (n / 2);  // the device that has this device's part of `to` under `from`
   const std::int64_t elems = 50'000;
   const auto swap = movement_between(mesh, shape_of({n * elems}), from, to);
   REQUIRE(classify(mesh, swap) == collective_kind::collective_permute);
@@ -103,7 +103,7 @@ TEST_CASE("mpi: permutations of shards of which some lie in shared memory") {
     double* out = (round + me) % 5 == 0 ? own_out.data() : shared_out;
     std::fill_n(const_cast<double*>(in), elems, me + 1000.0 * round);
     comm.move(mesh, swap, &in, &out);
-    std::fill_n(const_cast<double*>(in), elems, -1.0);  // too late to be read
+    std::fill_n(const_cast<double*>(in), elems, -1.0);  // too late for a reader
     for (std::int64_t i = 0; i < elems; ++i) wrong += out[i] != source + 1000.0 * round;
   }
   CHECK(everywhere(wrong) == 0);

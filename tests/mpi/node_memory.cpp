@@ -32,7 +32,7 @@ int rank_in_world() {
   return rank;
 }
 
-/// The lines of /proc/self/maps that the library's pages make, and those of all shared memory.
+/// Counts the lines of /proc/self/maps for the library's pages, or for all shared memory.
 int mapped(const char* name) {
   int lines = 0;
   std::ifstream maps("/proc/self/maps");
@@ -56,7 +56,7 @@ TEST_CASE("memory of a node, from either source: each process finds that of the 
     CHECK(mapped("memfd:gspmd") == before + n);
     MPI_Barrier(MPI_COMM_WORLD);
   }
-  CHECK(mapped("memfd:gspmd") == before);  // and freed
+  CHECK(mapped("memfd:gspmd") == before);  // the memory is freed
 }
 
 TEST_CASE("memory of a node: processes on others are not found, and without a source it is private") {
@@ -108,9 +108,9 @@ TEST_CASE("pages of another size, file or user are not mapped") {
   CHECK(!open_pages(mixed, 5000));
   const offered_pages from(page_source::sent, 5000), to(page_source::sent, 5000);
   CHECK(!to.receive_from(from.offer(), 5000));  // nothing was sent
-  REQUIRE(mine.send_to(to.offer()) != 0);       // has no socket
+  REQUIRE(mine.send_to(to.offer()) != 0);       // `mine` has no socket
   REQUIRE(from.send_to(to.offer()) == 0);
-  CHECK(!to.receive_from(mine.offer(), 5000));  // the pages of another process
+  CHECK(!to.receive_from(mine.offer(), 5000));  // the pages belong to another process
   REQUIRE(from.send_to(to.offer()) == 0);
   CHECK(to.receive_from(from.offer(), 5000));
   CHECK(from.send_to(mine.offer()) == ECONNREFUSED);
@@ -152,7 +152,7 @@ TEST_CASE("a message with two descriptors is ignored, and both are closed") {
   };
   const int before = open_descriptors();
   REQUIRE(from.send_to(to.offer()) == 0);
-  CHECK(to.receive_from(from.offer(), 5000));  // the next message counts
+  CHECK(to.receive_from(from.offer(), 5000));  // the next message is accepted
   CHECK(open_descriptors() == before);
   ::close(pages);
   ::close(socket);

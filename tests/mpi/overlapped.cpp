@@ -3,8 +3,8 @@
 // ranks: 4
 // two nodes: 4
 // group: run
-// A step whose gathers and reductions are started ahead, several of them under way at once, is the step that takes one after the other: by
-// messages, within a node, and where both meet.
+// A step that starts several gathers and reductions early gives the same results as a step with blocking collectives: by messages, within a
+// node, and with both.
 #include <doctest/doctest.h>
 
 #include <tuple>
@@ -41,7 +41,7 @@ constexpr int started(const detail::plan_view& p) {
 static_assert(started(step_on<pod>::view) == 0);
 static_assert(started(step_on<overlapped<pod>>::view) >= 3);
 
-/// The weights after two steps, whole: integers and halves, so that no order of sums shows.
+/// The whole weights after two steps. They are integers and halves, so the order of sums has no effect.
 template <class Step>
 std::vector<double> trained(const mpi& backend) {
   std::vector<double> whole;
@@ -56,7 +56,7 @@ std::vector<double> trained(const mpi& backend) {
     auto [a, b, c] = run<Step>(backend, x, w[0], w[1], w[2]);
     w[0] = a, w[1] = b, w[2] = c;
     for (auto& each : w)
-      for (auto& e : each) e = e - 4 * static_cast<double>(static_cast<long long>(e / 4));  // small again
+      for (auto& e : each) e = e - 4 * static_cast<double>(static_cast<long long>(e / 4));  // make the elements small again
   }
   for (const auto& each : w) whole.insert(whole.end(), each.begin(), each.end());
   return whole;

@@ -2,7 +2,7 @@
 // labels: once
 // ranks: 3
 // two nodes: 3
-// Element types of the user's own: they travel as bytes, and the library adds them.
+// A user's element types: MPI transfers them as bytes, and the library adds them.
 #include <doctest/doctest.h>
 
 #include "support/own_numbers.hpp"

@@ -2,7 +2,7 @@
 // labels: any_mpi
 // ranks: 2 3 4
 // group: run
-// Pipelines over MPI, through shared memory and by messages, give what threads give: values and gradients, to the bit.
+// Pipelines over MPI, through shared memory and by messages, give the same bits as on threads: values and gradients.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace gspmd;
 
-/// Loss, and gradients by weights [stages, 3, 3] and data [microbatches, 4, 3]; the mesh has as many devices as there are ranks.
+/// Loss, and gradients by weights [stages, 3, 3] and data [microbatches, 4, 3]. The mesh has one device for each rank.
 template <class Step>
 void check_over_mpi(Step step, std::int64_t rows_of_weights, std::int64_t microbatches, const dynamic::mesh& m) {
   const std::string data = m.axes().size() > 1 ? "data" : "";
@@ -70,7 +70,7 @@ TEST_CASE("pipelines over MPI, with their gradients, also beside data parallelis
           },
           stages, n + 1, m);
     }
-    // Each rank goes its own way.
+    // Each rank takes its own branch.
     check_over_mpi(
         [=](value w, value x) {
           return pipeline_step<"stage">(layer, squares, one_forward_one_backward{devices, n + 1})(w, x, x);

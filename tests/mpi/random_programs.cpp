@@ -12,15 +12,15 @@
 #include "support/random_views.hpp"
 #include "support/run_random_over_mpi.hpp"
 
-// Every rank makes the same programs from the same seeds, with as many devices as there are ranks.
+// Every rank makes the same programs from the same seeds. The number of devices is the number of ranks.
 TEST_CASE("random programs over MPI equal the naive reference") {
   reference::random_options options;
   MPI_Comm_size(MPI_COMM_WORLD, &options.devices);
   const auto first = reference::setting("GSPMD_SEED", 1);
   const auto count = reference::programs_on(options.devices, 200);
-  reference::mpi_lots lots({{}, {.small_shard_bytes = 0}});  // the second reads all shards in shared memory where they are
+  reference::mpi_lots lots({{}, {.small_shard_bytes = 0}});  // the second option reads shards in place, in shared memory
   for (auto seed = first; seed < first + count; ++seed) {
-    options.lookups = seed % 2 == 1;  // gathers, scatters, scans, sorts, the largest elements: of all element types
+    options.lookups = seed % 2 == 1;  // gathers, scatters, scans, sorts and top_k, for all element types
     const auto wrong = lots.add(reference::random_program(seed, options));
     if (!wrong.empty()) FAIL_CHECK(wrong);
   }

@@ -3,7 +3,7 @@
 // ranks: 1 2 3 4
 // two nodes: 4
 // group: run
-// Reproducible functions have over MPI, whatever the ranks and nodes and the way of the collectives, the bits of one device.
+// Over MPI, reproducible functions give the bits of one device, for all numbers of ranks and nodes and all algorithms of collectives.
 #include <doctest/doctest.h>
 
 #include <cmath>

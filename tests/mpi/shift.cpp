@@ -19,7 +19,7 @@
 #include "gspmd/ops.hpp"
 #include "support/run_random_over_mpi.hpp"
 
-// Halos between processes: through memory that they share, in it, and by messages; small shards and large ones.
+// Halos between processes: through shared memory, in place in shared memory, and by messages. Small and large shards.
 
 TEST_CASE("shifts over MPI") {
   using namespace gspmd;
@@ -42,7 +42,7 @@ TEST_CASE("shifts over MPI") {
         dynamic::builder p(m);
         const auto split = rows ? std::vector<std::string>{"x", ""} : std::vector<std::string>{"", "x"};
         const value a = p.input(dynamic::in<double>(shape, split));
-        p.output(p.reshard(shift(a * 1.0, rows ? 0 : 1, by) + 0.0, split));  // of an arena, which processes can share
+        p.output(p.reshard(shift(a * 1.0, rows ? 0 : 1, by) + 0.0, split));  // in an arena, which processes can share
         const auto program = p.compile();
         for (const bool shares_memory : {true, false}) {
           mpi backend;
@@ -100,12 +100,12 @@ TEST_CASE("margins of several fields over MPI, of the caller's memory and of are
         },
         stencil_field(u, {boundary::wrap()}), stencil_field(v, {boundary::edge()}));
   };
-  const auto program = [&](value u, value v) {  // the second time of an arena
+  const auto program = [&](value u, value v) {  // the second step reads from an arena
     const auto [a, b] = step(u, v);
     return step(a * 0.5, b * 0.25);
   };
   const dynamic::mesh m({{"x", ranks}, {"y", 1}}), one({{"x", 1}, {"y", 1}});
-  const std::int64_t n = 400;  // large enough to compute meanwhile
+  const std::int64_t n = 400;  // large enough to compute during the exchange
   const auto in = dynamic::in<double>({n, n}, {"x", "y"});
   std::vector<double> u(static_cast<std::size_t>(n * n)), v(u.size());
   for (std::size_t i = 0; i < u.size(); ++i) {
@@ -127,7 +127,7 @@ TEST_CASE("margins of several fields over MPI, of the caller's memory and of are
 TEST_CASE("random programs with shifts over MPI equal the naive reference") {
   struct setting {
     bool only_stencils;
-    std::vector<gspmd::mpi_options> ways;  // in each of which a program runs
+    std::vector<gspmd::mpi_options> ways;  // the program runs with each of these options
   };
   for (const auto& [only_stencils, ways] : {setting{false, {{true, 64}, {false, 64}}}, setting{true, {{true, 64, 0}}}}) {
     std::optional<gspmd::detail::delayed_meetings> delays;
@@ -145,7 +145,7 @@ TEST_CASE("random programs with shifts over MPI equal the naive reference") {
     for (auto seed = first; seed < first + count; ++seed) {
       const reference::random_program program(seed, options);
       auto plan = gspmd::detail::make_plan(program.g, program.mesh);
-      gspmd::detail::overlap_moves(plan, 1);  // loops that are too small for it else
+      gspmd::detail::overlap_moves(plan, 1);  // otherwise, these loops are too small for overlap
       const gspmd::detail::plan_view view(plan);
       for (const auto& s : plan.steps) overlapped += gspmd::detail::is_rim(view, s) ? 1 : 0;
       std::uint64_t here = 0;

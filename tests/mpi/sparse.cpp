@@ -2,7 +2,7 @@
 // labels: any_mpi
 // ranks: 1 2 3 4
 // group: run
-// Products with sparse matrices over MPI give what simulated devices give: whole numbers, the same bits.
+// Products with sparse matrices over MPI give the same bits as on simulated devices, for whole numbers.
 #include "gspmd/sparse.hpp"
 
 #include <doctest/doctest.h>

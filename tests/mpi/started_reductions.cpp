@@ -2,8 +2,8 @@
 // group: calls
 // ranks: 2 3 4
 // two nodes: 4
-// Reductions that are started and finished, by every way in which they go, give what they give at once, to the bit in the order of the
-// members; any number of them is under way, and what else is done meanwhile is done right.
+// Started reductions give the same bits as blocking reductions, in the order of the members, for every kind of transport. Any number of
+// reductions can be in progress, and other work in between gives right results.
 #include "gspmd/comm/mpi.hpp"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ int everywhere(int wrong) {
   return sum;
 }
 using options = gspmd::mpi_options;
-/// By messages, in pieces; through the window of a node; with every shard too large for it.
+/// By messages in pieces, through the window of a node, and with shards that are all too large for the window.
 const std::vector<options> ways{options{false}, options{false, 50}, options{true}, options{true, 1000, 0}};
 
 }  // namespace
@@ -71,7 +71,7 @@ TEST_CASE("mpi: several started reductions at once, with other collectives betwe
     for (unsigned seed = 0; seed < (reference::is_sanitized ? 6U : 15U); ++seed)
       for (const auto& mesh : meshes()) {
         CAPTURE(seed);
-        // their buffers are shared; none is; some are, where there is room
+        // the buffers are shared, not shared, or shared while memory is left
         const std::size_t places = seed % 3 == 0 ? room : seed % 3 == 1 ? 0 : 20'000;
         CHECK(everywhere(wrong_of_several<std::int64_t>(comm, mesh, seed, {shared.get(), places})) == 0);
         if (!how.shared_memory) CHECK(everywhere(wrong_of_several<double>(comm, mesh, 1000 + seed, {shared.get(), places})) == 0);

@@ -2,7 +2,7 @@
 // labels: any_mpi
 // ranks: 2 3
 // group: run
-// Steps, blocks and ghost layers in the caller's memory, wherever its elements lie, over MPI.
+// Steps, blocks and ghost layers in the caller's memory over MPI, with any strides.
 #include "gspmd/strided.hpp"
 
 #include <doctest/doctest.h>
@@ -70,7 +70,7 @@ TEST_CASE("blocks of another code to a program and back, over MPI") {
   const auto p = dynamic::compile([](value u) { return u * 2; }, m, dynamic::in<float>({7, 5}, {"x", ""}));
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);
   sizes.back() = 7;
-  const auto rows = layout_of_input(p, 0, ragged_list{sizes});  // all on the last rank
+  const auto rows = layout_of_input(p, 0, ragged_list{sizes});  // the last rank has all rows
   const auto columns = layout_on(m, {7, 5}, {"", "x"}, contiguous{}, balanced{});
   mpi_communicator comm(MPI_COMM_WORLD);
   const int me = comm.device(0);

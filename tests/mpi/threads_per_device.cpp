@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2
 // group: run
-// Processes of two threads: results have the bits of one thread for each.
+// Processes with two threads give the same bits as processes with one thread.
 #include <doctest/doctest.h>
 
 #include <cstdint>

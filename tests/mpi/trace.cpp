@@ -2,7 +2,7 @@
 // labels: any_mpi
 // ranks: 2 3
 // group: run
-// The steps of all processes come to the first one: as many collectives of each as the plan has, at times of one clock.
+// The first process receives the steps of all processes: the plan's number of collectives from each process, with times of one clock.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -48,7 +48,7 @@ TEST_CASE("trace over mpi: the first process gets the steps of all") {
     CHECK(result[0].data<double>()[i] == doctest::Approx(expected[0].data<double>()[i]).epsilon(1e-12));
   CHECK(count(watched.json(), "\"communicates\"") == sent);
   const auto own = watched.size();
-  run_trace two;  // a process that ran something else before
+  run_trace two;  // a process that ran another program before
   const auto alone =
       dynamic::compile([](auto a) { return exponential(a); }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 3}));
   if (rank > 0) static_cast<void>(alone.run(traced(self{}, two), x));

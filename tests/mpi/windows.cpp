@@ -15,7 +15,7 @@
 #include "gspmd/grad.hpp"
 #include "gspmd/ops.hpp"
 
-// Shards go round a ring of processes: between arenas that they share, and by messages.
+// Shards rotate around a ring of processes: between shared arenas, and by messages.
 TEST_CASE("limit_gather over MPI") {
   using namespace gspmd;
   int ranks = 0;
@@ -49,7 +49,7 @@ TEST_CASE("limit_gather over MPI") {
     }
 }
 
-// A member of a ring hears its neighbours only: nothing but the meetings keeps the others from overtaking it.
+// A member of a ring communicates with its neighbours only. Only the synchronisation keeps other members from overtaking it.
 TEST_CASE("many steps under limit_gather, one after the other and without a check between them") {
   using namespace gspmd;
   mpi_communicator comm(MPI_COMM_WORLD);
@@ -76,7 +76,7 @@ TEST_CASE("many steps under limit_gather, one after the other and without a chec
   }
 }
 
-// Halos of convolutions, of pools and of the gradients of both, along one split dim and two: the bits of one thread that plays all devices.
+// Halos of convolutions, pools and their gradients, along one and two split dims, give the bits of one thread that simulates all devices.
 TEST_CASE("convolutions, pools and their gradients over MPI") {
   using namespace gspmd;
   int ranks = 0;

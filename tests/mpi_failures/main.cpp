@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures over MPI and what follows; run by tests/CMakeLists.txt, which checks the text, the exit status and that
-// nothing hangs.
+// Failures over MPI and their consequences. tests/CMakeLists.txt runs this program and checks the text, the exit status and that
+// no rank hangs.
 //
 //   mpi_failures NAME
 #include <sched.h>
@@ -25,7 +25,7 @@
 
 using namespace gspmd;
 
-// The middle rank fails inside a step, while the others wait for it in the collective that follows.
+// The middle rank fails inside a step. The other ranks wait for it in the next collective.
 constexpr auto program = [](auto x) {
   return sum(map(
       [](double e) {
@@ -34,18 +34,18 @@ constexpr auto program = [](auto x) {
       },
       x));
 };
-// A rank is given an index that lies nowhere; the sum of what was looked up waits for it. Or another table, which is looked at.
+// A rank gets an index out of range, or another table, which the check finds. The sum of the looked-up elements waits for this rank.
 constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
 using lookup_of_two =
     compile<lookup, checked<mesh<axis<"x", 2>>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
-// Two branches that communicate among other devices, or for other things. The predicate should be alike on all.
+// Two branches with collectives over other devices or of another kind. The predicate should be equal on all devices.
 constexpr auto branches = [](auto p, auto x) {
   return sum(cond(
       p > 0, [](auto v) { return einsum<"ij->i">(v); }, [](auto v) { return einsum<"ji->i">(v); }, x));
 };
 using parting_step =
     compile<branches, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<>>, in<double, dims<8, 8>, split<"x", "y">>>;
-// Another program than `program`, with the same collective.
+// A different program from `program`, with the same collective.
 constexpr auto sum_of_squares = [](auto x) { return sum(x * x); };
 using squares_of_two = compile<sum_of_squares, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
 using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
@@ -57,7 +57,7 @@ using step_of_much = compile<[](auto x) {
 
 namespace {
 
-/// A step on a rank's shard of ones.
+/// Two steps on a rank's shard of ones.
 struct two_steps {
   step_of_two step;
   std::vector<double> x = std::vector<double>(step_of_two::input_shard<0>::local_elems, 1.0);
@@ -65,7 +65,7 @@ struct two_steps {
   void run(auto& comm) { step(comm, x, y); }
 };
 
-/// The same of four devices.
+/// The same for four devices.
 struct four_steps {
   parting_step step;
   std::vector<float> p{1.0F};
@@ -79,7 +79,7 @@ int rank_of_process() {
   return rank;
 }
 
-/// Says when this rank fails, in milliseconds: the test allows all ranks 5 s from then.
+/// Prints the time of this rank's failure, in milliseconds. The test gives all ranks 5 s from then.
 void say_when() {
   using namespace std::chrono;
   std::fprintf(stderr, "fails at %lld;\n",
@@ -90,7 +90,7 @@ void say_when() {
   throw std::runtime_error("rank 1 has had enough");
 }
 
-/// One rank leaves between two steps, past a communicator that the user made, while the others wait for it.
+/// One rank throws between two steps, which destroys its communicator. The other ranks wait for this rank.
 template <class Steps>
 void leave_alone(mpi_options options = {}) {
   mpi_communicator comm(MPI_COMM_WORLD, options);
@@ -100,7 +100,7 @@ void leave_alone(mpi_options options = {}) {
   steps.run(comm);
 }
 
-/// One rank of a launch throws in a step, or is killed, while the others go on to the next one.
+/// One rank of a launch throws in a step or is killed. The other ranks continue to the next step.
 template <class Steps>
 void fail_in_launch(const mpi& world, int devices, bool is_killed) {
   launch(world, devices, [&](auto& comm) {
@@ -116,7 +116,7 @@ void fail_in_launch(const mpi& world, int devices, bool is_killed) {
   });
 }
 
-/// One rank leaves while another computes, and so hears of nothing. A program may block the signal that ends who aborts.
+/// One rank leaves while another rank computes and receives no message. A program may block the signal that ends an aborting rank.
 void leave_one_that_computes() {
   sigset_t alarms;
   sigemptyset(&alarms);
@@ -127,7 +127,7 @@ void leave_one_that_computes() {
   std::this_thread::sleep_for(std::chrono::seconds(12));
 }
 
-/// All ranks leave, at about the same time; whoever catches it can go on with another communicator.
+/// All ranks leave at about the same time. A rank that catches the exception can continue with another communicator.
 void leave_together() {
   try {
     mpi_communicator comm(MPI_COMM_WORLD);
@@ -157,7 +157,7 @@ void gather_by_hand(mpi_communicator& comm) {
   comm.move(all, gather, &from, &to);
 }
 
-/// A large arena. Rank 1 may reserve no more than `limit` bytes.
+/// A large arena. Rank 1 may reserve at most `limit` bytes.
 void take_much(rlim_t limit) {
   mpi_communicator comm(MPI_COMM_WORLD);
   if (comm.device(0) == 1) {
@@ -183,7 +183,7 @@ void take_much(rlim_t limit) {
   if (comm.device(0) == 0) std::puts("summed, and ended well");
 }
 
-/// A user namespace of its own, with the same user. Must come before MPI starts threads. Returns false if the system refuses.
+/// Enters a separate user namespace with the same user. Call it before MPI starts threads. Returns false if the system refuses.
 bool enter_own_namespace() {
   const auto user = std::to_string(getuid()), group = std::to_string(getgid());
   if (unshare(CLONE_NEWUSER) != 0) return false;
@@ -192,7 +192,7 @@ bool enter_own_namespace() {
          static_cast<bool>(std::ofstream("/proc/self/gid_map") << group + ' ' + group + " 1" << std::flush);
 }
 
-/// Ranks that may not open each other's memory share it all the same, without a file in /dev/shm.
+/// Ranks that may not open each other's memory share memory without a file in /dev/shm.
 void share_between_namespaces() {
   mpi_communicator comm(MPI_COMM_WORLD);
   const auto memory = comm.allocate(100'000);
@@ -206,16 +206,16 @@ void share_between_namespaces() {
   std::puts("shared, and ended well");
 }
 
-/// Rank 1 leaves the program before the others call run. `again`: after a first run on all.
+/// Rank 1 ends the program before the other ranks call run. `again`: after a first run on all ranks.
 void leave_before_run(const mpi& world, bool again) {
   if (again) run<step_of_two>(world, array<double>({8}));
-  else launch(world, 4, [](auto&) {});  // as docs/mpi.md says
+  else launch(world, 4, [](auto&) {});  // as in docs/mpi.md
   if (rank_of_process() == 1) return say_when();
   if (again) run<step_of_two>(world, array<double>({8}));
   else launch(world, 4, [](auto&) { std::puts("a rank went on"); });
 }
 
-/// Rank 1 comes late to the first run, which gets a note, and to the second one. Nobody is ended.
+/// Rank 1 is late for the first run, which prints a note, and for the second run. No rank is ended.
 void come_late(const mpi& world) {
   detail::arrival_note_seconds = 0.5;
   for (int k = 0; k < 2; ++k) {
@@ -225,7 +225,7 @@ void come_late(const mpi& world) {
   std::puts("ran twice, and ended well");
 }
 
-/// Rank 1 can neither share memory nor get any: it has the address space that it has, and little more.
+/// Rank 1 can neither share nor allocate memory: its address space is limited to a little more than its present size.
 void be_short_of_memory() {
   if (rank_of_process() != 1) return;
   const rlimit files{rlim_t{1} << 20, rlim_t{1} << 20};
@@ -239,7 +239,7 @@ void be_short_of_memory() {
   setrlimit(RLIMIT_AS, &space);
 }
 
-/// A communicator between rank 0 and the others, which has two groups.
+/// Passes an intercommunicator: rank 0 is one group, and the other ranks are the other group.
 void give_intercommunicator() {
   const int rank = rank_of_process();
   MPI_Comm side = MPI_COMM_NULL, between = MPI_COMM_NULL;
@@ -254,7 +254,7 @@ void give_intercommunicator() {
   mpi_communicator refuses(between);
 }
 
-/// Two threads of each process launch on a communicator each, at the same time, and let go of it.
+/// Two threads of each process launch on separate communicators at the same time, and free them.
 void compute_on_two_threads() {
   MPI_Comm comms[2];
   for (auto& comm : comms) MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -313,7 +313,7 @@ void run_case(std::string_view what) {
       steps.run(comm);
       std::puts("a rank went on");
     });
-  } else if (what == "programs") {  // each its own
+  } else if (what == "programs") {  // each rank runs another program
     launch(world, 2, [&](auto& comm) {
       two_steps steps;
       squares_of_two squares;
@@ -321,14 +321,14 @@ void run_case(std::string_view what) {
       else steps.run(comm);
       std::puts("a rank went on");
     });
-  } else if (what == "never") {  // before any group is made
+  } else if (what == "never") {  // before any group exists
     launch(world, 2, [&](auto& comm) {
       two_steps steps;
       if (comm.device(0) == 1) return;
       steps.run(comm);
       std::puts("a rank went on");
     });
-  } else if (what == "parts") {  // a predicate that differs by rank, before the groups of the branches are made
+  } else if (what == "parts") {  // a predicate that differs by rank, before the groups of the branches exist
     launch(world, 4, [&](auto& comm) {
       parting_step step;
       const std::vector<double> x(16, 1.0);
@@ -403,7 +403,7 @@ int main(int argc, char** argv) {
   const bool is_possible = what != "own_users" || enter_own_namespace();
   MPI_Init_thread(&argc, &argv, what == "two_threads" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
   if (!is_possible || (what == "two_threads" && provided != MPI_THREAD_MULTIPLE)) return MPI_Finalize(), 77;
-  // As users have it where it is measured, and else no longer than it takes.
+  // If the test measures the time, the default patience applies. Otherwise a short one saves time.
   if (!what.starts_with("leaves") && !what.starts_with("finalizes") && what != "computes")
     detail::mpi_watch::patience_seconds = 0.2;
   int status = 0;

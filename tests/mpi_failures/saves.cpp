@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that saves its state over and over and is killed meanwhile; started again and again by tests/CMakeLists.txt.
+// A run that saves its state repeatedly until it is killed. tests/CMakeLists.txt starts it again and again.
 //
-//   mpi_saves DIRECTORY RANK CALL    restores the newest state, checks it, and saves the next one; RANK is killed at its call number
-//                                    CALL of those that write, flush or rename a file, from 1; at 0 it lives, and removes the directory
+//   mpi_saves DIRECTORY RANK CALL    restores the newest state, checks it, and saves the next one. RANK is killed at its call number
+//                                    CALL of those that write, flush or rename a file, from 1. CALL 0: no rank is killed; removes DIRECTORY
 #include <csignal>
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include "new_operator/sum_last.hpp"
 
-// An operator that reduces by another monoid: the maximum over the last dim. It differs from the sum in these facts alone.
+// An operator that reduces by another monoid: the maximum over the last dim. Only the facts below differ from the sum.
 namespace gspmd::detail {
 
 /// `ab->a`
@@ -17,7 +17,7 @@ struct largest_last_op : sum_last_op {
   static constexpr operator_class meets(const node&, monoid kind) {
     return {kind == monoid::maximum ? partial_class::all : partial_class::none};
   }
-  /// A maximum is shared evenly by all elements that are equal to it.
+  /// If several elements equal the maximum, they share the gradient evenly.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();

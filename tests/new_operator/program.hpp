@@ -23,7 +23,7 @@ constexpr value largest_last(value x, location at = location::current()) {
   return detail::made(*x.graph(), detail::add_last<detail::largest_last_op>(*x.graph(), x.id(), at), x.type(), x.shape());
 }
 
-/// Rows that are split, and summed along a dim that is split too.
+/// Rows are split and summed, and the summed dim is split too.
 inline constexpr auto program = [](auto x, auto w) {
   auto y = sum_last(x * w), z = largest_last(x - 9.0);
   return std::tuple{y, grad(sum(y * y), w), z, grad(sum(z * z), x)};
@@ -31,7 +31,7 @@ inline constexpr auto program = [](auto x, auto w) {
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 using step = compile<program, pod, in<double, dims<5, 7>, split<"x", "y">>, in<double, dims<5, 7>>>;
 
-// Completed, partitioned, counted: a sum and maxima over `y`, and 3 x 4 elements of the largest shard in every operator on shards.
+// Completed, partitioned and counted: a sum and maxima over `y`, and 3 x 4 elements of the largest shard in every operator on shards.
 static_assert(step::collectives == collectives{all_reduce<"y">, all_reduce<"y">});
 static_assert(step::flops_per_device > 0);
 
@@ -52,7 +52,7 @@ struct data {
   }
 };
 
-/// How many elements are wrong on this backend, compiled and at run time.
+/// Returns the number of wrong elements on this backend, compiled and at run time.
 template <class Backend>
 int wrong_elements(const Backend& backend) {
   const data d;

@@ -8,7 +8,7 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
-// An operator that the library does not have: the sum over the last dim. This header is all that adds it.
+// An operator that the library does not have: the sum over the last dim. This header alone adds it.
 namespace gspmd::detail {
 
 /// Adds an operator that reduces the last dim.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made by reference.py.
+// Written by reference.py.
 #pragma once
 
 #include <array>

@@ -104,7 +104,7 @@ class adafactor:
             size, u = rows * columns, []
             state = self.state[k] or [([0.0] * rows, [0.0] * columns)] * (len(p) // size)
             self.state[k] = []
-            for j, (r, c) in enumerate(state):  # the matrices that the tensor consists of
+            for j, (r, c) in enumerate(state):  # the matrices of the tensor
                 q = [a * a + self.e1 for a in g[j * size:(j + 1) * size]]
                 r = [b2 * x + (1 - b2) * math.fsum(q[i * columns:(i + 1) * columns]) for i, x in enumerate(r)]
                 c = [b2 * x + (1 - b2) * math.fsum(q[i::columns]) for i, x in enumerate(c)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# --checked: right programs pass, and of processes that read other files it is said which differ. MPIRUN: mpirun with its options.
+# --checked: correct programs pass. If processes read different files, the error says which processes differ. MPIRUN: mpirun with
+# its options.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 separate_arguments(MPIRUN UNIX_COMMAND "${MPIRUN}")
 
@@ -18,7 +19,7 @@ if(NOT PROGRAM_MPI)
   return()
 endif()
 
-# The fifth process has other sines than the others.
+# The fifth process reads cosines instead of sines.
 plan(0 run/inputs.json --run "${SCRATCH}" --out "${SCRATCH}/in")
 file(READ "${here}/run/inputs.json" document)
 string(REPLACE "\"sine\"" "\"cosine\"" document "${document}")

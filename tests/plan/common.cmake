@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# For the scripts next to it: PROGRAM is gspmd-plan, SCRATCH a directory of the test's own; with UPDATE=1 in the environment
+# For the scripts in this directory. PROGRAM is gspmd-plan, SCRATCH a directory for this test. If the environment has UPDATE=1,
 # the golden files are written instead of compared.
 cmake_minimum_required(VERSION 3.25...3.31)
 set(here "${CMAKE_CURRENT_LIST_DIR}")
 file(REMOVE_RECURSE "${SCRATCH}")
 file(MAKE_DIRECTORY "${SCRATCH}")
 
-# plan(STATUS WANTED ARGS...): runs gspmd-plan in this directory; sets `out` and `err`. Another exit status is a failure.
+# plan(STATUS WANTED ARGS...): runs gspmd-plan in this directory and sets `out` and `err`. Another exit status is a failure.
 macro(plan wanted)
   execute_process(COMMAND "${PROGRAM}" ${ARGN} WORKING_DIRECTORY "${here}" RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err TIMEOUT 60)
   if(NOT "${status}" STREQUAL "${wanted}")
@@ -14,7 +14,7 @@ macro(plan wanted)
   endif()
 endmacro()
 
-# golden(NAME TEXT): the text is what golden/NAME holds.
+# golden(NAME TEXT): the text must equal golden/NAME.
 function(golden name text)
   set(file "${here}/golden/${name}")
   if("$ENV{UPDATE}")

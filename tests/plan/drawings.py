@@ -29,7 +29,7 @@ svg = "{http://www.w3.org/2000/svg}"
 head = re.compile(r"(?P<names>.*?)(?: and (?P<more>\d+) more)?: \w+ \[(?P<shape>[\d,]*)\], (?P<axes>\[[^\]]*\])"
                   r"(?P<rest>[^\[]*), shards of \[(?P<local>[\d,]*)\]")
 shown = 0
-drawn = None  # the value whose tiles follow, and what they have so far
+drawn = None  # the value of the following tiles, and the indices that these tiles cover so far
 
 
 def finish():

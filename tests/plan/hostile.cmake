@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Documents of 1 MB that were made to take long: each gets a plan or an error within 1 GiB, and the errors are short. The planner stops
-# after a number of prices and nodes, not after a time, so that the answers are the same on every machine. The limit of time below only
-# ends a program that hangs.
+# Documents of 1 MB that are made to take long. Each document gets a plan or an error within 1 GiB, and the errors are short. The
+# planner stops after a number of prices and nodes, not after a time, so the answers are the same on every machine. The time limit
+# below only ends a program that hangs.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 # document(MESH INPUTS OPS OUTPUTS): the lists without their brackets; a trailing comma is dropped.
@@ -12,7 +12,7 @@ function(document mesh inputs ops outputs)
   set(text "{\"mesh\":{\"axes\":[${mesh}]},\"inputs\":[${inputs}],\"ops\":[${ops}],\"outputs\":[${outputs}]}" PARENT_SCOPE)
 endfunction()
 
-# answered(NAME WANTED [OPTION...]): the document `text` has this status, with and without --json.
+# answered(NAME WANTED [OPTION...]): the document `text` must give this exit status, with and without --json.
 function(answered name wanted)
   file(WRITE "${SCRATCH}/${name}.json" "${text}")
   list(JOIN ARGN " " options)
@@ -49,7 +49,7 @@ string(REPEAT "1" 900000 digits)
 set(text "[${digits}]")
 answered(digits 1)
 
-# XLA's text: factors of 1 without end, lists that a short text makes long, and an error that would repeat it all.
+# XLA's text: factors of 1 without end, a short text that describes long lists, and an error that would repeat the whole text.
 function(xla name wanted mesh sharding)
   document("${mesh}" "{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[8,8],\"sharding\":\"${sharding}\"}" "" "\"a\"")
   answered(${name} ${wanted})
@@ -64,11 +64,11 @@ endforeach()
 document("[\"x\",1048575]" "${inputs}" "" "\"a1\"")
 answered(device_lists 1)
 
-# One group of values, and long programs: a table with a collective on most lines, and more work than the planner does in time.
+# One group of values, and long programs: a table with a collective on most lines, and more work than the planner's limit.
 string(REPLACE "{devices=[1025,1023]<=[1025,1023]T(1,0)}" "{unknown shard_like 1}" inputs "${inputs}")
 document("${two}" "${inputs}${a}" "" "\"a7000\"")
 answered(group 0)
-# chain(OP): sets `ops`, each of the result before it and the one before that.
+# chain(OP): sets `ops`. The operands of each op are the previous two results.
 function(chain op)
   set(list "")
   set(before a)
@@ -98,11 +98,11 @@ string(REGEX REPLACE ",$" "" rows "${rows}")
 string(REGEX REPLACE ",$" "" columns "${columns}")
 document("${mesh}" "{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[65536,65536],\"sharding\":[[${rows}],[${columns}]]}" "${ops}" "\"v5000\"")
 file(WRITE "${SCRATCH}/axes.json" "${text}")
-plan(0 "${SCRATCH}/axes.json")  # equal operators are chosen for once
+plan(0 "${SCRATCH}/axes.json")  # the planner chooses once for equal operators
 set(inputs "")
 set(ops "")
 set(outputs "")
-foreach(i RANGE 1 2000)  # no two are equal
+foreach(i RANGE 1 2000)  # no two operators are equal
   math(EXPR extent "65536 + ${i}")
   string(APPEND inputs "{\"name\":\"a${i}\",\"dtype\":\"f32\",\"shape\":[${extent},65536],\"sharding\":[[${rows}],[${columns}]]},")
   string(APPEND ops "{\"name\":\"v${i}\",\"op\":\"einsum\",\"operands\":[\"a${i}\",\"a${i}\"],\"attrs\":{\"equation\":\"ij,kj->ki\"}},")
@@ -114,7 +114,7 @@ has("${err}" "planning needs more than 100000 units of work (prices worked out a
 plan(1 "${SCRATCH}/unequal.json")
 has("${err}" "planning needs more than 1500000 units of work")
 
-# A chain of movements becomes one, which the table names for each value.
+# A chain of movements becomes one movement. The table names it for each value.
 set(ops "{\"name\":\"v0\",\"op\":\"rotate\",\"operands\":[\"a\"],\"attrs\":{\"dim\":0,\"amount\":1}},")
 foreach(i RANGE 1 8000)
   math(EXPR before "${i} - 1")
@@ -125,10 +125,10 @@ file(WRITE "${SCRATCH}/movements.json" "${text}")
 plan(0 "${SCRATCH}/movements.json")
 has("${out}" "one movement with v8000")
 
-# A NUL in the header of a file: what stands behind it in an error's text would not be shown.
+# A NUL in the header of a file: an error text would hide everything after the NUL.
 document("${two}" "{\"name\":\"a\",\"dtype\":\"f32\",\"shape\":[1]}" "" "\"a\"")
 file(WRITE "${SCRATCH}/nul.json" "${text}")
-# nul(AT DESCR END): a file with this dtype, and this at the header's end, is refused for the NUL at this character.
+# nul(AT DESCR END): a file with this dtype and this header end is refused because of the NUL at character AT.
 function(nul at descr end)
   set(header "{'descr':'${descr}','fortran_order':False,'shape':(1,)}${end}")
   string(REPLACE "\\000" "0" bytes "${header}")

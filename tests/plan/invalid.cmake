@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# invalid/NAME.json: refused, with these words and no others.
+# invalid/NAME.json: gspmd-plan refuses the document with exactly these words.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 plan(1 invalid/${NAME}.json)

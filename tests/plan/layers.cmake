@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Reports and pictures of a document of many layers stay as short as those of one, however their scopes are counted.
+# Reports and pictures of a document with many layers are as short as those of one layer, for every way to number the scopes.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 # document(FILE COUNT SCOPE): COUNT layers of seven operators; `@` in SCOPE is the number of a layer; empty: without scopes.
@@ -47,8 +47,8 @@ function(lines_of text variable)
   set(${variable} ${count} PARENT_SCOPE)
 endfunction()
 
-# shown_as_written(FILE): a browser, where there is one, finds every element that the page has where the page has it. It mends a page that
-# is not well-formed, and leaves out what it takes for a mistake.
+# shown_as_written(FILE): if a browser is installed, it must find every element of the page at the same position. A browser
+# repairs a page that is not well-formed, and drops elements that it considers wrong.
 find_program(BROWSER NAMES chromium-headless-shell chromium google-chrome)
 function(shown_as_written file)
   if(NOT BROWSER)
@@ -67,7 +67,7 @@ function(shown_as_written file)
   endif()
 endfunction()
 
-# The number of the layers, the written scope, and what stands for all of them. The operators of one document are 1,001.
+# The number of layers, the scope in the document, and the scope that denotes all layers. The operators of one document are 1,001.
 foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
   list(POP_FRONT case count)
   list(POP_FRONT case scope)
@@ -95,18 +95,18 @@ foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
   plan(0 "${document}" --report summary)
   set(summary "${out}")
   plan(0 "${document}" --report dearest)
-  # What the products of all layers send is one row, whatever the layer and the name.
+  # The reductions after the products of all layers are one row, whatever the number and name of the layers.
   string(REGEX MATCH "[^\n]*  reduce_scatter  data [^\n]*" row "${out}")
   has("${row}" " ${count}  reduce_scatter  data ")
   if(scope)
     has("${drawn}" ">in ${common}/mlp<")
     has("${summary}" "\n${common}/mlp ")
     has("${row}" "  ${common}/mlp")
-    math(EXPR alike "${count} - 2")  # the first one and the last one differ
+    math(EXPR alike "${count} - 2")  # the first and the last layer differ
     if(NOT page MATCHES ">${alike} times, all alike")
       message(SEND_ERROR "the layers of `${scope}` do not stand once in the page")
     endif()
-    # The name of all layers shows them all; that of one, one.
+    # The name of all layers shows all layers. The name of one layer shows one layer.
     plan(0 "${document}" --scope "${common}/mlp")
     has("${out}" "\nh0 ")
     has("${out}" "\nh11 ")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# members/*.json have objects of all kinds. The script adds an unknown member to one object at a time, and the document must be refused.
+# members/*.json contain objects of all kinds. The script adds an unknown member to one object at a time, and gspmd-plan must
+# refuse the document.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 foreach(name automatic explicit)

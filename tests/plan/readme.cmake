@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# README: every ```console block holds one command, `$ gspmd-plan ...`, and what it prints, run in the README's
-# directory.
+# README: every ```console block has one command, `$ gspmd-plan ...`, and its output. The command is run in the directory of
+# the README.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 file(READ "${README}" text)
 cmake_path(GET README PARENT_PATH directory)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Runs on .npy files over every backend, and what is wrong with files and command lines. MPIRUN: mpirun with its options.
+# Runs on .npy files on every backend, and mistakes in files and on command lines. MPIRUN: mpirun with its options.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 separate_arguments(MPIRUN UNIX_COMMAND "${MPIRUN}")
 
-# The inputs are the outputs of another document.
+# The outputs of another document are the inputs.
 plan(0 run/inputs.json --run "${SCRATCH}" --out "${SCRATCH}/in" --backend self)
 has("${out}" "/in/x.npy: f32 [9,6]")
 foreach(backend threads simulated)
@@ -49,7 +49,7 @@ foreach(other IN LISTS others)
   endforeach()
 endforeach()
 
-# Random numbers are in the range of the document, and numbers of u64 beyond 2^63 are exact.
+# Random numbers are in the range of the document, and u64 numbers above 2^63 are exact.
 file(MAKE_DIRECTORY "${SCRATCH}/none")
 plan(0 run/inside.json --run "${SCRATCH}/none" --out "${SCRATCH}/inside")
 execute_process(COMMAND "${CMAKE_COMMAND}" -E compare_files "${SCRATCH}/inside/all.npy" "${SCRATCH}/inside/true.npy" RESULT_VARIABLE status)
@@ -57,7 +57,7 @@ if(NOT status EQUAL 0)
   message(SEND_ERROR "run/inside.json: not all is true")
 endif()
 
-# Files that are wrong.
+# Wrong files.
 plan(1 run/program.json --run "${SCRATCH}/nowhere" --out "${SCRATCH}/out")
 has("${err}" "nowhere/x.npy: is not there")
 has("${err}" "nowhere/w.npy: is not there")
@@ -78,7 +78,7 @@ plan(1 run)
 has("${err}" "run: ")
 plan(1 run/program.json --why nobody)
 has("${err}" "--why: no value is called `nobody`; there are: x w h y total")
-# What it costs, on a network of a file.
+# The cost on a network that a file describes.
 file(WRITE "${SCRATCH}/network.json" "{\"flops_per_second\": 1e12, \"bytes_per_second\": 1e9}")
 foreach(what dearest summary outline)
   plan(0 run/program.json --report ${what} --network "${SCRATCH}/network.json")
@@ -96,7 +96,7 @@ plan(1 run/program.json --network "${SCRATCH}/t.svg")
 has("${err}" "--network ${SCRATCH}/t.svg: not JSON")
 plan(2 run/program.json --report everything)
 has("${err}" "--report is one of dearest, summary, outline and memory, not everything")
-# What is given up for the memory of a device: the moments of a step, which are its state.
+# The values that are evicted for the memory of a device: the moments of a step, which are its state.
 file(READ "${here}/valid/weight_update.json" step)
 string(REPLACE ",\n  \"shard_weight_update\": [\"data\"]" "" step "${step}")
 string(REPLACE "\"axes\"" "\"memory_per_device\": 3400, \"axes\"" step "${step}")
@@ -107,7 +107,7 @@ plan(0 run/program.json --report memory)
 has("${out}" "no limit of memory is given: write `memory_per_device` in the mesh")
 plan(2 run/program.json --report memory --scope layer)
 has("${err}" "--report memory is of the whole program, and not of a --scope")
-# Beside another plan, and parts of the table.
+# Next to another plan, and parts of the table.
 plan(0 run/program.json --compare run/program.json)
 has("${out}" "operators are alike in both")
 plan(1 run/program.json --compare run/nothing.json)
@@ -138,7 +138,7 @@ plan(1 run/program.json --svg "${SCRATCH}/a.svg" --value nobody)
 plan(1 run/program.json --dot "${SCRATCH}/no/where.dot")
 has("${err}" "cannot be written")
 
-# What a terminal would obey is shown instead: in the header of a file, in names, on the command line.
+# Control characters are printed as text: from the header of a file, from names, and from the command line.
 execute_process(COMMAND sh -c "printf '\\223NUMPY\\1\\0\\16\\0{\"x\\033[31m\\233\": 1}'" OUTPUT_FILE "${SCRATCH}/wrong/w.npy")
 plan(1 run/program.json --run "${SCRATCH}/wrong" --out "${SCRATCH}/out")
 has("${err}" [[wrong/w.npy: the header has the key `x\x1B[31m\x9B`, which does not belong there]])
@@ -146,7 +146,7 @@ string(ASCII 27 escape)
 plan(2 run/program.json "--${escape}[31m")
 has("${err}" [[unknown option --\x1B[31m]])
 
-# A disk that is full leaves what was there before, and no part of what did not fit.
+# If the disk is full, the previous files stay, and no partial file remains.
 execute_process(COMMAND sh -c "trap '' XFSZ; ulimit -f 0; '${PROGRAM}' run/program.json --run '${SCRATCH}/in' --out '${SCRATCH}/threads'"
                 WORKING_DIRECTORY "${here}" RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err TIMEOUT 60)
 has("${err}" "threads/y.npy: cannot be written: File too large")
@@ -156,7 +156,7 @@ if(NOT status EQUAL 1 OR NOT left STREQUAL "total.npy;y.npy" OR differs)
   message(SEND_ERROR "a full disk: status ${status}, left ${left}\n${out}${err}")
 endif()
 
-# Files are written under names of nobody else's: F.part beside F is the user's, a file or a link, and nothing is left behind.
+# Files are written under unique temporary names. F.part next to F is the user's file or link, and no temporary file remains.
 file(MAKE_DIRECTORY "${SCRATCH}/beside")
 file(WRITE "${SCRATCH}/notes" "mine")
 file(WRITE "${SCRATCH}/beside/a.dot.part" "mine")
@@ -181,7 +181,8 @@ foreach(name a.svg y.npy)
     message(SEND_ERROR "the user's link ${name}.part is one no more")
   endif()
 endforeach()
-# A link in the directory of --out is not followed, and a pipe there does not block. A pipe or a link of the user's own is written to.
+# A link in the directory of --out is not followed, and a pipe there does not block. A pipe or link that the user names as an
+# output is written.
 foreach(kind link pipe)
   file(REMOVE "${beside}/y.npy")
   if(kind STREQUAL "link")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# --search: the annotations that are found, the document with them, and the errors. Nothing in it is measured, so that it is always the same.
+# --search: the annotations that it finds, the document with these annotations, and the errors. Nothing is measured, so the result
+# never changes.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
-# On the mesh of the document, with little memory, and of 16 devices.
+# On the mesh of the document with little memory, and on meshes of 16 devices.
 set(found "")
 file(READ "${here}/search/layers.json" document)
 plan(0 search/layers.json --search --plans 150)
@@ -18,7 +19,7 @@ if(NOT err STREQUAL "")
   message(SEND_ERROR "a search says on no terminal: ${err}")
 endif()
 
-# The document that was written is one, and takes what was found.
+# The written document is valid, and its plan has the annotations that were found.
 file(READ "${SCRATCH}/annotated.json" annotated)
 string(JSON sharding GET "${annotated}" inputs 0 sharding)
 has("${sharding}" "x")
@@ -31,7 +32,7 @@ if(peak GREATER 8388608)
   message(SEND_ERROR "the document that a search found for 8388608 bytes holds ${peak}")
 endif()
 
-# Annotations of the document stay, but for those of a search that begins anew.
+# Annotations of the document stay, unless --anew is given.
 plan(0 valid/mlp.json --search --plans 20)
 if(out MATCHES "\"sharding\": [^\n]* in x")
   message(SEND_ERROR "an input that is annotated is annotated again:\n${out}")
@@ -39,7 +40,7 @@ endif()
 plan(0 valid/mlp.json --search --plans 20 --anew)
 has("${out}" "in x")
 
-# In bodies and branches too, so that they do not name axes that other meshes lack; those that a reshard names are needed.
+# --anew also drops annotations in bodies and branches, so they name no axes that other meshes lack. Axes of a reshard are required.
 plan(0 search/loop.json --search --plans 20 --anew --devices 4)
 has("${out}" "x=4")
 has("${out}" "x=2, y=2")
@@ -52,7 +53,7 @@ has("${out}" "skipped: 1 of 2 meshes of 4 devices, on which the document cannot 
 plan(1 "${SCRATCH}/other.json" --search --plans 20 --anew --devices 7)
 has("${err}" "--search: the document can be built on no mesh of 7 devices; on the first, ops[2].sharding[0][0]: `y` is not an axis")
 
-# A value's annotation is written where the value is, whose name may have a '/'.
+# An annotation is written at its value. The name of the value may contain a '/'.
 plan(0 search/heads.json --search --annotated "${SCRATCH}/heads.json")
 has("${out}" "\"sharding\": [[\"y\"],[\"x\"],[]]  in blk/r; without it the step takes ")
 file(READ "${SCRATCH}/heads.json" annotated)

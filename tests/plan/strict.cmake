@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# strict/NAME.json: an explicit or manual document, its states, collectives forward and backward, and mistakes. Those called
-# NAME_mistakes have some; the others are planned, drawn and run as well, and compared with the program of one device in which each device
-# of the local view is a value of its own.
+# strict/NAME.json: an explicit or manual document, its states, its collectives forward and backward, and mistakes. Documents called
+# NAME_mistakes have mistakes. Other documents are also planned, drawn and run. The results are compared with a program for one
+# device, in which the data of each device in the local view is a separate value.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 set(status 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# valid/NAME.json: its table, its JSON, the reasons for its shardings, its drawings, and its run on every backend against one device.
+# valid/NAME.json: its table, its JSON, the reasons for its shardings, its drawings, and a comparison of all backends with one device.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 
 plan(0 valid/${NAME}.json)

@@ -5,15 +5,15 @@
 #include <gspmd/modes/manual.hpp>
 #include <tuple>
 
-// A program partly by hand, here and not with the other static tests.
+// A partly manual program. It is here because it is not among the other static tests.
 namespace by_hand {
 #include "../static/manual_some_axes.cpp"
 }
 
 using namespace gspmd;
 
-// GCC takes fewer things for constants with -fsanitize=undefined: whether an address is null is none. A compiled program is all
-// constants; these operators have one of each kind of what is frozen in it.
+// With -fsanitize=undefined, GCC accepts fewer constants: a comparison of an address with null is none. All data of a compiled program are
+// constants. These operators have one constant of each kind.
 using four = mesh<axis<"x", 4>>;
 constexpr auto program = [](auto u, auto w, auto rows) {
   auto d = shift(u, 0, 1) - u;

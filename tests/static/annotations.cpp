@@ -38,7 +38,7 @@ static_assert(is_split_as<annotated<[](auto x) { return split_dim(x, 0, 1); }>, 
 static_assert(is_split_as<annotated<[](auto x) { return replicate(reshard(x, split<_, "a", "b">{})); }>, split<_, _, _>>);
 static_assert(is_split_as<annotated<[](auto x) { return reshard(x, split<"a", _, "b">{}); }>, split<"a", _, "b">>);
 
-// An annotation moves to what is computed from it, and back to what it is computed from (3.5).
+// An annotation propagates to the users of a value, and back to its operands (3.5).
 using chain = compile<[](auto x) { return relu(reshard(x * 2.0, split<_, "a", "b">{})); }, grid, in<float, dims<3, 16, 64>>>;
 static_assert(is_split_as<chain::output_shard<0>, split<_, "a", "b">>);
 static_assert(std::is_same_v<chain::input_shard<0>, shard_view<const float, grid, dims<3, 16, 64>, split<_, "a", "b">>>);

@@ -3,7 +3,7 @@
 
 using namespace gspmd;
 
-/// Whether some value of this global shape is partial over exactly this axis.
+/// Returns true if some value of this global shape is partial over exactly this axis.
 template <class Step, class Dims>
 constexpr bool has_partial(std::string_view axis) {
   const auto& mesh = Step::mesh_type::info;
@@ -12,7 +12,7 @@ constexpr bool has_partial(std::string_view axis) {
   return false;
 }
 
-// ---- an MLP: columns, then rows; one all_reduce over model ----
+// ---- an MLP: the first weight is split by columns, the second by rows; one all_reduce over model ----
 constexpr auto mlp = [](auto x, auto w1, auto w2) {
   auto h = relu(einsum<"bd,df->bf">(x, w1));
   return einsum<"bf,fd->bd">(h, w2);
@@ -38,14 +38,14 @@ static_assert(is_within_budget<small, max_bytes<98'304>, max_bytes<0, over<"data
 static_assert(!is_within_budget<small, max_bytes<98'303>> && !is_within_budget<small, max_collectives<0>>);
 static_assert(!is_within_budget<small, max_bytes<1, over<"model">>> && !is_within_budget<small, max_memory<1 * MiB>>);
 
-// ---- one program for all devices: its size does not depend on their number ----
+// ---- one program for all devices: the size of the program does not depend on the number of devices ----
 using large = mlp_step<64, 64>;
 using one = mlp_step<1, 1>;
 static_assert(mlp_step<2, 2>::view.steps.size() == large::view.steps.size());
 static_assert(mlp_step<2, 2>::collectives == large::collectives && large::device_count == 4096);
 static_assert(one::collectives == collectives{} && one::traffic.bytes == 0);
 
-// ---- gradients: Megatron's column-parallel linear layer, weight [out, in] split over its rows ----
+// ---- gradients: Megatron's column-parallel linear layer; the rows of the weight [out, in] are split ----
 constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
   auto y = einsum<"bi,oi->bo">(x, w);
   return grad(sum(y * dy), std::tuple{x, w});
@@ -67,7 +67,7 @@ static_assert(has_partial<scale, dims<32>>("tp"), "the gradient of the weight is
 static_assert(scale::collectives == collectives{all_reduce<"tp">});
 static_assert(scale::traffic.bytes == 2 * 3 * 32 * 4 / 4);
 
-// ---- sizes that do not divide, extents 0 and 1, more devices than elements ----
+// ---- sizes that do not divide evenly, extents 0 and 1, more devices than elements ----
 using uneven = compile<mlp, mesh<axis<"data", 8>, axis<"model", 3>>, in<float, dims<5, 7>, split<"data", _>>,
                        in<float, dims<7, 10>, split<_, "model">>, in<float, dims<10, 7>, split<"model", _>>>;
 static_assert(uneven::collectives == collectives{all_reduce<"model">});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// A kernel that leaves a fact out is refused, whichever fact it is.
+// A kernel is refused if it omits any of its facts.
 #include "gspmd/detail/ir/kernel_facts.hpp"
 
 namespace gspmd::detail {

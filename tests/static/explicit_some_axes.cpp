@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallel by types, model parallel by the planner: what is sent along data is written, what is sent along model is found.
+// Data parallelism by types and model parallelism by the planner. The program writes the communication along data; the planner
+// finds it along model.
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
@@ -12,7 +13,7 @@ namespace {
 using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
 using tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>>>;
 using columns = tensor<float, dims<16, 32>, place<pod, replica<"data">, split<_, "model">>>;
-using weights = tensor<float, dims<32, 16>, place<pod, replica<"data">>>;  // nothing is said along model
+using weights = tensor<float, dims<32, 16>, place<pod, replica<"data">>>;  // no sharding is specified along model
 
 constexpr auto mlp = [](auto x, auto w1, auto w2) { return einsum<"bf,fd->bd">(tanh(einsum<"bd,df->bf">(x, w1)), w2); };
 constexpr auto train = [](auto x, auto w1, auto w2) {
@@ -31,7 +32,7 @@ using one = mesh<axis<"data", 2>>;
 static_assert(std::is_same_v<typed_result<mlp, explicit_axes<pod, "data">, tokens, columns, weights>,
                              tensor<float, dims<8, 16>, place<explicit_axes<pod, "data">, split<"data", _>>>>);
 
-// With all axes explicit it is the program without this, step for step.
+// If all axes are explicit, the program equals the explicit program step for step.
 constexpr auto by_types = [](auto x, auto w1, auto w2) { return reshard<replica<"model">>(mlp(x, w1, w2)); };
 using typed_tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>, replica<"model">>>;
 using typed_columns = tensor<float, dims<16, 32>, place<pod, split<_, "model">, replica<"data">>>;
@@ -40,7 +41,7 @@ using all = compile<by_types, explicit_axes<pod, "data", "model">, typed_tokens,
 using written = compile<by_types, pod, typed_tokens, typed_columns, typed_rows>;
 static_assert(all::collectives == written::collectives && all::traffic.bytes == written::traffic.bytes);
 
-// With none it is the automatic mode.
+// If no axis is explicit, the program is in the automatic mode.
 using free_tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>>>;
 using free_columns = tensor<float, dims<16, 32>, place<pod, split<_, "model">>>;
 using free_weights = tensor<float, dims<32, 16>, place<pod>>;
@@ -49,11 +50,11 @@ using automatic = compile<mlp, pod, in<float, dims<8, 16>, split<"data", _>>, in
                           in<float, dims<32, 16>>>;
 static_assert(none::collectives == automatic::collectives && none::traffic.bytes == automatic::traffic.bytes);
 
-// A reshard may say both: what the type becomes, and where an automatic axis is wanted.
+// A reshard may state both: the explicit axes of the new type, and the automatic axes that split it.
 constexpr auto transposed = [](auto x) { return reshard<split<"data", "model">>(tanh(x)); };
 using both = compile<transposed, explicit_axes<pod, "data">, tokens>;
 static_assert(both::traffic.bytes == 0);
-// An automatic axis cuts what an explicit one leaves of a dim.
+// An automatic axis splits a shard that an explicit axis made.
 constexpr auto doubled = [](auto x) { return x + x; };
 using nested = compile<doubled, explicit_axes<pod, "data">, tensor<float, dims<8, 16>, place<pod, split<"data,model", _>>>>;
 static_assert(nested::traffic.bytes == 0);

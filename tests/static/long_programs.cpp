@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs so long that Clang gives their passes several evaluations, in every mode.
+// Programs that are too long for one evaluation in Clang, in every mode. Their passes run in several evaluations.
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
 #include <gspmd/modes/tensor.hpp>
@@ -32,7 +32,7 @@ constexpr auto found = [](auto x, auto w) { return sum(long_chain(einsum<"bd,df-
 using found_step = compile<found, pod, rows, weight>;
 static_assert(found_step::collectives == collectives{all_reduce<"data,model">});
 
-// Arguments that regions take as they are: each value is typed once.
+// The regions use the arguments without conversion, so each value is typed once.
 using tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>, replica<"model">>>;
 using square = tensor<float, dims<16, 16>, place<pod, replica<"data,model">>>;
 constexpr auto regions = [](auto x, auto w) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gspmd/gspmd.hpp"
 
-// Loops and conditionals on the compile-time path: what was decided is a constant.
+// Loops and conditionals at compile time: all decisions are constants.
 
 namespace {
 
@@ -21,16 +21,16 @@ using training =
 static_assert(training::collectives == collectives{all_reduce<"data">});
 static_assert(training::traffic.bytes == 100 * 3 * 2 * 4);
 
-constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, added up before they are reduced
+constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, summed before the reduction over devices
   return fori_loop(
       4, [x, w](value i, value g) { return g + grad(sum(tanh(einsum<"bi,io->bo">(x, w) * convert<float>(i))), w); },
       zeros_like(w));
 };
 using added = compile<batches, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<3, 2>>>;
 static_assert(added::collectives == collectives{all_reduce<"data">});
-static_assert(added::traffic.bytes == 3 * 2 * 4);  // once, not in every trip
+static_assert(added::traffic.bytes == 3 * 2 * 4);  // once, not in every iteration
 
-constexpr auto layers = [](auto x, auto weights) {  // one layer after the other, each with its row of the weights
+constexpr auto layers = [](auto x, auto weights) {  // one layer after another, each with its row of the weights
   const auto [h, norms] = scan(
       [](value a, value w) {
         const value b = tanh(einsum<"bd,de->be">(a, w));
@@ -51,7 +51,7 @@ constexpr auto choose = [](auto x, auto p) {
 using chosen = compile<choose, mesh<axis<"x", 4>>, in<float, dims<16, 16>, split<"x", _>>, in<float, dims<1>>>;
 static_assert(chosen::traffic.bytes == 3 * 4 * 16 * 4);  // of the branch that sends more
 
-constexpr auto walk = [](auto h, auto xs) {  // rows of one number, each with one device
+constexpr auto walk = [](auto h, auto xs) {  // rows of one number; each row is on one device
   return scan(
       [](value c, value x) {
         const value next = c * 0.5 + x;

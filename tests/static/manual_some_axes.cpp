@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data parallel by hand, model parallel by the planner: what the region sends is written, what is in it is found.
+// Manual data parallelism with automatic model parallelism: the region writes its communication, and the planner finds the shardings in it.
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
@@ -13,7 +13,7 @@ using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
 
 constexpr auto step = [](auto x, auto w1, auto w2) {
   return manual<"data">(
-      [](auto rows, auto up, auto down) {  // [4,16], [16,32], [32,16]: along model they are split, and nothing here says so
+      [](auto rows, auto up, auto down) {  // [4,16], [16,32], [32,16]: split along model, without an annotation here
         auto y = einsum<"bf,fd->bd">(tanh(einsum<"bd,df->bf">(rows, up)), down);
         auto loss = local::to_partial<"data">(einsum<"bd->">(y * y));
         auto g = grad(loss, std::tuple{up, down});
@@ -28,6 +28,6 @@ using compiled = compile<step, pod, in<float, dims<8, 16>, split<"data", _>>, in
 static_assert(compiled::collectives == collectives{all_reduce<"model">, all_reduce<"data">, all_reduce<"data">});
 static_assert(compiled::traffic.over("model").bytes == 2 * 3 * 4 * 16 * 4 / 4);   // y, [4,16]
 static_assert(compiled::traffic.over("data").bytes == 2 * 16 * 8 * 4);            // two gradients, [16,8] and [8,16]
-static_assert(compiled::shared_input<0> == 1 && compiled::shared_input<1> == 2);  // the weights lie as they did
+static_assert(compiled::shared_input<0> == 1 && compiled::shared_input<1> == 2);  // the weights keep their layouts
 
 }  // namespace

@@ -21,7 +21,7 @@ using ring = mesh<axis<"x", 2>, axis<"y", 2>, device_order<0, 1, 3, 2>>;
 static_assert(ring::info.shape.coordinates_of(3)[0] == 1 && ring::info.shape.coordinates_of(3)[1] == 0);
 static_assert(ring::info.shape.device_at(ring::info.shape.coordinates_of(2)) == 2);
 
-// (128, 8): the groups of the outer axis are the devices that differ by 8
+// (128, 8): a group of the outer axis has the devices whose numbers differ by multiples of 8
 using cluster = mesh<axis<"node", 128>, axis<"gpu", 8>>;
 constexpr auto node_axis = detail::axis_bit(0);
 constexpr auto first = cluster::info.shape.coordinates_of(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// README on names: a namespace alias is enough, and which names of std meet those of the library.
+// The README's claims about names: a namespace alias is enough; and these names of std clash with names of the library.
 #include <array>
 #include <functional>
 #include <future>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator of the tests' own is planned while compiling, by every compiler; program.hpp says what its plan is.
+// An operator that only the tests define is planned at compile time, by every compiler. program.hpp states its plan.
 #include <gspmd/gspmd.hpp>
 
 #include "new_operator/program.hpp"

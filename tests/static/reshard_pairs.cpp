@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In an explicit program a reshard goes from any layout to any other one, with the collectives of the automatic mode.
+// In an explicit program, a reshard converts any layout to any other layout, with the same collectives as the automatic mode.
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/tensor.hpp>
 
@@ -11,7 +11,7 @@ using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 template <class Before, class After>
 using step = compile<[](auto a) { return reshard<After>(a); }, pod, tensor<float, dims<8, 8>, place<pod, Before>>>;
 
-// The devices whose parts of 32 elements differ exchange them.
+// The devices whose parts of 32 elements differ exchange their parts.
 using to_other_axis = step<split<"x", _>, split<"y", _>>;
 static_assert(same_collectives<to_other_axis, collectives{collective_permute<"x">}>);
 static_assert(to_other_axis::traffic.bytes == 4 * 32);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations that the compiler finds, within the limits that compilers have for one evaluation. What they are worth: unit/search_annotations.cpp.
+// Annotations that the compiler finds, within its limits for one evaluation. unit/search_annotations.cpp tests the quality of the
+// annotations.
 #include <gspmd/gspmd.hpp>
 #include <gspmd/search_annotations.hpp>
 
@@ -10,7 +11,7 @@ using namespace gspmd;
 
 namespace {
 
-// Rows are added up along each device's own: the sum of rows that all have would be computed by all.
+// Each device sums its own rows. Every device would compute a sum of replicated rows.
 constexpr auto sums = [](auto x, auto b) { return sum(x * x, 1) + b; };
 using pod = mesh<axis<"x", 4>, axis<"one", 1>>;
 using found = search_annotations<12, sums, pod, in<double, dims<4096, 64>>, in<double, dims<>>>;

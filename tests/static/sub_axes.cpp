@@ -8,7 +8,7 @@ using namespace gspmd;
 
 using line_of_4 = mesh<axis<"x", 4>>;
 
-// [8] on 4 becomes [2,4] on 2 and 2, and the product over the minor half is reduced over it alone
+// [8] on 4 devices becomes [2,4] on 2 and 2 devices. The product over the minor half is reduced over that half alone.
 constexpr auto halves = [](auto a) { return reshape(a, {2, 4}) * 2.0; };
 using cut = compile<halves, line_of_4, in<float, dims<8>, split<"x">>>;
 static_assert(cut::traffic.bytes == 0);
@@ -25,7 +25,7 @@ constexpr auto two_by_three = [](auto a) { return reshape(a, {2, 3, 5}) + 1.0; }
 using six = compile<two_by_three, mesh<axis<"x", 6>>, in<float, dims<6, 5>, split<"x", _>>>;
 static_assert(six::traffic.bytes == 0 && six::output_shard<0>::local_elems == 5);
 
-// nothing to cut: the mesh of the step is the user's
+// no axis is cut: the mesh of the step is the user's mesh
 constexpr auto same = [](auto a) { return reshape(a, {4, 2}) + 1.0; };
 using plain = compile<same, line_of_4, in<float, dims<8>, split<"x">>>;
 static_assert(std::is_same_v<plain::mesh_type, line_of_4> && plain::traffic.bytes == 0);

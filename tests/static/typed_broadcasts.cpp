@@ -2,7 +2,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/tensor.hpp>
 
-// In the explicit mode a device makes of what is broadcast the part that it needs, as in the automatic one: nothing is held whole.
+// In the explicit mode, a device computes only its part of a broadcast value, as in the automatic mode. No device holds the whole value.
 namespace {
 using namespace gspmd;
 using pod = mesh<axis<"data", 4>, axis<"model", 2>>;
@@ -21,14 +21,14 @@ static_assert(step<blocks, parts>::collectives == collectives{});
 static_assert(step<blocks, parts>::view.arena_bytes == 0);
 static_assert(step<blocks, parts>::flops_per_device == 2 * 16 * 3);
 
-// A reader that wants all of it gets all of it.
+// A user that needs the whole value gets the whole value.
 constexpr auto both = [](auto x, auto b) {
   const auto wide = broadcast_in_dim(b, {64, 6}, {1});
   return std::tuple{x + wide, wide};
 };
 static_assert(compile<both, pod, rows, everywhere>::collectives == collectives{});
 
-// A conversion between floats takes partial sums: the gradient of f16 weights, and the mean of f16, which is rounded where it is reduced.
+// A conversion between floats accepts partial sums: the gradient of f16 weights, and the mean of f16 values, rounded at the reduction.
 using chain = mesh<axis<"data", 4>>;
 using batch = tensor<f16, dims<64, 6>, place<chain, split<"data", _>>>;
 using weights = tensor<f16, dims<6>, place<chain, replica<"data">>>;

@@ -3,8 +3,8 @@
 
 using namespace gspmd;
 
-// Partial sums of extents that nothing divides, into shards and whole: the search for a cheapest way has to fit into the steps
-// that compilers allow one evaluation.
+// Partial sums with extents that do not divide evenly, to shards and to whole values. The search for the cheapest path must fit into the
+// compilers' limit of steps for one evaluation.
 constexpr auto sums = [](auto x, auto y) {
   auto first = einsum<"ij,jk->ik">(x, y);
   return std::tuple{first, tanh(einsum<"ij,jk->ik">(first, y)), sum(x, {0})};
@@ -17,8 +17,8 @@ static_assert(sums_on<grid, split<_, "x,y">, split<"y,x", _>>::traffic.bytes > 0
 static_assert(sums_on<cube, split<_, "x,y">, split<"x,y", "z">>::traffic.bytes > 0);
 static_assert(sums_on<cube, split<"z", "x,y">, split<"x,y", _>>::traffic.bytes > 0);
 
-// 9x5, partial over all of x, y and z, is wanted split over them: over y first, then over x and z, sends 25 + 30 elements, where
-// one reduce_scatter sends 70.
+// 9x5, partial over x, y and z, must become split over these axes. Over y first, then over x and z, sends 25 + 30 elements. One
+// reduce_scatter sends 70.
 constexpr auto scattered = [](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<"y", "z,x">{}); };
 using scatter = compile<scattered, cube, in<float, dims<9, 64>, split<_, "x,y,z">>, in<float, dims<64, 5>, split<"x,y,z", _>>>;
 static_assert(scatter::traffic.bytes == (25 + 30) * 4);

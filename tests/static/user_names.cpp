@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// A code of a user that takes all names of gspmd in, and has everyday names of its own: none is ambiguous.
+// User code with `using namespace gspmd` and common names of its own. No name is ambiguous.
 #include <list>
 #include <map>
 #include <ranges>
@@ -37,7 +37,7 @@ double own_names(const field& u, neighbours n, sides s, const list& l, views v) 
   return rate + s.low + field + list + static_cast<double>(l.of.size());
 }
 
-// The library beside them.
+// The library next to these names.
 constexpr auto smoothed = [](auto u) {
   constexpr boundary::sides around{boundary::edge(), boundary::constant(1)};
   return norm(stencil<1>([](auto near) { return near(-1) + near(1); }, stencil_field(u, {around})));

@@ -21,7 +21,7 @@ static_assert(to_experts::traffic.over("ep").bytes == to_experts::traffic.over("
 static_assert(to_experts::traffic.over("tp").bytes == 0);
 static_assert(to_experts::traffic.over("dp_shard_mod_ep").bytes == 0);
 
-// Written by either mesh, a shard has the same type.
+// A shard has the same type in the notation of either mesh.
 using outside_shard = shard_view<const float, dense, dims<8, 8>, split<"dp_shard,cp", _>>;
 using inside_shard = shard_view<float, expert, dims<8, 8>, split<_, "ep">>;
 static_assert(detail::is_shard_for<to_experts::input_shard<0>, outside_shard>());
@@ -48,7 +48,7 @@ using parts = compile<twice, both, in<float, dims<8>, on<expert, split<_>, parti
 static_assert(parts::view.value(parts::view.inputs[0]).layout.partial == both::info.mask_of("ep"));
 static_assert(parts::traffic.over("ep").bytes > 0);
 
-// Flattened; and columns of rows: nothing moves.
+// Flattened axes, and a mesh of columns of rows. Nothing moves.
 using grid = mesh<axis<"x", 4>, axis<"y", 2>>;
 using flat = mesh_views<grid, mesh<axis<"xy", 8>>>;
 constexpr auto to_flat = [](auto x) { return reshard(x, split<"xy">{}); };
@@ -60,7 +60,7 @@ static_assert(turned::traffic.bytes == 0);
 static_assert(detail::is_shard_for<turned::output_shard<0>, shard_view<float, columns, dims<8, 8>, split<"b", "a">>>());
 static_assert(!detail::is_shard_for<turned::output_shard<0>, shard_view<float, columns, dims<8, 8>, split<"a", "b">>>());
 
-// A reshape that cuts an axis of a view further.
+// A reshape that further cuts an axis of a view.
 constexpr auto folded = [](auto x) { return reshape(x, {4, 4}) * 2.0; };
 using cut = compile<folded, mesh_views<mesh<axis<"x", 4>, axis<"y", 4>>, mesh<axis<"a", 2>, axis<"b", 8>>>,
                     in<float, dims<16>, split<"b">>>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dim of examples is a dim like others: split over an axis, nothing is sent for it, in all modes.
+// The dim of examples behaves like other dims: if an axis splits it, no data is sent for it, in all modes.
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
@@ -20,19 +20,19 @@ using members =
     compile<ensemble, pod, in<float, dims<8, 16>>, in<float, dims<4, 16, 32>, split<"data", _, _>>, in<float, dims<4, 32, 16>>>;
 static_assert(members::collectives == collectives{});
 
-/// An ensemble whose hidden layers are split besides.
+/// An ensemble whose hidden layers are split too.
 using wide = compile<ensemble, pod, in<float, dims<8, 16>>, in<float, dims<4, 16, 32>, split<"data", _, "model">>,
                      in<float, dims<4, 32, 16>, split<"data", "model", _>>>;
 static_assert(wide::collectives == collectives{all_reduce<"model">});
 
-// Fewer examples than devices, and uneven numbers of them.
+// Fewer examples than devices, and numbers of examples that do not divide evenly.
 template <std::int64_t N>
 using few = compile<ensemble, pod, in<float, dims<8, 16>>, in<float, dims<N, 16, 32>, split<"data,model", _, _>>,
                     in<float, dims<N, 32, 16>, split<"data,model", _, _>>>;
 static_assert(few<3>::collectives == collectives{});
 static_assert(few<5>::collectives == collectives{});
 
-// A training step of each member, with its own loss and gradients.
+// A training step of each member, with separate losses and gradients.
 constexpr auto step = [](value x, value target, value w1, value w2) {
   const auto error = mlp(x, w1, w2) - target;
   const auto g = grad(mean(error * error), std::tuple{w1, w2});
@@ -43,7 +43,7 @@ using trained = compile<train, pod, in<float, dims<8, 16>>, in<float, dims<8, 16
                         in<float, dims<4, 16, 32>, split<"data", _, _>>, in<float, dims<4, 32, 16>, split<"data", _, _>>>;
 static_assert(trained::collectives == collectives{});
 
-// Gradients of each example, and of all of them: the first send nothing, the others are summed.
+// Gradients of each example, and of all examples. The gradients of each example send nothing. The gradients of all examples are summed.
 constexpr auto loss = [](value x, value w) { return sum(tanh(einsum<"d,df->f">(x, w))); };
 constexpr auto gradient = [](value x, value w) { return grad(loss(x, w), w); };
 constexpr auto of_each = [](auto x, auto w) { return vmap<0, not_mapped>(gradient)(x, w); };
@@ -53,7 +53,7 @@ using weights = in<float, dims<16, 4>>;
 static_assert(compile<of_each, pod, rows, weights>::collectives == collectives{});
 static_assert(compile<of_all, pod, rows, weights>::collectives == collectives{all_reduce<"data">});
 
-// In loops, in one another, and with an annotation that names the dims of one example.
+// In loops, nested, and with an annotation that names the dims of one example.
 constexpr auto recurrent = [](value h, value xs) {
   return scan(
       [](value now, value x) {

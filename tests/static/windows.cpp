@@ -2,7 +2,7 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/report/network.hpp>
 
-// limit_gather on the static path: the plan is the one that goes round the ring, and its memory is a constant.
+// limit_gather on the static path: the plan rotates shards around the ring, and its memory is a compile-time constant.
 
 using namespace gspmd;
 
@@ -28,7 +28,7 @@ static_assert(step<one_way>::view.arena_bytes == 2 * shard);
 static_assert(step<both_ways>::view.arena_bytes == 4 * shard);
 static_assert(step<gathered>::peak_bytes_per_device - step<one_way>::peak_bytes_per_device == 6 * shard);
 
-// Both ways round a torus take half the time; one way a switch takes as long. What is gathered at once takes it fewer messages.
+// On a torus, both ways take half the time. On a switch, one way takes as long. One gather needs fewer messages on a switch.
 constexpr network torus(1e12, {{"x", topology::torus, 1e9, 1e-6}});
 constexpr network switched(1e12, {{"x", topology::switched, 1e9, 1e-6}});
 static_assert(estimate<step<both_ways>>(torus).communication == estimate<step<gathered>>(torus).communication);

@@ -8,7 +8,7 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
 
-// the same plan, whichever way the shardings are written
+// the plan does not depend on the notation of the shardings
 using written = compile<product, pod, in<float, dims<16, 32>, split<"data", "model">>, in<float, dims<32, 8>, split<"model", _>>>;
 using xla = compile<product, pod, in<float, dims<16, 32>, xla_split<"{devices=[2,4]<=[8]}">>,
                     in<float, dims<32, 8>, xla_split<"{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}">>>;

@@ -13,8 +13,8 @@
 #include "gspmd/detail/kernels/reduce.hpp"
 #include "gspmd/detail/transport/combine.hpp"
 
-// The mistakes of the kernels of the translation unit that includes this; empty, if there are none. One of the units uses only some of
-// them: what both have in common, the linker may take from either, and the rest must fit it.
+// Returns the mistakes of the kernels in this translation unit, or an empty text. One of the units uses only some kernels. The linker may
+// take kernels that both units have from either unit, so these must work with the kernels of the other unit.
 namespace {
 
 template <bool All>

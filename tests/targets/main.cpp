@@ -3,7 +3,7 @@
 
 #include "kernels.hpp"
 
-// Two translation units, compiled for different machines and for different BLAS: each must run its own kernels.
+// Two translation units, compiled for different processors and different BLAS. Each must run its own kernels.
 std::string wrong_native_kernels();
 
 int main() {

@@ -189,7 +189,7 @@ struct stages_on {
         },
         xs, arrived);
   }
-  /// Returns the rows of one stage from the rows of all stages, as a sum. The terms of the other stages are 0.
+  /// Returns the rows of one stage, computed as a sum over the rows of all stages. The rows of other stages count as 0.
   constexpr value of_stage(value rows, value place, std::int64_t stage_number) const {
     const value is_it = broadcast_in_dim(equal(here(place), here(stage_number)), as_integers(rows.shape()), {1}, at);
     return reduce(select(here(is_it), here(rows), here(zeros_like(rows, at))), monoid::add, 1, at);

@@ -26,7 +26,7 @@ using axis_seconds = detail::inline_vec<double, detail::max_axes>;
 ///
 /// The time of an operator is the time of its flops or of its memory traffic, whichever is longer
 /// (detail/passes/choose/operator_work.hpp). The planner uses the same times, except for operators that state their own
-/// flops: the planner counts those by factors. A loop counts once per iteration. Of a conditional, the body with the
+/// flops: the planner counts those by factors. A loop counts once per iteration. In a conditional, the body with the
 /// longer communication counts for the communication. The body with the longer computation counts for the computation.
 struct time_estimate {
   axis_seconds over;         // by mesh axis; the sum is `communication`
@@ -110,8 +110,8 @@ constexpr timed_collective time_step(const plan_view& p, const mesh_info& mesh, 
 /// Returns the number of links between each device and the next device along a mesh axis, around the ring, summed over
 /// all devices.
 ///
-/// `distance(a, b)` is the number of links between the devices with these ids. Of two device orders, the order with
-/// fewer links suits collectives over the axis better. The function takes one step per device.
+/// `distance(a, b)` is the number of links between the devices with these ids. A device order with fewer links
+/// suits collectives over the axis better. The function takes one step per device.
 ///
 /// **Errors.** gspmd::error if the axis does not exist.
 /// **Example.**

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared library that uses gspmd inside, for a program that uses it too.
+// A shared library that uses gspmd inside. The program that links it uses gspmd too.
 #include <algorithm>
 
 #include <gspmd/core.hpp>

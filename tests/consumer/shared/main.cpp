@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that uses gspmd and a shared library that does: both compute, and what one throws the other one catches.
+// A program and a shared library that both use gspmd. Both compute, and the program catches the exceptions of the library.
 #include <algorithm>
 #include <cstdio>
 #include <string_view>

@@ -7,7 +7,7 @@
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/inputs.hpp"
 
-/// The complex types of the user: inputs and results have the type in which the inputs are declared, for example
+/// The complex types of the user: inputs and results have the declared type of the inputs, for example
 /// std::complex. The library does not include <complex>, because <complex> includes streams.
 namespace gspmd::detail {
 

@@ -38,7 +38,7 @@ constexpr text number_of(std::size_t n, const char* noun) {
   if (n != 1) t << 's';
   return text("") << static_cast<std::int64_t>(n) << ' ' << t;
 }
-/// Reports `passed` arrays for the `wanted` tensors from tensor `first` on.
+/// Returns the error text for a call that passes `passed` arrays for `wanted` tensors from tensor `first` on.
 ///
 ///   run: the program has 2 inputs and the call passes 1 array; also pass input 1, double [80,60]
 constexpr text count_problem(const plan_view& plan, const char* call, std::size_t first, std::size_t wanted, std::size_t passed) {
@@ -52,7 +52,7 @@ constexpr text count_problem(const plan_view& plan, const char* call, std::size_
   else t << "; leave out the last " << static_cast<std::int64_t>(passed - wanted);
   return t;
 }
-/// Reports an array with an element type that differs from that of tensor `k`.
+/// Returns the error text for an array whose element type differs from the type of tensor `k`.
 constexpr text type_problem(const plan_view& plan, const char* call, std::size_t k, dtype passed) {
   const auto inputs = plan.inputs.size();
   const char* const wanted = cpp_name_of(plan.value(k < inputs ? plan.inputs[k] : plan.outputs[k - inputs]).type);
@@ -75,8 +75,8 @@ template <class = once>
 GSPMD_COMPILED_ONCE(error count_error<once>(const plan_view&, const char*, std::size_t, std::size_t, std::size_t));
 GSPMD_COMPILED_ONCE(error type_error<once>(const plan_view&, const char*, std::size_t, dtype));
 
-/// Collects the facts that the types of the arguments of a call show: the number of arrays, and the first one of a wrong element type.
-/// Example: two inputs of double, arrays of double and of float: `wrong` is 1 and `type` is f32.
+/// Collects facts from the types of a call's arguments: the number of arrays, and the first array with a wrong element
+/// type. Example: two inputs of double, arrays of double and of float: `wrong` is 1 and `type` is f32.
 struct argument_facts {
   const plan_view* plan;
   std::size_t first, wanted;  // the tensors that the arguments are for

@@ -12,7 +12,7 @@ namespace gspmd::detail {
 struct annotation {
   sharding layout;
   dim_mask open = 0;         // dims that completion may refine
-  std::uint64_t stages = 0;  // 4 bits per axis: the first stage in which completion propagates it
+  std::uint64_t stages = 0;  // 4 bits per axis: the first stage of completion that propagates the axis
   axis_mask closed = 0;      // axes along which `layout` is final: completion adds no split
 
   constexpr annotation() = default;

@@ -9,7 +9,7 @@
 
 namespace gspmd::detail {
 
-/// The method by which a device transforms lines of n complex elements, and its scratch.
+/// A device's method for the transform of lines of n complex elements, and the scratch of this method.
 struct line_transform {
   static constexpr std::int64_t most_bytes = 128;  // of the real and imaginary parts in two of the widest vectors
   static constexpr std::int64_t largest_radix = 13;

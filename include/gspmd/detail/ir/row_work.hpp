@@ -10,7 +10,7 @@
 /// Steps that process a part of the rows of their operands: passes/lower/row_blocks.hpp.
 namespace gspmd::detail {
 
-/// The rows by which a step can process its shards. A row of the result needs one row of each operand, or an operand
+/// The rows that a step can process separately. A row of the result needs one row of each operand, or an operand
 /// that is read for every row.
 struct row_work {
   std::int64_t rows = 0;   // the largest number of rows; 0: the step does not process rows

@@ -9,8 +9,8 @@
 #include "gspmd/detail/support/target.hpp"
 
 /// Sine and cosine of any number, within 3 ulp, without branches and calls, like scalar_math.hpp. If __FMA__ is not
-/// defined, doubles use the C library. Such targets lack vector shifts with one count per lane, so the code here would
-/// take twice as long.
+/// defined, doubles use the C library. Targets without __FMA__ lack vector shifts with a count per lane, so the code
+/// here would take twice as long.
 namespace gspmd::detail {
 
 /// The bits of 2 / pi after the binary point, most significant bits first.

@@ -39,7 +39,7 @@ complex_pair<T> get_lane(const complex_pair<V>& z, int lane) {
   else return {z.re[lane], z.im[lane]};
 }
 
-/// At most as many lines as V has lanes. If `Swaps`, load and store exchange real and imaginary parts, which turns a
+/// Up to `width` lines, one in each lane of V. If `Swaps`, load and store exchange real and imaginary parts, which turns a
 /// transform into its inverse.
 template <bool Swaps, class T, class V>
 struct line_lanes {

@@ -47,7 +47,7 @@ template <class T>
   if constexpr (is_complex_element<T>) return {x.re * by, x.im * by};
   else return x * by;
 }
-/// Returns the size by which a pivot is chosen: |x| or, as in LAPACK, |re| + |im|, which needs no square root.
+/// Returns the size of a candidate for the pivot: |x| or, as in LAPACK, |re| + |im|, which needs no square root.
 template <class T>
 [[gnu::always_inline]] inline part_t<T> pivot_size(T x) {
   if constexpr (is_complex_element<T>) return std::fabs(x.re) + std::fabs(x.im);

@@ -26,8 +26,8 @@ class local_scope {
 };
 
 /// The border of a manual region over `axes`. The annotation of its node is the layout of the value in the global view.
-/// Along these axes it states the split dims, and where the value is partial or a replica. Otherwise the value is
-/// invariant.
+/// The annotation states which dims these axes split, and along which of these axes the value is partial or a replica.
+/// Otherwise the value is invariant.
 struct region_border {
   bool enters = false;
   axis_mask axes = 0;
@@ -77,7 +77,7 @@ struct local_view_op : plain_operator, without_steps {
   static constexpr realisation runs = realisation::alias;
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
-  /// Along axes outside of the region, partial values stay partial.
+  /// A value that is partial along axes outside of the region stays partial.
   static constexpr operator_class meets(const node&, monoid) { return {partial_class::one}; }
   static constexpr replication_words replication{
       "manual", "a part that a region has is cut evenly by the axes that are not the region's, and not those of",

@@ -13,8 +13,8 @@ namespace gspmd::detail {
 /// Returns true for maximum and minimum: their identity is outside of the range of a narrow type.
 constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
 
-/// The functions with which an operator's `lower` adds its steps. Values that a step reads are computed before it. The
-/// lowering pass implements this interface (passes/lower/lowering.hpp), so operators do not depend on passes.
+/// The functions that an operator's `lower` calls to add its steps. Values that a step reads are computed before the
+/// step. The lowering pass implements this interface (passes/lower/lowering.hpp), so operators do not depend on passes.
 class lowering {
  public:
   const graph& g;
@@ -47,9 +47,9 @@ class lowering {
   /// Drops a waiting value: its user does not need it, so it is not computed.
   virtual constexpr void forget(int v) = 0;
 
-  /// Returns a value of one element, equal to all elements of `v`, if `v` waits and is a constant or one stretched
-  /// element. Otherwise returns -1. Own types and complex types are not supported, because kernels take complex
-  /// elements as parts.
+  /// Returns a one-element value, equal to all elements of `v`, if `v` is not computed yet and is a constant or one
+  /// broadcast element. Otherwise returns -1. Own types and complex types are not supported, because kernels take
+  /// complex elements as parts.
   virtual constexpr int one_element(const instruction& op, int v) = 0;
 
   /// The combination of an operator's result with an existing value; -1: none.
@@ -93,8 +93,8 @@ class lowering {
     add_step(id_of<kernels::permute>, op, entry(spec), {operand}, {result});
   }
   virtual constexpr void reduce(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
-  /// The same for an operand that the operator reads only here. One loop may compute the operand and all waiting
-  /// reductions of it over the same dims.
+  /// The same for an operand that the operator reads only here. One loop may compute the operand and all its waiting
+  /// reductions over the same dims.
   virtual constexpr void reduce_once(const instruction& op, int operand, int result, dim_mask dims, monoid kind) = 0;
   /// Copies elements of a value. `strides`, one for each dim of the result, give their positions.
   virtual constexpr void copy(const instruction& op, int from, const extents& strides) = 0;

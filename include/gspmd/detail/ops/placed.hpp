@@ -11,10 +11,11 @@ namespace gspmd::detail {
 /// from[i] is below 0. Each index occurs at most once. There are at most max_placed indices.
 constexpr int add_placed(graph& g, int operand, span<const std::int8_t> from, int dim, location at);
 
-/// Exchanges whole parts of a dim between devices, by a list: a permutation of the parts, some of which may be missing.
-///
-/// **Shapes.** x -> the shape of x. **Splits.** Every dim may be split. Along the permuted dim, devices send whole
+/// Exchanges whole parts of a dim between devices, by a list. The list is a permutation of the parts and may omit
 /// parts.
+///
+/// **Shapes.** x -> the shape of x. **Splits.** Every dim may be split. If the permuted dim is split, devices send
+/// whole parts.
 struct placed_op : plain_operator, same_dims, reads_shards, without_arithmetic, outside_of_loops, dims_by_number, linear_in_all {
   static constexpr const char* name = "permute";
   static constexpr leading_dim leading{.count = 1};

@@ -14,7 +14,7 @@
 
 namespace gspmd::detail {
 
-/// Adds the reduction of windows along these dims, each of which occurs once. If an operator has too few entries for
+/// Adds the reduction of windows along these dims. Each dim occurs once. If an operator has too few entries for
 /// the dims, several operators are added, the last dims first. So, among equal maxima, the first one in row-major order
 /// gets the gradient, as with one operator. No window is reversed, because the order within a window does not matter.
 constexpr int add_reduce_window(graph& g, int operand, const vec<windowed_dim>& windows, monoid kind, location at);
@@ -101,8 +101,8 @@ struct reduce_window_op : windowed_operator {
       total = saturating_multiply(total, along.window.size);
     return total;
   }
-  /// The gradient of a sum is a sum of windows: the outputs whose windows contain an element are a window of dy. The
-  /// gradient of a maximum goes to the first element of its window that is equal to it.
+  /// The gradient of a sum is a sum of windows: the outputs whose windows contain an element are a window of dy. If the
+  /// reduction is a maximum, the first element that equals the maximum of its window receives the gradient.
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();

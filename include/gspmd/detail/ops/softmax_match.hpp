@@ -13,7 +13,7 @@ namespace gspmd::detail {
 ///
 ///   exp(z) / spread(sum(exp(z)))         softmax
 ///   z - spread(log(sum(exp(z))))         log_softmax
-///   z = x - spread(...)                  the gradient goes to x
+///   z = x - spread(...)                  x receives the gradient
 struct softmax_match {
   int exponential = -1;  // nodes
   int sum = -1;

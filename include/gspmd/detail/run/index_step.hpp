@@ -44,7 +44,7 @@ void write_identity(void* table, std::int64_t n) {
 template <class T, monoid Kind>
 constexpr prepared_scatter scatter_of(const indexed_access& access) {
   constexpr monoid natural = natural_kind<T>(Kind);
-  if constexpr (!monoid_is_defined<T>(natural)) return {&access, {}, nullptr};  // such a program is refused earlier
+  if constexpr (!monoid_is_defined<T>(natural)) return {&access, {}, nullptr};  // the program is refused earlier
   else return {&access, scatter_code<is_combined<natural, T>>(), write_identity<T, natural>};
 }
 template <class T>

@@ -20,7 +20,7 @@ struct prepared_top_k {
 template <class T, monoid Kind>
 constexpr prepared_scan scan_of(const scan_spec& spec) {
   constexpr monoid natural = natural_kind<T>(Kind);
-  if constexpr (!monoid_is_defined<T>(natural)) return {&spec, nullptr};  // such a program is refused earlier
+  if constexpr (!monoid_is_defined<T>(natural)) return {&spec, nullptr};  // the program is refused earlier
   else return {&spec, scan_lines<natural, T>};
 }
 

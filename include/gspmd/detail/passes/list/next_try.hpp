@@ -31,8 +31,8 @@ struct next_try {
   saving_search search;  // for the next try
 };
 
-/// Returns the next try after try `t`. `least`: the bytes of the best earlier plan. Both paths call this function: the
-/// compiler goes from type to type, the run time from value to value.
+/// Returns the next try after try `t`. `least`: the bytes of the best earlier plan. Both paths call this function. At
+/// compile time each try is a type, and at run time a value.
 ///
 ///   an axis must be cut                                   the same on the mesh with that cut
 ///   more than a device may hold, and levels are left      the next level; a refused level is skipped, except level 0

@@ -22,8 +22,8 @@
 ///
 /// If a whole level 1, 2 or 3 saves more than necessary, only some inputs give way. `saving` is then `level + 8 *
 /// count`: the first `count` candidates give way. The candidates are ordered by the cost of a saved byte. Inputs with
-/// few users are first, because they are gathered again least often. Of these, large inputs are first, because they
-/// need the fewest messages.
+/// few users are first, because they are gathered again least often. Among inputs with equally many users, large
+/// inputs are first, because they need the fewest messages.
 namespace gspmd::detail {
 
 inline constexpr int most_saving = 6;
@@ -112,8 +112,8 @@ constexpr int inputs_between(span<const node> nodes, int level, std::int64_t mos
   return fewer > too_few ? fewer : 0;
 }
 
-/// Returns by node whether it gives way, if only some inputs of the level do. Otherwise returns an empty list. Level 2
-/// stands for 3 too.
+/// Returns by node whether it gives way, if only some inputs of the level do. Otherwise returns an empty list. For
+/// level 2, a saving of level 3 counts too.
 constexpr vec<std::uint8_t> giving_way(span<const node> nodes, int saving, int level, std::int64_t most_memory) {
   vec<std::uint8_t> gives_way;
   const bool is_of_level = saving_level(saving) == level || (level == 2 && saving_level(saving) == 3);

@@ -7,8 +7,8 @@
 
 namespace gspmd::detail {
 
-/// Refuses forgotten sums of the local view: sums over a dim whose parts are known to be on several devices. Such a
-/// sum varies, and each device has a partial value of the sum over the whole dim. A nonlinear function of a partial
+/// Refuses forgotten sums of the local view: sums over a dim whose parts are known to be on several devices. The sum
+/// varies, and each device has a partial value of the sum over the whole dim. A nonlinear function of a partial
 /// value is refused. Either a reduction over the devices is missing, or the user intends each device's own sum and
 /// must write that (to_varying of the summed value). A comparison is allowed: its result varies, and is a predicate.
 class local_sums {
