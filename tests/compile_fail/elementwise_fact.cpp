@@ -6,7 +6,7 @@
 #include <gspmd/extend/elementwise.hpp>
 #include <gspmd/gspmd.hpp>
 
-// An elementwise operator that leaves out its gradient. (That it is refused without any other fact: static/complete_operator.cpp.)
+// An elementwise operator without a gradient. static/complete_operator.cpp checks all other facts.
 using namespace gspmd;
 using namespace gspmd::extend;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// The law of `meets` (the class of an operator for partial operands, and its selectors) holds for small numbers, values and
-// gradients. A class that the law refutes does not compile.
+// Checks `meets`, the class of an operator for partial operands, with values and gradients of small numbers. A wrong class is
+// a compile error.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -69,7 +69,7 @@ constexpr answer applied(const operator_code& op, const double* x) {
     case operator_id<remainder_op>:
     case operator_id<shift_left_op>:
     case operator_id<shift_right_op>:
-    case operator_id<threefry2x32_op>: return {};  // not computed by a compiler
+    case operator_id<threefry2x32_op>: return {};  // not constexpr
     default: throw "an operator is missing here";
   }
 }
@@ -84,14 +84,13 @@ constexpr double joined(monoid kind, double a, double b) {
   }
 }
 constexpr int operands_of(const operator_code& op) { return op.loop().operands; }
-/// Returns true for operators that cannot be computed here and grow with their operand.
+/// A monotonically increasing function whose value is not constexpr.
 constexpr bool grows(const operator_code& op) {
   return op == code_of<exponential_op> || op == code_of<expm1_op> || op == code_of<tanh_op> || op == code_of<logistic_op> ||
          op == code_of<erf_op> || op == code_of<cbrt_op>;
 }
 
-/// Returns true if joining the results for the partial values gives the result for the joined values. `partial`: the partial
-/// operands, by bit.
+/// Returns true if combining f of the partial values gives f of the combined values. `partial`: a bit per partial operand.
 constexpr bool holds(const operator_code& op, const operator_class& c, monoid kind, unsigned partial, bool others_are_positive) {
   constexpr double numbers[] = {-2, 1, 0.5};
   const bool is_whole = kind == monoid::and_ || kind == monoid::or_;
@@ -160,7 +159,7 @@ constexpr std::size_t check(boost::mp11::mp_list<O...>) {
 }
 static_assert(check(listed_elementwise{}) > 0);
 
-// The law refutes wrong classes.
+// The check rejects wrong classes.
 static_assert(!is_sound(code_of<multiply_op>, dtype::f64, monoid::add, {partial_class::all}));
 static_assert(!is_sound(code_of<multiply_op>, dtype::f64, monoid::maximum, {partial_class::one}));
 static_assert(!is_sound(code_of<relu_op>, dtype::f64, monoid::add, {partial_class::all}));
@@ -170,7 +169,7 @@ static_assert(!is_sound(code_of<subtract_op>, dtype::f64, monoid::maximum, {part
 static_assert(!is_sound(code_of<negate_op>, dtype::f64, monoid::maximum, {partial_class::all}));
 static_assert(!is_sound(code_of<sine_op>, dtype::f64, monoid::maximum, {partial_class::all}));
 
-// An operand that is partial by a monoid can only be reduced by the same monoid.
+// A reduction keeps its operand partial only if it reduces by the monoid of the partial operand.
 constexpr bool reduces_only_its_own() {
   for (const monoid by : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum})
     for (const monoid kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum}) {
@@ -191,9 +190,10 @@ constexpr bool reduces_only_its_own() {
 }
 static_assert(reduces_only_its_own());
 
-// Operators with dims. Each case has a program of a single operator, and computes it on a few numbers. The test tries all combinations of
-// states on two devices along one axis that `meet` accepts for the class. The result must have the state that `meet` returns. Each
-// operand's gradient must have the dual state of the operand. Differences give the gradients, because these operators are affine.
+// Operators with dims. Each case has a program with one operator, and a function that computes it on a few numbers. The check
+// runs on two devices along one axis, for every combination of states that `meet` accepts for the class. The result must be
+// in the state that `meet` returns. The gradient of each operand must be in the dual of the operand's state. Gradients are
+// differences, because all these operators are affine in every number.
 
 constexpr int most = 6;  // elements of a tensor
 struct numbers {
@@ -201,10 +201,10 @@ struct numbers {
   friend constexpr bool operator==(const numbers&, const numbers&) = default;
 };
 struct operator_case {
-  value (*written)(value a, value b);                             // the last operator is the case
-  void (*apply)(const numbers& a, const numbers& b, numbers& y);  // y is zero before the call
-  extents a, b{};                                                 // no `b`: the operator has one operand
-  bool is_affine = true;                                          // otherwise, its gradients are not tested here
+  value (*written)(value a, value b);                             // its last operator is the tested operator
+  void (*apply)(const numbers& a, const numbers& b, numbers& y);  // into zeros
+  extents a, b{};                                                 // without `b` the operator has one operand
+  bool is_affine = true;                                          // otherwise its gradient is not checked
   std::int64_t places[most]{};                                    // the indices, if operand `b` has indices
   bool has_indices = false;
 };
@@ -262,7 +262,7 @@ constexpr numbers each(const numbers& a, const numbers& b, F take) {
   for (int i = 0; i < most; ++i) y.of[i] = take(a.of[i], b.of[i]);
   return y;
 }
-/// Returns the gradient of the sum of y * g by an operand.
+/// Returns the gradient of the sum of y * g with respect to one operand.
 constexpr numbers pulled(const operator_case& c, const numbers& a, const numbers& b, const numbers& g, int by) {
   const numbers y = applied(c, a, b);
   numbers d;
@@ -287,13 +287,13 @@ constexpr pair_of drawn(state is, drawn_numbers& draw) {
   return {{first, is == state::partial || is == state::varying ? draw.some() : first}};
 }
 constexpr state dual_of(state is) { return is == state::replica ? state::partial : is == state::partial ? state::replica : is; }
-/// The states of operand `a`, of operand `b` and of the result.
+/// The states of operand `a`, operand `b` and the result.
 struct states_of_case {
   state a, b, y;
 };
 constexpr bool values_hold(const operator_case& c, const states_of_case& s, monoid kind, const pair_of& a, const pair_of& b) {
   const pair_of y{{applied(c, a.on[0], b.on[0]), applied(c, a.on[1], b.on[1])}};
-  if (s.y == state::varying) return true;  // each device has its own result
+  if (s.y == state::varying) return true;  // each device has its own value
   if (s.y != state::partial) return y.on[0] == y.on[1];
   return whole_of(y, s.y, kind) == applied(c, whole_of(a, s.a, kind), whole_of(b, s.b, kind));
 }
@@ -302,10 +302,11 @@ constexpr bool gradients_hold(const operator_case& c, const states_of_case& s, c
   for (int by = 0; by < (c.b.empty() || c.has_indices ? 1 : 2); ++by) {
     const state is = by == 0 ? s.a : s.b;
     if (is == state::constant) continue;
-    if (s.y == state::constant) return false;  // the gradient would be lost
+    if (s.y == state::constant) return false;  // a gradient is lost
     const pair_of d{{pulled(c, a.on[0], b.on[0], g.on[0], by), pulled(c, a.on[1], b.on[1], g.on[1], by)}};
     if (is == state::varying) continue;
-    // If results vary or cotangents are partial, this is the gradient of the sum over devices. Otherwise, it is that of each device.
+    // If results vary or cotangents are partial, it is the gradient of the sum over devices. Otherwise it is the gradient
+    // of one device's result.
     const numbers one =
         pulled(c, whole_of(a, s.a, monoid::add), whole_of(b, s.b, monoid::add), whole_of(g, dual_of(s.y), monoid::add), by);
     const numbers sum = each(d.on[0], d.on[1], [](double p, double q) { return p + q; });
@@ -314,7 +315,7 @@ constexpr bool gradients_hold(const operator_case& c, const states_of_case& s, c
   }
   return true;
 }
-/// Returns true if the law refutes no combination of states that the class accepts.
+/// Returns true if the class is right for every combination of states that it accepts.
 constexpr bool keeps_law(const operator_case& c, monoid kind, const operator_class& is, const said& s) {
   constexpr state all[] = {state::constant, state::replica, state::invariant, state::varying, state::partial};
   drawn_numbers draw;
@@ -323,7 +324,8 @@ constexpr bool keeps_law(const operator_case& c, monoid kind, const operator_cla
     for (const state of_b : all) {
       if (c.has_indices && of_b != state::constant && of_b != state::varying && of_b != state::partial) continue;
       if (is_alone && of_b != state::constant) continue;
-      if (kind != monoid::add && (of_a != state::partial || of_b == state::varying)) continue;  // add covers other monoids
+      if (kind != monoid::add && (of_a != state::partial || of_b == state::varying))
+        continue;  // the other monoids are checked as add
       state in[3] = {state::constant, state::constant, state::constant};
       if (s.data[0] >= 0) in[s.data[0]] = of_a;
       if (s.data[1] >= 0) in[s.data[1]] = of_b;
@@ -426,7 +428,7 @@ constexpr operator_case segments{[](value a, value b) { return segment_sum(a, b,
                                  Kind == monoid::add,
                                  {2, 0, 2, 1},
                                  true};
-constexpr operator_case set_rows{[](value a, value b) {  // two rows from row 0 on; a row is a number
+constexpr operator_case set_rows{[](value a, value b) {  // two rows that begin at row 0, a number of rank 1
                                    return scatter(a, iota<std::int32_t>(a, {1}, 0), b,
                                                   scatter_dims{.update_window_dims = {0}, .scatter_dims_to_operand_dims = {0}});
                                  },
@@ -495,7 +497,7 @@ static_assert(keeps_law(chosen), "the class of select is refuted");
 static_assert(keeps_law(side_by_side), "the class of concatenate is refuted");
 static_assert(keeps_law(turned) && keeps_law(repeated), "the class of transpose or broadcast_in_dim is refuted");
 
-// The law refutes a wrong class, by values or by gradients alone.
+// The check rejects wrong classes, by values or by gradients only.
 constexpr bool would_keep_law(const operator_case& c, const operator_class& is, monoid kind = monoid::add) {
   return keeps_law(c, kind, is, class_of(c, kind, dtype::f64));
 }
@@ -508,7 +510,7 @@ static_assert(!would_keep_law(filled_rows<2>, {partial_class::all, 2}));
 static_assert(!would_keep_law(some_rows, {partial_class::all}));  // an index that is a sum
 static_assert(!would_keep_law(segments<monoid::add>, {partial_class::all, 1}, monoid::maximum));
 static_assert(!would_keep_law(set_rows, {partial_class::one, 2}));
-static_assert(!would_keep_law(set_rows, {partial_class::all, 4}));  // data declared as an index
+static_assert(!would_keep_law(set_rows, {partial_class::all, 4}));  // data called an index
 static_assert(!would_keep_law(running<monoid::multiply>, {partial_class::all}));
 static_assert(!would_keep_law(side_by_side, {partial_class::one}));
 

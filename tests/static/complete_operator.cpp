@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// An operator is refused if it omits any of its facts.
+// An operator that lacks a fact is rejected, for each fact.
 #include "new_operator/logaddexp.hpp"
 #include "new_operator/sum_last.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "gspmd/detail/ops/elementwise.hpp"
 
-/// The elementwise operators by their names, for tests that use few other names of gspmd::detail.
+/// The names of the elementwise operators, for tests that use few other names of gspmd::detail.
 namespace elementwise_names {
 
 using gspmd::detail::abs_op;

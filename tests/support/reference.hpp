@@ -27,7 +27,7 @@ using gspmd::detail::node;
 using gspmd::detail::opcode;
 using namespace elementwise_names;
 
-/// The oracles state the value of every operator that the random programs draw: an operator that they do not have fails the test.
+/// Fails the test: an oracle does not know the value of this operator. Random programs draw only operators that it knows.
 [[noreturn]] inline void refuse(const operator_code& op) {
   throw std::logic_error(std::string("the oracle has no value for ") + name_of(op));
 }

@@ -88,7 +88,7 @@ inline double naive_erf_inv(double y) {
   }
   return std::copysign(high, y);
 }
-/// An operator that is not stated here fails the test.
+/// Fails the test: this file does not have the value of the operator.
 [[noreturn]] inline void refuse(const operator_code& code) {
   throw std::logic_error(std::string("the oracle has no value for ") + name_of(code));
 }

@@ -35,7 +35,7 @@ class differentiator {
     g.open_local = before;
   }
   /// Returns the gradient with respect to a node; zero if the scalar does not depend on the node. For a complex node
-  /// it is the conjugate of the value that operators pass on: see elementwise_op::gradient.
+  /// it is the conjugate of the value that operators pass on: see abs_op::gradient.
   [[nodiscard]] constexpr int by(int i) {
     const int gradient = gradients_.by(i);
     if (gradient < 0 || !is_complex(at(gradient).type)) return gradient;
