@@ -5,8 +5,8 @@
 // runs; also the arenas.
 //
 //   attention [rounds, 15] [short]      short: without the head of 32,768 rows
-#include <gspmd/attention.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/nn/attention.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -5,10 +5,10 @@
 // single matrix.
 //
 //   linalg [rounds, 15] [words in the names of rows]
-#include <gspmd/eigh.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/linalg.hpp>
-#include <gspmd/tridiagonal.hpp>
+#include <gspmd/linalg/eigh.hpp>
+#include <gspmd/linalg/solve.hpp>
+#include <gspmd/linalg/tridiagonal.hpp>
 
 #include <algorithm>
 #include <cmath>

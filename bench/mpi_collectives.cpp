@@ -13,8 +13,8 @@
 //   mpirun -n 2 mpi_collectives joined [values, 4]     several values in one message, with copies, against one message
 //                                                      for each value; most_joined_bytes (detail/support/tuning.hpp) is
 //                                                      the limit that this measures
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -7,7 +7,7 @@
 //
 //   mpi_linalg [rounds, 9]                on two threads, compared with LAPACK
 //   mpirun -n 2 mpi_linalg [rounds, 9]    on a grid of 2 x 1
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/block_cyclic.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/detail/kernels/blas_threads.hpp"
 #include "gspmd/gspmd.hpp"
+#include "gspmd/linalg/block_cyclic.hpp"
 #include "race_over_mpi.hpp"
 #include "scalapack.hpp"
 

@@ -3,7 +3,7 @@
 // see lookups.hpp.
 //
 //   mpirun -n 2 mpi_lookups [rounds, 15] [embedding, sums, along or order]
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <cstddef>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 //
 //   mpirun -n 2 mpi_matmul [rounds, 20]        on a mesh of 2, and a grid of 2 x 1
 //   mpirun -n 4 mpi_matmul [rounds, 20]        on a mesh of 2 x 2, and a grid of 2 x 2
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <algorithm>
 #include <array>

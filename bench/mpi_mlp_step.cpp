@@ -2,7 +2,7 @@
 // The MLP step on two MPI processes, compared with hand-written code.
 //
 //   mpirun -n 2 mpi_mlp_step [rounds, 20]
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include "mlp.hpp"
 

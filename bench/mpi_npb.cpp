@@ -4,7 +4,7 @@
 // slower rank; both must give the published numbers.
 //
 //   mpirun -n 2 mpi_npb [rounds, 5]
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,8 +21,8 @@
 #include "../examples/npb/ft.hpp"
 #include "../examples/npb/is.hpp"
 #include "../examples/npb/mg.hpp"
-#include "gspmd/dynamic/native_code.hpp"
 #include "gspmd/dynamic/step.hpp"
+#include "gspmd/native/native_code.hpp"
 #include "npb_by_hand.hpp"
 #include "race_over_mpi.hpp"
 

@@ -5,7 +5,7 @@
 // computation (bench/slow_network):
 //
 //   bench/slow_network 4gbit 2 build/bench/bench/mpi_overlap [rounds, 15]
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <cblas.h>
 
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/on_network.hpp>
-#include <gspmd/overlapped.hpp>
+#include <gspmd/plan/on_network.hpp>
+#include <gspmd/plan/overlapped.hpp>
 
 #include "race.hpp"
 

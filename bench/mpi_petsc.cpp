@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 #include "race_over_mpi.hpp"
 #include "sparse.hpp"
 

@@ -5,7 +5,7 @@
 //
 //   mpirun -n 2 mpi_started [rounds, 15]
 //   mpirun -n 2 --mca btl tcp,self --mca pml ob1 -x GSPMD_RANKS_PER_NODE=1 mpi_started
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include "started.hpp"
 

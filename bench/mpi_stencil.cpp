@@ -3,7 +3,7 @@
 // exchange. See stencil.cpp.
 //
 //   mpirun -n 2 mpi_stencil [rounds, 15]        with 4 processes, also meshes of 2 x 2
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include "stencil.hpp"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/dynamic/native_code.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/native/native_code.hpp>
 
 #include "race.hpp"
 

@@ -6,8 +6,8 @@
 // computed during the exchange, then the boundary.
 #pragma once
 
+#include <gspmd/external/ghosted_step.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided/ghosted_step.hpp>
 
 #include <cmath>
 #include <cstdint>

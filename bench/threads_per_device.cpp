@@ -5,7 +5,7 @@
 //
 //   threads_per_device [rounds, 15] [words in the names of rows]
 #include <gspmd/gspmd.hpp>
-#include <gspmd/threads_per_device.hpp>
+#include <gspmd/run/threads_per_device.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "over_mpi.hpp"
 
-#include <gspmd/comm/mpi.hpp>
 #include <gspmd/dynamic.hpp>
+#include <gspmd/mpi.hpp>
 
 #include <cstdio>
 

@@ -2,8 +2,8 @@
 // Runs programs that were planned at run time over MPI. Compiled once for all examples.
 #pragma once
 
-#include <gspmd/dynamic/native_code.hpp>
 #include <gspmd/dynamic/program.hpp>
+#include <gspmd/native/native_code.hpp>
 
 #include <functional>
 #include <vector>

@@ -5,7 +5,7 @@
 
 #include "tasks.hpp"
 
-#include <gspmd/comm/mpi.hpp>
+#include <gspmd/mpi.hpp>
 
 using namespace digits;
 

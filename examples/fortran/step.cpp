@@ -9,11 +9,11 @@
 #include <memory>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/external/blocks.hpp"
+#include "gspmd/external/ghost_exchange.hpp"
+#include "gspmd/external/placed_step.hpp"
 #include "gspmd/gspmd.hpp"
-#include "gspmd/strided/blocks.hpp"
-#include "gspmd/strided/ghost_exchange.hpp"
-#include "gspmd/strided/placed_step.hpp"
+#include "gspmd/mpi.hpp"
 
 namespace {
 

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
+#include <gspmd/index.hpp>
 #include <gspmd/index/random.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/transform/grad.hpp>
+#include <gspmd/windows.hpp>
 
 /// The mixture of experts of GShard (Lepikhin et al. 2020), written for one device. The letters are those of the paper:
 /// G groups of S tokens, E experts with capacity for C tokens of each group, M numbers for a token, H in the hidden

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gspmd/dynamic/native_code.hpp>
+#include <gspmd/native/native_code.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -8,11 +8,13 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
+#include <gspmd/index.hpp>
 #include <gspmd/layouts.hpp>
-#include <gspmd/next_value.hpp>
 #include <gspmd/ops.hpp>
-#include <gspmd/recompute.hpp>
+#include <gspmd/transform/grad.hpp>
+#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/recompute.hpp>
+#include <gspmd/windows.hpp>
 
 /// The dense Transformer of GSPMD 5.1, in the letters of its Table 1: B sequences of S tokens of M numbers, N heads of
 /// D, H hidden units.

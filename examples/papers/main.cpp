@@ -36,7 +36,7 @@ int main() {
         "* GShard Fig. 1, 3 and 6, Tables 2 and 3: quality and length of trainings of weeks on 2048 cores, on data that are not "
         "public.\n"
         "* GShard Fig. 2: a drawing; the plans of its Table 4 have as many steps on 2048 devices as on 2 "
-        "(tests/unit/scaling.cpp).\n"
+        "(tests/detail/passes/scaling.cpp).\n"
         "* GSPMD Fig. 1 to 6, 9 and 10, weight-update sharding's Fig. 1 to 7, 9 and 10: drawings of what tests hold.");
     return r.finish() ? 0 : 1;
   } catch (const std::exception& e) {

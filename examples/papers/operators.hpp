@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/windows.hpp>
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <gspmd/pipeline.hpp>
+#include <gspmd/nn/pipeline.hpp>
 
 #include "dense.hpp"
 

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
+#include <gspmd/index.hpp>
 #include <gspmd/layouts.hpp>
-#include <gspmd/next_value.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/transform/grad.hpp>
+#include <gspmd/transform/next_value.hpp>
+#include <gspmd/windows.hpp>
 
 #include "../moe/model.hpp"
 

@@ -8,10 +8,10 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/dynamic/groups.hpp>
-#include <gspmd/grad.hpp>
-#include <gspmd/optimizer.hpp>
+#include <gspmd/nn/optimizer.hpp>
 #include <gspmd/report/network.hpp>
-#include <gspmd/weight_update.hpp>
+#include <gspmd/transform/grad.hpp>
+#include <gspmd/transform/weight_update.hpp>
 
 #include "gspmd_tables.hpp"
 #include "report.hpp"

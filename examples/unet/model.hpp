@@ -2,8 +2,10 @@
 #pragma once
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
+#include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/transform/grad.hpp>
+#include <gspmd/windows.hpp>
 
 #include <array>
 #include <cmath>

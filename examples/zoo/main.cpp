@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <gspmd/comm/threads.hpp>
-#include <gspmd/dtype.hpp>
+#include <gspmd/program/dtype.hpp>
 
 #include "layouts.hpp"
 #include "others.hpp"

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
 #include <gspmd/index.hpp>
-#include <gspmd/next_value.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/transform/grad.hpp>
+#include <gspmd/transform/next_value.hpp>
 #include <gspmd/windows.hpp>
 
 #include "../moe/model.hpp"

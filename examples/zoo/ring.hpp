@@ -5,8 +5,10 @@
 #include <tuple>
 #include <utility>
 
+#include <gspmd/index.hpp>
 #include <gspmd/modes/manual.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/windows.hpp>
 
 namespace zoo {
 

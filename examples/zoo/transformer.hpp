@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include <gspmd/attention.hpp>
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
-#include <gspmd/next_value.hpp>
+#include <gspmd/index.hpp>
+#include <gspmd/nn/attention.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/transform/grad.hpp>
+#include <gspmd/transform/next_value.hpp>
+#include <gspmd/windows.hpp>
 
 /// A training step of one layer of a Transformer, written for one device: forward pass, backward pass, momentum,
 /// update. A `placement` distributes it over a mesh. It names axes and specifies no communication.

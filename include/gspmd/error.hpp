@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "gspmd/detail/support/precompiled.hpp"
-#include "gspmd/printable.hpp"
+#include "gspmd/program/printable.hpp"
 
 namespace gspmd {
 

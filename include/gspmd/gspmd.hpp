@@ -6,11 +6,11 @@
 ///
 /// Include separately:
 ///  - gspmd/comm/mpi.hpp: the MPI backend
-///  - gspmd/dynamic.hpp: meshes and shapes that are known at run time
+///  - gspmd/dynamic/compile.hpp: meshes and shapes that are known at run time
 ///  - gspmd/modes.hpp: the explicit and the manual mode
 ///  - gspmd/layouts.hpp: other notations and placements of tensors
 ///  - gspmd/report.hpp: plans as text and pictures, and their times
-///  - gspmd/on_network.hpp: plans for a network
+///  - gspmd/plan/on_network.hpp: plans for a network
 
 #include "gspmd/error.hpp"
 
@@ -21,18 +21,18 @@
 #include "gspmd/detail/support/foreign_names.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/refuse.hpp"
-#include "gspmd/program.hpp"
-#include "gspmd/row_major.hpp"
+#include "gspmd/program/program.hpp"
+#include "gspmd/program/row_major.hpp"
 
 #include "gspmd/core.hpp"
 
 #include "gspmd/index.hpp"
 #include "gspmd/layouts/mesh_views.hpp"
-#include "gspmd/memory_limit.hpp"
 #include "gspmd/modes/checked.hpp"
 #include "gspmd/ops/local_op.hpp"
+#include "gspmd/plan/memory_limit.hpp"
+#include "gspmd/plan/within_budget.hpp"
 #include "gspmd/report/explain.hpp"
 #include "gspmd/windows.hpp"
-#include "gspmd/within_budget.hpp"
 
 #endif

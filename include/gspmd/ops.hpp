@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// All operators that a program may call.
-
-// This header is first, because compilers print the include path of a header with each error in it.
-#include "gspmd/detail/ops/operator.hpp"
-#include "gspmd/program.hpp"
-
-#include "gspmd/index.hpp"
-#include "gspmd/ops/branches.hpp"
-#include "gspmd/ops/dims.hpp"
-#include "gspmd/ops/einsum.hpp"
-#include "gspmd/ops/elementwise.hpp"
-#include "gspmd/ops/local_op.hpp"
-#include "gspmd/ops/loops.hpp"
-#include "gspmd/ops/map.hpp"
-#include "gspmd/ops/named.hpp"
-#include "gspmd/ops/policy.hpp"
-#include "gspmd/ops/reduce.hpp"
-#include "gspmd/ops/scan.hpp"
-#include "gspmd/ops/shape.hpp"
-#include "gspmd/windows.hpp"
+/// The operators of the centre. gspmd/index.hpp and gspmd/windows.hpp have further operators.
+#include "gspmd/ops/branches.hpp"     // IWYU pragma: export
+#include "gspmd/ops/dims.hpp"         // IWYU pragma: export
+#include "gspmd/ops/einsum.hpp"       // IWYU pragma: export
+#include "gspmd/ops/elementwise.hpp"  // IWYU pragma: export
+#include "gspmd/ops/local_op.hpp"     // IWYU pragma: export
+#include "gspmd/ops/loops.hpp"        // IWYU pragma: export
+#include "gspmd/ops/map.hpp"          // IWYU pragma: export
+#include "gspmd/ops/named.hpp"        // IWYU pragma: export
+#include "gspmd/ops/policy.hpp"       // IWYU pragma: export
+#include "gspmd/ops/reduce.hpp"       // IWYU pragma: export
+#include "gspmd/ops/scan.hpp"         // IWYU pragma: export
+#include "gspmd/ops/shape.hpp"        // IWYU pragma: export

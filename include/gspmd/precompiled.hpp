@@ -36,7 +36,7 @@
 #include "gspmd/dynamic.hpp"
 #endif
 #if (GSPMD_PRECOMPILED_HERE & 2) != 0
-// Headers with functions of the planner that dynamic.hpp does not include.
+// Headers with functions of the planner that dynamic/compile.hpp does not include.
 #include "gspmd/detail/passes/carried/weight_updates.hpp"
 #include "gspmd/detail/passes/list/pass_list.hpp"
 #include "gspmd/detail/passes/typed/manual_regions.hpp"

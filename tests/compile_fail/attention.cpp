@@ -3,8 +3,8 @@
 // expect: attention at attention.cpp:
 // expect: 2 of q, k and v, [8,16,32],
 // expect: [8,20,64] and [8,20,64]: rows of q
-#include <gspmd/attention.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/nn/attention.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: carried: the function has fewer arguments than are carried
 #include <gspmd/gspmd.hpp>
-#include <gspmd/next_value.hpp>
+#include <gspmd/transform/next_value.hpp>
 
 using namespace gspmd;
 

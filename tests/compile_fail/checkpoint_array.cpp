@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: add takes a sharded_array, a shard_view, an array, a number or a group of them
-#include <gspmd/checkpoint.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/io/checkpoint.hpp>
 
 using namespace gspmd;
 

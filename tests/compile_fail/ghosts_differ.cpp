@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim
+#include <gspmd/external/ghosted_step.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided/ghosted_step.hpp>
 
 using namespace gspmd;
 

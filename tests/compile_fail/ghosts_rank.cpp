@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: ghosted_step: ghosts<> has a width, or layers{low, high}, for each dim of its input or output
+#include <gspmd/external/ghosted_step.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided/ghosted_step.hpp>
 
 using namespace gspmd;
 

@@ -2,8 +2,8 @@
 // expect: gspmd: ghosted_step: an input among ghost layers is read by elementwise operators
 // expect: through no more than one shift along a dim
 // expect: shifted again
+#include <gspmd/external/ghosted_step.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided/ghosted_step.hpp>
 
 using namespace gspmd;
 

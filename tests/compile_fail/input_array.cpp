@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: array_of: the inputs have different forms
 #include <gspmd/gspmd.hpp>
-#include <gspmd/input_arrays.hpp>
+#include <gspmd/program/input_arrays.hpp>
 
 using namespace gspmd;
 

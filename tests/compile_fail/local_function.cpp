@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: local_op: the function takes no element type
+#include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/windows.hpp>
 
 using namespace gspmd;
 

@@ -2,7 +2,9 @@
 // expect: gspmd: local_op: the function does not keep the law of its rule
 // expect: combined by add
 // expect: reduces<...>
+#include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/windows.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: local_op: a rule has the form `bi,io->bo` or `b[t]->b[u=t-2]`; see the column that message<> names
 // expect: rule `b(t+1)->bt`, column 2
+#include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/windows.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Differences are not associative, so parts of a dim cannot be reduced separately.
 // expect: gspmd: reduce_by: combine(combine(a, b), c) is not combine(a, combine(b, c))
+#include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/windows.hpp>
 
 #include <array>
 #include <tuple>

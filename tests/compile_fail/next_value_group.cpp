@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/next_value.hpp>
+#include <gspmd/transform/next_value.hpp>
 
 using namespace gspmd;
 

@@ -2,7 +2,7 @@
 // expect: gspmd: an operand has an element type that the operator does not take
 // expect: carried: input 0 is f32[8]
 #include <gspmd/gspmd.hpp>
-#include <gspmd/next_value.hpp>
+#include <gspmd/transform/next_value.hpp>
 
 using namespace gspmd;
 

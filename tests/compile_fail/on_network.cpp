@@ -3,7 +3,7 @@
 // expect: on_network: nothing is said
 // expect: the mesh axis `y`
 #include <gspmd/gspmd.hpp>
-#include <gspmd/on_network.hpp>
+#include <gspmd/plan/on_network.hpp>
 
 using namespace gspmd;
 

@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/npy.hpp>
+#include <gspmd/io/npy.hpp>
 
 using namespace gspmd;
 

@@ -21,7 +21,7 @@
 // expect: gspmd: two facts of an operator's struct contradict each other
 #include <gspmd/gspmd.hpp>
 
-#include "../new_operator/largest_last.hpp"
+#include "../extend/new_operator/largest_last.hpp"
 
 // Operators with two contradictory facts. Each operator is largest_last with one wrong fact.
 using namespace gspmd;

@@ -5,7 +5,7 @@
 #include <array>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/recompute.hpp>
+#include <gspmd/transform/recompute.hpp>
 
 using namespace gspmd;
 

@@ -3,7 +3,7 @@
 // expect: lamb at
 // expect: gradient 0 is f32
 #include <gspmd/gspmd.hpp>
-#include <gspmd/optimizer.hpp>
+#include <gspmd/nn/optimizer.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: optimizer: the gradients are a group of another form than the parameters; give grad(loss, parameters)
 #include <gspmd/gspmd.hpp>
-#include <gspmd/optimizer.hpp>
+#include <gspmd/nn/optimizer.hpp>
 
 using namespace gspmd;
 

@@ -2,7 +2,7 @@
 // expect: gspmd: an operand has an element type that the operator does not take; convert it; see message<>
 // expect: adam at
 #include <gspmd/gspmd.hpp>
-#include <gspmd/optimizer.hpp>
+#include <gspmd/nn/optimizer.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: optimizer: the state is none of this optimizer for these parameters
 #include <gspmd/gspmd.hpp>
-#include <gspmd/optimizer.hpp>
+#include <gspmd/nn/optimizer.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
 // expect: gspmd: an element type of your own is trivially copyable: devices copy its bytes
-#include <gspmd/dtype.hpp>
+#include <gspmd/program/dtype.hpp>
 
 struct counted {
   double value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
 // expect: gspmd: an element type of your own has a + b and a * b, of const operands, which give it
-#include <gspmd/dtype.hpp>
+#include <gspmd/program/dtype.hpp>
 
 struct fixed_point {
   int value;

@@ -2,7 +2,7 @@
 // expect: gspmd: extents that must be equal differ; correct one tensor, or broadcast or reshape it; see message<>
 // expect: the 8 microbatches of the schedule;
 #include <gspmd/gspmd.hpp>
-#include <gspmd/pipeline.hpp>
+#include <gspmd/nn/pipeline.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: pipeline: runs gpipe and circular, whose backward passes come after all forward ones
 #include <gspmd/gspmd.hpp>
-#include <gspmd/pipeline.hpp>
+#include <gspmd/nn/pipeline.hpp>
 
 using namespace gspmd;
 

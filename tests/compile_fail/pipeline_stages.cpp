@@ -2,7 +2,7 @@
 // expect: pipeline at pipeline_stages.cpp:
 // expect: counts the 4 stages
 #include <gspmd/gspmd.hpp>
-#include <gspmd/pipeline.hpp>
+#include <gspmd/nn/pipeline.hpp>
 
 using namespace gspmd;
 

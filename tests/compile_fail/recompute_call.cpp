@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: recompute: the function is called with as many arguments as it is given
 #include <gspmd/gspmd.hpp>
-#include <gspmd/recompute.hpp>
+#include <gspmd/transform/recompute.hpp>
 
 using namespace gspmd;
 

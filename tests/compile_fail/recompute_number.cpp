@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: recompute: the arguments of the function are values, or tuples or structs of values
 #include <gspmd/gspmd.hpp>
-#include <gspmd/recompute.hpp>
+#include <gspmd/transform/recompute.hpp>
 
 using namespace gspmd;
 

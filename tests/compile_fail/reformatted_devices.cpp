@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: reformatted: name the number of devices that a parameter is cut for, 1 or more
 #include <gspmd/gspmd.hpp>
-#include <gspmd/optimizer.hpp>
-#include <gspmd/optimizer/reformatted.hpp>
+#include <gspmd/nn/optimizer.hpp>
+#include <gspmd/nn/optimizer/reformatted.hpp>
 
 using namespace gspmd;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: with_master_weights: the floats lie as the parameters do; write reformatted<with_master_weights<...>, N>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/optimizer.hpp>
-#include <gspmd/optimizer/master_weights.hpp>
-#include <gspmd/optimizer/reformatted.hpp>
+#include <gspmd/nn/optimizer.hpp>
+#include <gspmd/nn/optimizer/master_weights.hpp>
+#include <gspmd/nn/optimizer/reformatted.hpp>
 
 using namespace gspmd;
 

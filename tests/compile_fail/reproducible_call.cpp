@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: reproducible: the function is called with as many arguments as it is given
 #include <gspmd/gspmd.hpp>
-#include <gspmd/reproducible.hpp>
+#include <gspmd/transform/reproducible.hpp>
 
 using namespace gspmd;
 

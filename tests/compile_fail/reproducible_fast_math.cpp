@@ -5,7 +5,7 @@
 #ifndef FIXED
 #define __ASSOCIATIVE_MATH__ 1
 #endif
-#include <gspmd/reproducible.hpp>  // <- here
+#include <gspmd/transform/reproducible.hpp>  // <- here
 
 int main() {
   gspmd::array<float> x({2});

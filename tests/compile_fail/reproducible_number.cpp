@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: reproducible: the arguments of the function are values, or tuples or structs of values
 #include <gspmd/gspmd.hpp>
-#include <gspmd/reproducible.hpp>
+#include <gspmd/transform/reproducible.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: reproducible: the function returns values: one, or a tuple or struct of them
 #include <gspmd/gspmd.hpp>
-#include <gspmd/reproducible.hpp>
+#include <gspmd/transform/reproducible.hpp>
 
 using namespace gspmd;
 

@@ -14,8 +14,8 @@
 // expect: scatter: input 0 is double [4,4]
 // expect: ghosted_step: the program has 2
 // expect: and the elements passed are
+#include <gspmd/external/ghosted_step.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided/ghosted_step.hpp>
 
 #include <array>
 #include <complex>

@@ -6,7 +6,7 @@
 // expect: gspmd: search_annotations: the program writes its own communication
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/tensor.hpp>
-#include <gspmd/search_annotations.hpp>
+#include <gspmd/search/search_annotations.hpp>
 using namespace gspmd;
 using pod = mesh<axis<"x", 4>>;
 using row_shards = tensor<float, dims<8>, place<pod, split<"x">>>;

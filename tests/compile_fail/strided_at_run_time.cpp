@@ -6,8 +6,8 @@
 
 #include <gspmd/comm/simulated.hpp>
 #include <gspmd/dynamic.hpp>
+#include <gspmd/external/session.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided/session.hpp>
 
 using namespace gspmd;
 

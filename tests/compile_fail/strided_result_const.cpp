@@ -2,8 +2,8 @@
 // expect: gspmd: step: this is not the shard that the step takes here
 // expect: output 0 is written and what is
 // expect: given is const
+#include <gspmd/external.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided.hpp>
 
 using namespace gspmd;
 

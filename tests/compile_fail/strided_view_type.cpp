@@ -2,7 +2,7 @@
 // expect: gspmd: strided_view: this type does not say where its elements are
 #include <array>
 
-#include <gspmd/strided.hpp>
+#include <gspmd/external.hpp>
 
 using namespace gspmd;
 

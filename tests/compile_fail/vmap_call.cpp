@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: vmap: the function is called with as many arguments as it is given
 #include <gspmd/gspmd.hpp>
-#include <gspmd/vmap.hpp>
+#include <gspmd/transform/vmap.hpp>
 
 using namespace gspmd;
 

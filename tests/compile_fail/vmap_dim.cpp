@@ -2,7 +2,7 @@
 // expect: vmap at vmap_dim.cpp:
 // expect: and has no dim 2 to be
 #include <gspmd/gspmd.hpp>
-#include <gspmd/vmap.hpp>
+#include <gspmd/transform/vmap.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: vmap: name one dim for each argument, vmap<0, not_mapped>(f), or none, and all are mapped along dim 0
 #include <gspmd/gspmd.hpp>
-#include <gspmd/vmap.hpp>
+#include <gspmd/transform/vmap.hpp>
 
 using namespace gspmd;
 

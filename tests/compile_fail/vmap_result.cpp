@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/vmap.hpp>
+#include <gspmd/transform/vmap.hpp>
 
 using namespace gspmd;
 

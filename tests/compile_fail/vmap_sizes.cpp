@@ -3,7 +3,7 @@
 // expect: are 64 examples along dim 0 of
 // expect: argument 0, and 32 along dim 0 of
 #include <gspmd/gspmd.hpp>
-#include <gspmd/vmap.hpp>
+#include <gspmd/transform/vmap.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: shard_weight_update: nothing
 #include <gspmd/gspmd.hpp>
-#include <gspmd/weight_update.hpp>
+#include <gspmd/transform/weight_update.hpp>
 
 using namespace gspmd;
 

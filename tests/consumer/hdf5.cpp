@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include <gspmd/comm/simulated.hpp>
-#include <gspmd/hdf5.hpp>
+#include <gspmd/io/hdf5.hpp>
 
 int main() {
   const char* const file = "consumer.h5";

@@ -3,8 +3,8 @@
 #include <Kokkos_Core.hpp>
 #include <utility>
 
+#include <gspmd/external.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided.hpp>
 
 using namespace gspmd;
 

@@ -5,7 +5,7 @@
 
 #include <gspmd/gspmd.hpp>
 #ifdef CONSUMER_USES_MPI
-#include <gspmd/comm/mpi.hpp>
+#include <gspmd/mpi.hpp>
 #endif
 
 using namespace gspmd;

@@ -4,8 +4,8 @@
 #include <mdspan>
 #include <vector>
 
+#include <gspmd/external.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/strided.hpp>
 
 using namespace gspmd;
 

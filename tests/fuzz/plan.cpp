@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "../../examples/plan/dot.hpp"
-#include "../../examples/plan/json_out.hpp"
-#include "../../examples/plan/run.hpp"
-#include "../../examples/plan/strict_out.hpp"
-#include "../../examples/plan/svg.hpp"
-#include "../../examples/plan/table.hpp"
-#include "../../examples/plan/why.hpp"
+#include "../../tools/gspmd-plan/dot.hpp"
+#include "../../tools/gspmd-plan/json_out.hpp"
+#include "../../tools/gspmd-plan/run.hpp"
+#include "../../tools/gspmd-plan/strict_out.hpp"
+#include "../../tools/gspmd-plan/svg.hpp"
+#include "../../tools/gspmd-plan/table.hpp"
+#include "../../tools/gspmd-plan/why.hpp"
 #include "documents.hpp"
 #include "support/rounding.hpp"
 
@@ -87,7 +87,7 @@ bool is_small(const planned_program& p) {
   for (const auto& n : p.plan.graph().nodes) {
     using gspmd::dtype;
     if (gspmd::detail::elements(n.shape) > 4096) return false;
-    // The evaluator lacks these operators (unit/linalg.cpp, eigh.cpp, lu.cpp, tridiagonal.cpp) and these element types.
+    // The evaluator lacks these operators (tests/linalg/solve.cpp, eigh.cpp, lu.cpp, tridiagonal.cpp) and these element types.
     using namespace gspmd::detail;
     for (const auto op : {code_of<cholesky_op>, code_of<triangular_solve_op>, code_of<solve_op>, code_of<eigh_op>,
                           code_of<tridiagonal_op>, code_of<lu_op>, code_of<slogdet_op>})

@@ -3,7 +3,7 @@
 // ranks: 2 4
 // group: run
 // The factors of a matrix over a grid of ranks equal those on simulated devices, and solve the equations of the matrix.
-#include "gspmd/block_cyclic.hpp"
+#include "gspmd/linalg/block_cyclic.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,10 +13,10 @@
 #include <tuple>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
-#include "gspmd/run.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/run/run.hpp"
 
 using namespace gspmd;
 

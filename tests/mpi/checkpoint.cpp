@@ -3,7 +3,7 @@
 // ranks: 2 3 4
 // two nodes: 4
 // group: run
-#include "gspmd/checkpoint.hpp"
+#include "gspmd/io/checkpoint.hpp"
 
 #include <csignal>
 #include <string>
@@ -13,8 +13,8 @@
 
 #include <doctest/doctest.h>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/comm/simulated.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/common_directory.hpp"
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"

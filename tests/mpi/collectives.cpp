@@ -2,7 +2,7 @@
 // two nodes: 4
 // labels: exhaustive
 // SPDX-License-Identifier: Apache-2.0
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <doctest/doctest.h>
 

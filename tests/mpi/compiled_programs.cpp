@@ -7,11 +7,11 @@
 
 #include <utility>
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/run_compiled.hpp"
 
 // Random programs, compiled for a number of devices equal to the number of ranks. They differ from the programs of
-// unit/.
+// runs/.
 
 namespace {
 

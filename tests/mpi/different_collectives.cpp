@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/ring.hpp"
+#include "gspmd/mpi.hpp"
 
 // Ranks call different collectives, for every pair of kinds and every kind of transport. One rank reports it, no rank
 // hangs, and all computed results are right.

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/dynamic/step.hpp"
-#include "gspmd/gather_to.hpp"
 #include "gspmd/gspmd.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/run/gather_to.hpp"
 
 using namespace gspmd;
 

@@ -14,11 +14,11 @@
 
 #include <doctest/doctest.h>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/npy.hpp"
-#include "gspmd/raw_file.hpp"
-#include "gspmd/safetensors.hpp"
+#include "gspmd/io/npy.hpp"
+#include "gspmd/io/raw_file.hpp"
+#include "gspmd/io/safetensors.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/common_directory.hpp"
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"

@@ -14,9 +14,9 @@
 #include <hdf5.h>
 #include <sys/resource.h>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/hdf5.hpp"
+#include "gspmd/io/hdf5.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/common_directory.hpp"
 #include "support/error_of.hpp"
 #include "support/layouts.hpp"

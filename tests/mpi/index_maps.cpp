@@ -11,7 +11,7 @@
 
 #include "../support/mapped_movements.hpp"
 #include "../support/reshaped_movements.hpp"
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 using namespace oracle;
 

@@ -6,10 +6,12 @@
 
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
-#include "gspmd/compile.hpp"
+#include "gspmd/index.hpp"
+#include "gspmd/mpi.hpp"
 #include "gspmd/ops.hpp"
-#include "gspmd/run.hpp"
+#include "gspmd/run/compile.hpp"
+#include "gspmd/run/run.hpp"
+#include "gspmd/windows.hpp"
 
 // launch stores its MPI objects with the user's communicator. MPI's functions have a second name (PMPI_*), so a program
 // that defines the first name can call them.

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include <gspmd/comm/mpi.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/mpi.hpp>
 
 #include "../support/large_memory.hpp"
 

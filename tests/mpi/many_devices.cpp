@@ -3,11 +3,11 @@
 // group: compiled
 // ranks: 64
 // timeout: 300
-// The test of unit/many_devices, over ranks.
+// The test of comm/many_devices.cpp, over ranks.
 #include <doctest/doctest.h>
 
-#include <gspmd/comm/mpi.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/mpi.hpp>
 
 #include "support/many_devices.hpp"
 

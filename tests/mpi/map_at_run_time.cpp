@@ -10,9 +10,11 @@
 #include <tuple>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/index.hpp"
+#include "gspmd/mpi.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/windows.hpp"
 
 // Every rank has its own function object, with the same type and state. The number of devices is the number of ranks.
 TEST_CASE("map with state over MPI, static shapes on a mesh as large as the communicator") {

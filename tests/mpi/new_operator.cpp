@@ -2,10 +2,10 @@
 // labels: once
 // group: compiled
 // ranks: 4
-#include "new_operator/program.hpp"
+#include "extend/new_operator/program.hpp"
 
 #include <doctest/doctest.h>
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 TEST_CASE("an operator of the tests' own runs over MPI") { CHECK(new_operator::wrong_elements(gspmd::mpi{}) == 0); }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../support/collective_oracle.hpp"
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 // Movements that are too large for one synchronisation (small_shard_bytes), with and without shared memory: boxes with
 // gaps, and permutations.

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/mpi/node_memory.hpp"
 #include "gspmd/detail/transport/mpi/ranks.hpp"
 #include "gspmd/detail/transport/shared_pages.hpp"
-#include "gspmd/run.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/run/run.hpp"
 
 using gspmd::detail::node_memory;
 using gspmd::detail::page_source;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/overlapped.hpp>
+#include <gspmd/plan/overlapped.hpp>
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 namespace overlapped_over_mpi {
 

@@ -7,7 +7,7 @@
 
 #include "support/own_numbers.hpp"
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 TEST_CASE("programs of the user's own element types over MPI") {
   using namespace own_numbers;

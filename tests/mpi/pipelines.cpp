@@ -10,11 +10,11 @@
 #include <tuple>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
-#include "gspmd/pipeline.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/nn/pipeline.hpp"
 
 namespace {
 

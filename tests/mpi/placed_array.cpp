@@ -8,7 +8,7 @@
 
 #include <numeric>
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/layouts.hpp"
 
 using namespace gspmd;

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/random_views.hpp"
 #include "support/run_random_over_mpi.hpp"
 

@@ -15,10 +15,10 @@
 #include <tuple>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
-#include "gspmd/reproducible.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/transform/reproducible.hpp"
 
 TEST_CASE("reproducible over mpi: the bits of one device") {
   using namespace gspmd;

@@ -13,10 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/index.hpp"
+#include "gspmd/mpi.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/windows.hpp"
 #include "support/run_random_over_mpi.hpp"
 
 // Halos between processes: through shared memory, in place in shared memory, and by messages. Small and large shards.

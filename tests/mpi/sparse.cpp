@@ -13,10 +13,10 @@
 #include <tuple>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
-#include "gspmd/run.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/run/run.hpp"
 
 using namespace gspmd;
 

@@ -4,7 +4,7 @@
 // two nodes: 4
 // Started reductions give the same bits as blocking reductions, in the order of the members, for every kind of
 // transport. Any number of reductions can be in progress, and other work in between gives right results.
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/mpi.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,19 +3,21 @@
 // ranks: 2 3
 // group: run
 // Steps, blocks and ghost layers in the caller's memory over MPI, with any strides.
-#include "gspmd/strided.hpp"
+#include "gspmd/external.hpp"
 
 #include <doctest/doctest.h>
 
 #include <numeric>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/external/ghost_exchange.hpp"
+#include "gspmd/external/placed_session.hpp"
+#include "gspmd/index.hpp"
 #include "gspmd/layouts/blocks.hpp"
+#include "gspmd/mpi.hpp"
 #include "gspmd/ops.hpp"
-#include "gspmd/strided/ghost_exchange.hpp"
-#include "gspmd/strided/placed_session.hpp"
+#include "gspmd/windows.hpp"
 #include "support/block_checks.hpp"
 #include "support/layouts.hpp"
 

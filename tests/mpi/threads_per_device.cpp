@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
-#include "gspmd/threads_per_device.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/run/threads_per_device.hpp"
 
 TEST_CASE("threads_per_device over mpi: a loop, products and blocks of rows") {
   using namespace gspmd;

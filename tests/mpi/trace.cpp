@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/dynamic.hpp"
 #include "gspmd/gspmd.hpp"
-#include "gspmd/measure_network.hpp"
+#include "gspmd/mpi.hpp"
+#include "gspmd/report/measure_network.hpp"
 #include "gspmd/trace.hpp"
 
 namespace {

@@ -9,11 +9,13 @@
 #include <tuple>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
-#include "gspmd/grad.hpp"
+#include "gspmd/index.hpp"
+#include "gspmd/mpi.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/transform/grad.hpp"
+#include "gspmd/windows.hpp"
 
 // Shards rotate around a ring of processes: between shared arenas, and by messages.
 TEST_CASE("limit_gather over MPI") {

@@ -7,8 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <gspmd/comm/mpi.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/mpi.hpp>
 
 #include <chrono>
 #include <csignal>

@@ -16,8 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "gspmd/checkpoint.hpp"
-#include "gspmd/comm/mpi.hpp"
+#include "gspmd/io/checkpoint.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/layouts.hpp"
 #include "support/stored_states.hpp"
 

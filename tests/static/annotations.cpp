@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gspmd/compile.hpp>
+#include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
+#include <gspmd/run/compile.hpp>
+#include <gspmd/windows.hpp>
 
 using namespace gspmd;
 

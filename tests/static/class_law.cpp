@@ -8,8 +8,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/mesh.hpp"
+#include "gspmd/index.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/program/mesh.hpp"
+#include "gspmd/windows.hpp"
 #include "support/all_operators.hpp"
 
 namespace gspmd::detail {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
 // An operator that lacks a fact is rejected, for each fact.
-#include "new_operator/logaddexp.hpp"
-#include "new_operator/sum_last.hpp"
+#include "extend/new_operator/logaddexp.hpp"
+#include "extend/new_operator/sum_last.hpp"
 
 namespace gspmd::detail {
 static_assert(complete_operator<sum_last_op>);

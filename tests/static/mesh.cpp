@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gspmd/mesh.hpp>
-#include <gspmd/shard_view.hpp>
-#include <gspmd/sharding.hpp>
+#include <gspmd/program/mesh.hpp>
+#include <gspmd/program/shard_view.hpp>
+#include <gspmd/program/sharding.hpp>
 
 using namespace gspmd;
 

@@ -3,8 +3,10 @@
 
 #include <type_traits>
 
-#include "gspmd/compile.hpp"
+#include "gspmd/index.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/run/compile.hpp"
+#include "gspmd/windows.hpp"
 
 using namespace gspmd;
 

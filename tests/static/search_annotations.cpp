@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations that the compiler finds, within its limits for one evaluation. unit/search_annotations.cpp tests the
+// Annotations that the compiler finds, within its limits for one evaluation. tests/search/search_annotations.cpp tests the
 // quality of the annotations.
 #include <gspmd/gspmd.hpp>
-#include <gspmd/search_annotations.hpp>
+#include <gspmd/search/search_annotations.hpp>
 
 #include <string_view>
 #include <type_traits>

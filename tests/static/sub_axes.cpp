@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <tuple>
 
-#include "gspmd/compile.hpp"
+#include "gspmd/index.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/run/compile.hpp"
+#include "gspmd/windows.hpp"
 
 using namespace gspmd;
 

@@ -4,7 +4,7 @@
 
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes.hpp>
-#include <gspmd/vmap.hpp>
+#include <gspmd/transform/vmap.hpp>
 
 namespace {
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gspmd/compile.hpp"
+#include "gspmd/index.hpp"
 #include "gspmd/layouts/xla_sharding.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/run/compile.hpp"
+#include "gspmd/windows.hpp"
 
 using namespace gspmd;
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gspmd/comm/simulated.hpp"
-#include "gspmd/compile.hpp"
+#include "gspmd/run/compile.hpp"
 #include "support/evaluate_program.hpp"
 #include "support/traced.hpp"
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "gspmd/strided.hpp"
-#include "gspmd/strided/ghost_exchange.hpp"
+#include "gspmd/external.hpp"
+#include "gspmd/external/ghost_exchange.hpp"
 
 /// Blocks with ghost layers. The value of each element is determined by its global indices.
 namespace blocks {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/transform/grad.hpp>
 
 /// Hand-written layers, compared with layers in the automatic mode.
 namespace written_by_hand {

@@ -8,8 +8,8 @@
 #include <doctest/doctest.h>
 #include <mpi.h>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/layouts.hpp"
 #include "support/stored_states.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
-#include "gspmd/strided/view.hpp"
+#include "gspmd/external/view.hpp"
 
 /// Blocks with ghost layers, as in a user's own code.
 namespace ghosted {

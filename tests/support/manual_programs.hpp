@@ -6,9 +6,9 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
+#include <gspmd/transform/grad.hpp>
 
 #include "support/naive_machine.hpp"
 

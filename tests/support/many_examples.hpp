@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/detail/passes/rewrite/canonical.hpp"
-#include "gspmd/vmap.hpp"
+#include "gspmd/transform/vmap.hpp"
 #include "support/evaluate_program.hpp"
 #include "support/traced.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "gspmd/detail/ir/fused_loop.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
-#include "gspmd/detail/ops/scatter.hpp"
+#include "gspmd/index/detail/scatter_op.hpp"
 #include "support/all_operators.hpp"
 #include "support/reference.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <gspmd/dtype.hpp>
+#include <gspmd/program/dtype.hpp>
 
 /// Element types as users write them. For each type, a program with operators of every kind, and its expected results
 /// by loops.

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "gspmd/detail/driver/static_plan.hpp"
-#include "gspmd/grad.hpp"
-#include "gspmd/mesh.hpp"
+#include "gspmd/index.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/program/mesh.hpp"
+#include "gspmd/transform/grad.hpp"
+#include "gspmd/windows.hpp"
 
 /// Random programs that the compiler can trace: a function of a seed, and a callable whose type contains the seed. A
 /// random draw and an added node are separate statements: C++ does not order arguments, and two traces must give the

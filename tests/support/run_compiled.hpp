@@ -9,8 +9,8 @@
 
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/compile.hpp"
 #include "gspmd/detail/passes/list/make_plan.hpp"
+#include "gspmd/run/compile.hpp"
 #include "support/equal_plans.hpp"
 #include "support/evaluate_program.hpp"
 #include "support/random_callable.hpp"

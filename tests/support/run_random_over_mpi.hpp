@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/comm/mpi.hpp"
 #include "gspmd/detail/passes/order/hide_collectives.hpp"
 #include "gspmd/detail/transport/meeting_delay.hpp"
+#include "gspmd/mpi.hpp"
 #include "support/run_random.hpp"
 
 namespace reference {

@@ -13,7 +13,7 @@
 
 #include <unistd.h>
 
-#include "gspmd/sharded_array.hpp"
+#include "gspmd/program/sharded_array.hpp"
 
 /// Arrays whose elements encode their position, laid out without a program, and directories to save them to.
 namespace stored_states {

@@ -11,7 +11,7 @@
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/passes/rewrite/canonical.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
-#include "gspmd/grad.hpp"
+#include "gspmd/transform/grad.hpp"
 #include "support/all_operators.hpp"
 #include "support/random_program.hpp"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <gspmd/grad.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/tensor.hpp>
+#include <gspmd/transform/grad.hpp>
 
 /// One program of the explicit mode for each kind of mistake, and for bugs of other systems. The compilers' messages
 /// (compile_fail/typed_mistakes.cpp) are equal to the exceptions of programs that are built at run time
-/// (unit/typed_mistakes.cpp).
+/// (tests/detail/passes/typed/typed_mistakes.cpp).
 namespace typed_mistakes {
 
 using namespace gspmd;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/ops/kept_functions.hpp"
+#include "gspmd/detail/ops/own/kept_functions.hpp"
 #include "gspmd/detail/passes/list/program_to_plan.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/layouts/xla_sharding.hpp"

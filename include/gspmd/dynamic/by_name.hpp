@@ -11,9 +11,9 @@
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/dtype.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/program/dtype.hpp"
+#include "gspmd/program/program.hpp"
 
 /// Operators whose names or types are known at run time, for programs that are read from a file.
 namespace gspmd {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gspmd/dynamic/builder.hpp"
-#include "gspmd/tree.hpp"
+#include "gspmd/program/tree.hpp"
 
 namespace gspmd::detail {
 

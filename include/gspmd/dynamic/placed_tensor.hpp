@@ -11,7 +11,7 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/sharding.hpp"
 
 namespace gspmd::dynamic {
 

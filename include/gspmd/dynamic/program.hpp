@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/budget.hpp"
-#include "gspmd/detail/ops/kept_functions.hpp"
+#include "gspmd/detail/ops/own/kept_functions.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
 #include "gspmd/detail/passes/list/compute_again.hpp"
 #include "gspmd/detail/passes/list/make_plan.hpp"
@@ -22,7 +21,8 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/dynamic/mesh.hpp"
 #include "gspmd/dynamic/placed_tensor.hpp"
-#include "gspmd/run.hpp"
+#include "gspmd/plan/budget.hpp"
+#include "gspmd/run/run.hpp"
 
 namespace gspmd {
 namespace detail {

@@ -17,10 +17,10 @@
 #include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/dynamic/program.hpp"
-#include "gspmd/row_major.hpp"
-#include "gspmd/shard_view.hpp"
-#include "gspmd/sharded_array.hpp"
-#include "gspmd/tree.hpp"
+#include "gspmd/program/row_major.hpp"
+#include "gspmd/program/shard_view.hpp"
+#include "gspmd/program/sharded_array.hpp"
+#include "gspmd/program/tree.hpp"
 
 /// Programs made at run time, on typed shards: scatter, make_result and a callable step, as for compiled programs.
 namespace gspmd {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/ops/strict_nodes.hpp"
+#include "gspmd/detail/ops/modes/strict_nodes.hpp"
 #include "gspmd/detail/passes/typed/backward.hpp"
 #include "gspmd/detail/passes/typed/find_types.hpp"
 #include "gspmd/dynamic/builder.hpp"

@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/ops/fold.hpp"
 #include "gspmd/detail/support/span.hpp"
+#include "gspmd/index/detail/fold_op.hpp"
 #include "gspmd/index/order.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/program/program.hpp"
 
 /// Reductions and running reductions of several tensors together by a custom monoid.
 ///

@@ -4,11 +4,11 @@
 #include <cstdint>
 
 #include "gspmd/detail/ops/concatenate.hpp"
-#include "gspmd/detail/ops/gather.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
-#include "gspmd/detail/ops/scatter.hpp"
 #include "gspmd/detail/support/span.hpp"
+#include "gspmd/index/detail/gather_op.hpp"
+#include "gspmd/index/detail/scatter_op.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/integers.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
-#include "gspmd/detail/ops/scan.hpp"
+#include "gspmd/index/detail/scan_op.hpp"
 #include "gspmd/ops/reduce.hpp"
 
 /// Running sums, largest elements and their indices, along a dim. The dim may be split and is never gathered.

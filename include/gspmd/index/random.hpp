@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "gspmd/detail/ops/random_range.hpp"
+#include "gspmd/index/detail/random_range.hpp"
 #include "gspmd/index/sort.hpp"
 #include "gspmd/ops/dims.hpp"
 #include "gspmd/ops/elementwise.hpp"

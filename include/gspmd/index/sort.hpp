@@ -5,9 +5,9 @@
 #include <cstddef>
 
 #include "gspmd/detail/ops/one_call.hpp"
-#include "gspmd/detail/ops/sort.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/index/detail/sort_op.hpp"
+#include "gspmd/program/program.hpp"
 
 /// Sorts along a dim, which may be split. A device holds whole lines only if the number of lines allows each device to
 /// sort some lines.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gspmd/layouts/placed_array.hpp"
-#include "gspmd/shard_view.hpp"
+#include "gspmd/program/shard_view.hpp"
 
 /// Layouts of data that other codes have distributed: balanced blocks, and layouts by meshes, splits and steps.
 namespace gspmd {

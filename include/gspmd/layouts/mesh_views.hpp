@@ -7,8 +7,8 @@
 
 #include "gspmd/detail/notation/mesh_views.hpp"
 #include "gspmd/detail/support/refuse.hpp"
-#include "gspmd/mesh.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/mesh.hpp"
+#include "gspmd/program/sharding.hpp"
 
 namespace gspmd {
 

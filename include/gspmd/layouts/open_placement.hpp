@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/open_placement.hpp"  // IWYU pragma: export
+#include "gspmd/layouts/detail/open_placement.hpp"  // IWYU pragma: export

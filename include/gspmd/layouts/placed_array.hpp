@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/array.hpp"
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/driver/given_shard.hpp"
-#include "gspmd/detail/edge/placed_tables.hpp"
 #include "gspmd/detail/support/span.hpp"
+#include "gspmd/layouts/detail/placed_tables.hpp"
 #include "gspmd/layouts/open_placement.hpp"
-#include "gspmd/row_major.hpp"
-#include "gspmd/sharded_array.hpp"
+#include "gspmd/program/array.hpp"
+#include "gspmd/program/row_major.hpp"
+#include "gspmd/program/sharded_array.hpp"
 
 /// Tensors in other distributions than the library's shardings, and conversions between the two at the boundary of a
 /// program.

@@ -12,8 +12,8 @@
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/mesh.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/mesh.hpp"
+#include "gspmd/program/sharding.hpp"
 
 /// Shardings as placement lists, as in PyTorch's DTensor: for each mesh axis its effect on the tensor, instead of the
 /// axes of each dim. A placement list is less expressive than dims with ordered axes. If two axes split one dim, the

@@ -10,7 +10,7 @@
 #include "gspmd/detail/notation/xla_convert.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/sharding.hpp"
 
 namespace gspmd {
 

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
-#include "gspmd/mesh.hpp"
+#include "gspmd/program/mesh.hpp"
 
 namespace gspmd {
 

@@ -6,10 +6,21 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/compile.hpp"
 #include "gspmd/modes/tensor.hpp"
-#include "gspmd/ops.hpp"
-#include "gspmd/sharded_array.hpp"
+#include "gspmd/ops/branches.hpp"
+#include "gspmd/ops/dims.hpp"
+#include "gspmd/ops/einsum.hpp"
+#include "gspmd/ops/elementwise.hpp"
+#include "gspmd/ops/local_op.hpp"
+#include "gspmd/ops/loops.hpp"
+#include "gspmd/ops/map.hpp"
+#include "gspmd/ops/named.hpp"
+#include "gspmd/ops/policy.hpp"
+#include "gspmd/ops/reduce.hpp"
+#include "gspmd/ops/scan.hpp"
+#include "gspmd/ops/shape.hpp"
+#include "gspmd/program/sharded_array.hpp"
+#include "gspmd/run/compile.hpp"
 
 /// Tensors as variables of an ordinary program that runs on every device. Each operator is a separate call, and the
 /// types state the shardings. See examples/modes.

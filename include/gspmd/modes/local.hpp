@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
-#include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/detail/ops/modes/local_view.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/shape.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/sharding.hpp"
 
 /// The collectives and transitions of a manual region (gspmd/modes/manual.hpp). Each changes one state along `Axes`
 /// ("x" or "x,y") into another state. With several axes, the first axis of the mesh is major. The gradient of each is

@@ -9,7 +9,7 @@
 #include "gspmd/detail/passes/typed/manual_regions.hpp"
 #include "gspmd/modes/local.hpp"
 #include "gspmd/modes/tensor.hpp"
-#include "gspmd/tree.hpp"
+#include "gspmd/program/tree.hpp"
 
 /// The manual mode: you write one device's work for a part of a program. See examples/modes.
 namespace gspmd {

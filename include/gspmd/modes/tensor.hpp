@@ -4,12 +4,12 @@
 #include <array>
 #include <utility>
 
-#include "gspmd/compile.hpp"
 #include "gspmd/detail/ops/set_policy.hpp"
 #include "gspmd/detail/passes/typed/find_types.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/ops/traced_body.hpp"
+#include "gspmd/run/compile.hpp"
 
 /// The explicit mode: the sharding of a tensor is a part of its type, and programs send only the communication that you
 /// write. See examples/modes.

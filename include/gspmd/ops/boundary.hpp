@@ -3,7 +3,7 @@
 
 #include "gspmd/detail/ir/index_map.hpp"
 #include "gspmd/detail/ops/sources.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/program/program.hpp"
 
 namespace gspmd {
 

@@ -7,16 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include "gspmd/detail/ops/affine_einsum.hpp"
-#include "gspmd/detail/ops/convolution.hpp"
-#include "gspmd/detail/ops/einsum.hpp"
-#include "gspmd/detail/ops/einsum_of_many.hpp"
+#include "gspmd/detail/ops/einsum/affine_einsum.hpp"
+#include "gspmd/detail/ops/einsum/convolution.hpp"
+#include "gspmd/detail/ops/einsum/einsum.hpp"
+#include "gspmd/detail/ops/einsum/einsum_of_many.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/program/program.hpp"
 
 namespace gspmd {
 namespace detail {

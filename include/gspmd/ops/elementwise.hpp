@@ -13,7 +13,7 @@
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/program/program.hpp"
 
 namespace gspmd {
 

@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/ops/local.hpp"
-#include "gspmd/detail/ops/local_holder.hpp"
-#include "gspmd/detail/ops/map_function.hpp"
+#include "gspmd/detail/ops/own/local.hpp"
+#include "gspmd/detail/ops/own/local_holder.hpp"
+#include "gspmd/detail/ops/own/map_function.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/ops/elementwise.hpp"
 
@@ -221,7 +221,8 @@ class local_operator {
       const auto* const f = function_in(*g);
       if (f == nullptr) {
         g->fail(first.at, "local_op", detail::mistake::other,
-                "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic.hpp takes; give "
+                "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic/compile.hpp "
+                "takes; give "
                 "a captureless lambda");
         return stand_in(*g, operands);
       }

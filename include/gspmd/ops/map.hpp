@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/ops/map_function.hpp"
+#include "gspmd/detail/ops/own/map_function.hpp"
 #include "gspmd/ops/elementwise.hpp"
 
 namespace gspmd {
@@ -70,7 +70,7 @@ constexpr row_function<T, F> by_rows(F f) {
 /// The callable gets elements of a narrow type in the type of their arithmetic: bf16 and f16 as float; int8, uint8 and
 /// int16 as int32.
 ///
-/// On the run-time path (dynamic.hpp) the function may have state: a lambda with captures, a pointer to a function, or
+/// On the run-time path (dynamic/compile.hpp) the function may have state: a lambda with captures, a pointer to a function, or
 /// `by_rows`. The program keeps a copy of the function. If the function throws, the caller gets the exception with the
 /// source line of the operator. `compile` takes only functions without state.
 ///
@@ -94,7 +94,8 @@ constexpr value map(F f, operand first, Rest... rest) {
     if (g == nullptr) return {};
     if (g->functions == nullptr) {
       g->fail(first.at, "map", detail::mistake::other,
-              "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic.hpp takes; give a "
+              "the function has a state (captures, an address), which only the run-time path of gspmd/dynamic/compile.hpp takes; "
+              "give a "
               "captureless lambda, and numbers as operands");
       return detail::made(-1, tensor);
     }

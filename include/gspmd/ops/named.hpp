@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "gspmd/detail/ops/kept_functions.hpp"
+#include "gspmd/detail/ops/own/kept_functions.hpp"
 #include "gspmd/detail/support/fixed_string.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/ops/traced_body.hpp"

@@ -22,8 +22,8 @@
 #include "gspmd/error.hpp"
 #include "gspmd/ops/boundary.hpp"
 #include "gspmd/ops/integers.hpp"
-#include "gspmd/program.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/program.hpp"
+#include "gspmd/program/sharding.hpp"
 
 namespace gspmd {
 namespace detail {

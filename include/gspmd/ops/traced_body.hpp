@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gspmd/detail/ops/regions.hpp"
-#include "gspmd/program.hpp"
-#include "gspmd/tree.hpp"
+#include "gspmd/program/program.hpp"
+#include "gspmd/program/tree.hpp"
 
 namespace gspmd::detail {
 

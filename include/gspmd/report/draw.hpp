@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/array.hpp"
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/mesh.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/array.hpp"
+#include "gspmd/program/mesh.hpp"
+#include "gspmd/program/sharding.hpp"
 
 /// Tensors of any rank as text: a matrix of matrices. The last dim runs to the right, the dim before it downwards, the
 /// dim before that to the right again in blocks, and so on. So every dim is visible (ezyang's blog, "Draw high

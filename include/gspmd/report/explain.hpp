@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "gspmd/compile.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/run/compile.hpp"
 
 namespace gspmd {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "gspmd/compile.hpp"
 #include "gspmd/detail/report/html_page.hpp"
 #include "gspmd/report/network.hpp"
+#include "gspmd/run/compile.hpp"
 
 namespace gspmd {
 

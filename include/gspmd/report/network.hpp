@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "gspmd/budget.hpp"
 #include "gspmd/detail/ir/collective_time.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/on_network.hpp"
+#include "gspmd/plan/budget.hpp"
+#include "gspmd/plan/on_network.hpp"
 
 /// Estimates the time of a plan on a network, which need not exist (on_network.hpp). The times are those that the
 /// planner uses (detail/ir/collective_time.hpp). They are computed from the plan's tables only, in a constant

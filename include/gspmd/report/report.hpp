@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "gspmd/compile.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/detail/report/outline.hpp"
 #include "gspmd/detail/report/plan_graph.hpp"
 #include "gspmd/report/network.hpp"
+#include "gspmd/run/compile.hpp"
 
 /// Reports of a plan's cost on a network, as text. Use them for programs that are too long for `explain`.
 ///

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/compile.hpp"
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
 #include "gspmd/report/why.hpp"
+#include "gspmd/run/compile.hpp"
 
 /// The most expensive collectives of a program, and annotations that avoid each: found by planning the program again.
 namespace gspmd {

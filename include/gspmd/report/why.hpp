@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/compile.hpp"
-#include "gspmd/detail/passes/choose/plan_reasons.hpp"
+#include "gspmd/detail/passes/list/plan_reasons.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/report/inspect.hpp"
+#include "gspmd/run/compile.hpp"
 
 /// Reports why operators were split as they were: the alternatives that the planner compared, and their times.
 namespace gspmd {

@@ -8,8 +8,8 @@
 #include "gspmd/detail/driver/edge_elements.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/mp11.hpp"
-#include "gspmd/program.hpp"
-#include "gspmd/sharding.hpp"
+#include "gspmd/program/program.hpp"
+#include "gspmd/program/sharding.hpp"
 #include "gspmd/sparse/layout.hpp"
 
 namespace gspmd {

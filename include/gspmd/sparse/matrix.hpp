@@ -8,7 +8,7 @@
 #include <string>
 #include <tuple>
 
-#include "gspmd/array.hpp"
+#include "gspmd/program/array.hpp"
 #include "gspmd/sparse/inputs.hpp"
 #include "gspmd/sparse/layout.hpp"
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "gspmd/detail/ops/named_convolution.hpp"
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/ops/integers.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/program/program.hpp"
+#include "gspmd/windows/detail/named_convolution.hpp"
 
 namespace gspmd {
 

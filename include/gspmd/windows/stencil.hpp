@@ -284,7 +284,7 @@ class stencil_neighbours {
 /// has s elements per index of the dim. Fields that one loop reads share the messages. With `wrap` the first and the
 /// last device are neighbours. Corners (reads at offsets along several dims) arrive with the halo of the later dim. So
 /// a box stencil sends two messages for each dim, as a star stencil does. A staggered field is first moved to the
-/// shards of the other fields. `staggered` (gspmd/staggered.hpp) avoids this if its boundary is one constant.
+/// shards of the other fields. `staggered` (gspmd/staggered/staggered.hpp) avoids this if its boundary is one constant.
 /// **Errors.** At compile time: a read beyond the radius; a number of radii, offsets or boundaries that differs from
 /// the number of dims; fields whose extents differ by more than one; boundary values whose shape does not fit their
 /// end.

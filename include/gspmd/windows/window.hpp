@@ -2,11 +2,11 @@
 #pragma once
 
 #include "gspmd/detail/ops/one_call.hpp"
-#include "gspmd/detail/ops/reduce_window.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/ops/integers.hpp"
 #include "gspmd/ops/shape.hpp"
-#include "gspmd/program.hpp"
+#include "gspmd/program/program.hpp"
+#include "gspmd/windows/detail/reduce_window_op.hpp"
 
 namespace gspmd {
 

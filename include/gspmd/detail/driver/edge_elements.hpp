@@ -5,7 +5,7 @@
 
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/mp11.hpp"
-#include "gspmd/inputs.hpp"
+#include "gspmd/program/inputs.hpp"
 
 /// The complex types of the user: inputs and results have the declared type of the inputs, for example
 /// std::complex. The library does not include <complex>, because <complex> includes streams.

@@ -8,7 +8,7 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/same_tiles.hpp"
 #include "gspmd/detail/support/refuse.hpp"
-#include "gspmd/shard_view.hpp"
+#include "gspmd/program/shard_view.hpp"
 
 /// Checks at compile time that a shard passed to a step is the shard that the step requires.
 namespace gspmd::detail {

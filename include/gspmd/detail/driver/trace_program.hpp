@@ -13,8 +13,8 @@
 #include "gspmd/detail/support/constant_callable.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/vec.hpp"
-#include "gspmd/inputs.hpp"
-#include "gspmd/mesh.hpp"
+#include "gspmd/program/inputs.hpp"
+#include "gspmd/program/mesh.hpp"
 
 namespace gspmd::detail {
 
@@ -44,7 +44,7 @@ consteval bool reports_arguments() {
     static_assert(
         (is_input<Inputs> && ...),
         "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct, or an `array_of` them "
-        "(gspmd/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
+        "(gspmd/program/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
   return true;
 }
 

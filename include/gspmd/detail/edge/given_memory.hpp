@@ -8,7 +8,7 @@
 
 #include "gspmd/detail/ir/tree.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
-#include "gspmd/sharded_array.hpp"
+#include "gspmd/program/sharded_array.hpp"
 
 namespace gspmd::detail {
 

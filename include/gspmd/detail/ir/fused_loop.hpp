@@ -20,7 +20,7 @@ namespace gspmd::detail {
 
 struct scalar_op;
 /// The strides of inputs and outputs in the user's strided memory (given_layers), which are empty for other values.
-/// `place` locates the rows of a loop in this memory (detail/run/given_rows.hpp).
+/// `place` locates the rows of a loop in this memory (external/detail/given_rows.hpp).
 struct given_rows {
   const extents* strides;
   const scalar_op* placed_later;  // a load without offsets that replaces a load that `place` locates

@@ -52,7 +52,7 @@ struct written_call {
 
 class differentiator;
 
-/// The nodes of one call of a function whose values are recomputed in the backward pass (gspmd/recompute.hpp).
+/// The nodes of one call of a function whose values are recomputed in the backward pass (gspmd/transform/recompute.hpp).
 /// `go_back` propagates the gradient through the call.
 struct recomputed_call {
   int begin = 0, end = 0;
@@ -75,7 +75,7 @@ struct node {
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // added by the differentiator
-  bool is_border = false;                        // passes a value into or out of a manual region (ops/local_view.hpp)
+  bool is_border = false;                        // passes a value into or out of a manual region (modes/local_view.hpp)
   bool is_started = false;                       // a collective that runs concurrently with nodes that do not need it
   bool annotated = false;                        // the user wrote `annotation`
   int state = -1;                                // the number of an input that the planner placed; also on its next values
@@ -88,7 +88,7 @@ struct node {
   std::int64_t gather_limit = -1;  // einsum: the most bytes that an operand may be gathered to on a device; -1: any number
   detail::annotation annotation;   // of a value of a manual region: also the axes along which it varies
   location at;
-  axis_mask local_axes = 0;  // the axes of its local view: its shape is that of a shard along them (ops/local_view.hpp)
+  axis_mask local_axes = 0;  // the axes of its local view: its shape is that of a shard along them (modes/local_view.hpp)
   // In a program whose manual regions leave axes to the planner (passes/typed/manual_regions.hpp): the local axes that
   // plans for this node ignore, as if their size were 1. These are all local axes, except if a collective moves the
   // value. A value can be equal on all devices along a hidden axis, since devices split no work along it.
@@ -212,7 +212,7 @@ class graph {
   // Set in programs with ordered barriers (ops/barrier.hpp): removes the operands that only define the order, once the
   // order of the nodes is final.
   pass_of_mode settle_barriers;
-  // Set in programs with staggered fields (gspmd/staggered.hpp): gives the fields one extent.
+  // Set in programs with staggered fields (gspmd/staggered/staggered.hpp): gives the fields one extent.
   pass_of_mode align_fields;
   vec<recomputed_call> recomputed;  // collected during tracing; an inner call precedes the call that contains it
   vec<written_call> calls;          // collected during tracing, if the types of the program may be refused

@@ -42,7 +42,7 @@ struct meeting {
 
 /// Returns the state of the result along one axis. The rule applies to every axis separately; shards count as varying.
 /// It covers gradients too. If it accepts the operands, each operand gets its gradient in the dual state without a
-/// message. If it refuses them, that is impossible (tests/unit/states.cpp checks all cases).
+/// message. If it refuses them, that is impossible (tests/detail/ir/transition.cpp checks all cases).
 ///
 ///   C..  -> C      R,C -> R      I,C -> I      V,R,C -> V      P -> P as the class says      I with R, V or P: refused
 constexpr meeting meet(const operator_class& c, span<const state> in) {

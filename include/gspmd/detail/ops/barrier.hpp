@@ -2,8 +2,8 @@
 #pragma once
 
 #include "gspmd/detail/ops/gradient_builder.hpp"
+#include "gspmd/detail/ops/modes/transition.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
-#include "gspmd/detail/ops/transition.hpp"
 
 namespace gspmd::detail {
 

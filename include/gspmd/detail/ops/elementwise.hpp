@@ -86,7 +86,7 @@ concept complete_elementwise = requires(const node& n, gradient_builder& b) {
 };
 // clang-format on
 
-/// Functions that compute results while planning (ops/folded_nodes.hpp).
+/// Functions that compute results while planning (compositions/folded_nodes.hpp).
 struct folded_values {
   double (*real)(double, double) = nullptr;                       // folding::numbers and floats_unless_by_zero
   std::uint64_t (*bits)(std::uint64_t, std::uint64_t) = nullptr;  // folding::numbers and integers

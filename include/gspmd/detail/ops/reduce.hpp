@@ -3,11 +3,11 @@
 
 #include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ops/broadcast.hpp"
+#include "gspmd/detail/ops/einsum/sum_of_product.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/elementwise_node.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
-#include "gspmd/detail/ops/sum_of_product.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {

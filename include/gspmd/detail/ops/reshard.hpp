@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/gradient_builder.hpp"
-#include "gspmd/detail/ops/transition.hpp"
+#include "gspmd/detail/ops/modes/transition.hpp"
 
 namespace gspmd::detail {
 

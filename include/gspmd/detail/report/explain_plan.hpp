@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/budget.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/plan/budget.hpp"
 
 /// A plan as text: one row per operator with its communication below it, then the totals. It reads only the tables of a
 /// plan, so static programs and programs planned at run time have the same format.

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/budget.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
+#include "gspmd/plan/budget.hpp"
 
 namespace gspmd::detail {
 

@@ -10,17 +10,17 @@
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/kernels/fill.hpp"
 #include "gspmd/detail/kernels/narrow_contraction.hpp"
-#include "gspmd/detail/kernels/window_reduction.hpp"
-#include "gspmd/detail/kernels/window_selection.hpp"
-#include "gspmd/detail/run/fold_step.hpp"
-#include "gspmd/detail/run/index_step.hpp"
 #include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
-#include "gspmd/detail/run/scan_step.hpp"
-#include "gspmd/detail/run/sort_step.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/box.hpp"
+#include "gspmd/index/detail/fold_step.hpp"
+#include "gspmd/index/detail/index_step.hpp"
+#include "gspmd/index/detail/scan_step.hpp"
+#include "gspmd/index/detail/sort_step.hpp"
+#include "gspmd/windows/detail/window_reduction.hpp"
+#include "gspmd/windows/detail/window_selection.hpp"
 
 /// The kernels that run on one device, except for fused loops. `Spec` is the source of a kernel's description:
 /// constants in a compiled program, the tables of a plan in a session.

@@ -5,8 +5,8 @@
 #include "gspmd/detail/passes/choose/cost.hpp"
 #include "gspmd/detail/passes/choose/form_book.hpp"
 #include "gspmd/detail/passes/choose/reshard.hpp"
-#include "gspmd/detail/passes/complete/value_uses.hpp"
-#include "gspmd/detail/passes/list/save_memory.hpp"
+#include "gspmd/detail/passes/request/save_memory.hpp"
+#include "gspmd/detail/passes/request/value_uses.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/span.hpp"
 

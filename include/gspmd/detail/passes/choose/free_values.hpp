@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/complete/value_uses.hpp"
+#include "gspmd/detail/passes/request/value_uses.hpp"
 
 /// The values whose sharding the planner may change.
 namespace gspmd::detail {

@@ -4,7 +4,7 @@
 #include "gspmd/detail/ir/network_rates.hpp"
 #include "gspmd/detail/ir/rule.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/complete/value_uses.hpp"
+#include "gspmd/detail/passes/request/value_uses.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 
 namespace gspmd::detail {

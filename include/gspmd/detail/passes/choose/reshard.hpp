@@ -19,7 +19,7 @@
 /// work:
 ///   partial over x, replicated over y, needed whole   reduce_scatter over x into shards over x and y, then all_gather
 /// The rest of the path is again one movement. These paths are compared by the formulas of collective.hpp. The formulas
-/// are exact for even shards and upper bounds otherwise. tests/unit/reshard.cpp compares the choice with an exhaustive
+/// are exact for even shards and upper bounds otherwise. tests/detail/passes/choose/reshard.cpp compares the choice with an exhaustive
 /// search.
 namespace gspmd::detail {
 
@@ -185,7 +185,7 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& ne
 
 /// Compares paths that reduce a value over its partial axes, by their total cost, and returns the first step. If all
 /// shards are even, the plain path or a path with helping axes is cheapest. With padding, the best path found is within
-/// a tenth of the cheapest, except for small tensors (tests/unit/reshard_uneven.cpp counts these).
+/// a tenth of the cheapest, except for small tensors (tests/detail/passes/choose/reshard_uneven.cpp counts these).
 class reduction_ways {
  public:
   constexpr reduction_ways(const mesh_shape& mesh, const network_rates& net, const extents& global, const sharding& to,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/einsum.hpp"
+#include "gspmd/detail/ops/einsum/einsum.hpp"
 #include "gspmd/detail/passes/choose/operator_use.hpp"
 
 namespace gspmd::detail {

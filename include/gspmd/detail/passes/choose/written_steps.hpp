@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/transition.hpp"
+#include "gspmd/detail/ops/modes/transition.hpp"
 #include "gspmd/detail/passes/choose/reshard.hpp"
 
 namespace gspmd::detail {

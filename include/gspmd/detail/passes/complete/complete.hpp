@@ -6,7 +6,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/refine.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/list/save_memory.hpp"
+#include "gspmd/detail/passes/request/save_memory.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/vec.hpp"
 

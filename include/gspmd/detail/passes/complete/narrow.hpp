@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/collective.hpp"
-#include "gspmd/detail/passes/complete/value_uses.hpp"
+#include "gspmd/detail/passes/request/value_uses.hpp"
 #include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {

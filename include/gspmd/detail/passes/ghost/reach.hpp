@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/ghost_blocks.hpp"
+#include "gspmd/detail/ops/compositions/ghost_blocks.hpp"
 #include "gspmd/detail/passes/ghost/sweep.hpp"
 
 namespace gspmd::detail {

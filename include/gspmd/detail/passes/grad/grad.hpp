@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
+#include "gspmd/detail/ops/compositions/softmax_gradient.hpp"
+#include "gspmd/detail/ops/modes/transition.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/ops/rows.hpp"
 #include "gspmd/detail/ops/set_policy.hpp"
-#include "gspmd/detail/ops/softmax_gradient.hpp"
-#include "gspmd/detail/ops/transition.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {

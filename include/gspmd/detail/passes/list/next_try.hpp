@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/ir/cut_axis.hpp"
-#include "gspmd/detail/passes/list/save_memory.hpp"
+#include "gspmd/detail/passes/request/save_memory.hpp"
 #include "gspmd/detail/support/text.hpp"
 
 /// A program is planned once or several times: on a mesh with an axis cut, or at another level of saving. This header

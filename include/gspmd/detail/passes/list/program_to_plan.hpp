@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "gspmd/detail/ops/read_in_place.hpp"
 #include "gspmd/detail/passes/ghost/ghost_zones.hpp"
 #include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/compose_movements.hpp"
 #include "gspmd/detail/passes/rewrite/defer_reshards.hpp"
+#include "gspmd/detail/passes/rewrite/read_in_place.hpp"
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/precompiled.hpp"

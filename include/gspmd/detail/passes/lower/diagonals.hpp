@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/masked_diagonal.hpp"
+#include "gspmd/detail/ops/compositions/masked_diagonal.hpp"
 #include "gspmd/detail/passes/lower/loop_fuser.hpp"
 
 namespace gspmd::detail {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/complex_parts.hpp"
+#include "gspmd/detail/ops/einsum/complex_parts.hpp"
 #include "gspmd/detail/ops/lowering.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/lower/diagonals.hpp"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "gspmd/detail/ops/folded_nodes.hpp"
+#include "gspmd/detail/ops/compositions/folded_nodes.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 
 namespace gspmd::detail {

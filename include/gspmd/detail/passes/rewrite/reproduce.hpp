@@ -3,14 +3,14 @@
 
 #include <vector>
 
-#include "gspmd/detail/ops/exact_sum.hpp"
-#include "gspmd/detail/ops/leading.hpp"
+#include "gspmd/detail/ops/compositions/exact_sum.hpp"
+#include "gspmd/detail/ops/compositions/leading.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 
 namespace gspmd::detail {
 
 /// Rewrites a part of a program so that its result has the same bits with every plan. Its nodes are added again, in
-/// order, with sums of floats in exact parts (ops/exact_sum.hpp). The old nodes are removed.
+/// order, with sums of floats in exact parts (compositions/exact_sum.hpp). The old nodes are removed.
 class reproducer {
  public:
   /// Rewrites the nodes from `first` on.

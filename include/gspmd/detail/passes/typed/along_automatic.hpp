@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/automatic_axes.hpp"
-#include "gspmd/detail/ops/explicit_change.hpp"
+#include "gspmd/detail/ops/modes/explicit_change.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -26,7 +26,7 @@ constexpr plan_request asked_of_automatic(const mesh_info& mesh) {
 }
 
 /// A program with typed explicit axes, as the automatic axes see it: an automatic program on a mesh without the
-/// explicit axes. A change of the layout along explicit axes is a separate operator (ops/explicit_change.hpp).
+/// explicit axes. A change of the layout along explicit axes is a separate operator (modes/explicit_change.hpp).
 struct along_automatic {
   graph program;
   vec<int> typed;  // by node of `program`: the node of the typed program

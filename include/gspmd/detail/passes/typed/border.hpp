@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/mode_mistake.hpp"
-#include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/detail/ops/modes/local_view.hpp"
 #include "gspmd/detail/passes/typed/value_type.hpp"
 
 namespace gspmd::detail {

@@ -3,7 +3,7 @@
 
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/detail/ir/rule.hpp"
-#include "gspmd/detail/ops/transition.hpp"
+#include "gspmd/detail/ops/modes/transition.hpp"
 
 namespace gspmd::detail {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "gspmd/detail/ops/local_zeros.hpp"
+#include "gspmd/detail/ops/modes/local_zeros.hpp"
 #include "gspmd/detail/ops/placed.hpp"
 #include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/positive_number.hpp"
+#include "gspmd/detail/ops/compositions/positive_number.hpp"
 #include "gspmd/detail/ops/registry.hpp"
-#include "gspmd/detail/passes/complete/value_uses.hpp"
+#include "gspmd/detail/passes/request/value_uses.hpp"
 #include "gspmd/detail/passes/typed/local_sums.hpp"
 #include "gspmd/detail/passes/typed/operator_mistakes.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"

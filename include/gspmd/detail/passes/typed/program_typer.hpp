@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/collective.hpp"
-#include "gspmd/detail/ops/transition.hpp"
+#include "gspmd/detail/ops/modes/transition.hpp"
 #include "gspmd/detail/passes/typed/remedies.hpp"
 #include "gspmd/detail/passes/typed/user_names.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/passes/complete/value_uses.hpp"
+#include "gspmd/detail/passes/request/value_uses.hpp"
 #include "gspmd/detail/passes/typed/program_typer.hpp"
 
 namespace gspmd::detail {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "gspmd/detail/ops/local_view.hpp"
+#include "gspmd/detail/ops/modes/local_view.hpp"
 #include "gspmd/detail/passes/choose/written_steps.hpp"
 #include "gspmd/detail/passes/typed/axis_rule.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gspmd/detail/ops/leading.hpp"
+#include "gspmd/detail/ops/compositions/leading.hpp"
 #include "gspmd/detail/ops/regions.hpp"
 
 namespace gspmd::detail {

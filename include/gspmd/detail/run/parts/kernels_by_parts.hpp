@@ -7,13 +7,13 @@
 #include "gspmd/detail/kernels/blas_threads.hpp"
 #include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/detail/run/parts/part_of_contraction.hpp"
-#include "gspmd/detail/run/parts/part_of_lines.hpp"
-#include "gspmd/detail/run/parts/part_of_lookup.hpp"
 #include "gspmd/detail/run/parts/part_of_loop.hpp"
 #include "gspmd/detail/run/parts/part_of_permutation.hpp"
 #include "gspmd/detail/run/parts/part_of_reduction.hpp"
-#include "gspmd/detail/run/parts/part_of_windows.hpp"
 #include "gspmd/detail/run/static_program.hpp"
+#include "gspmd/index/detail/part_of_lines.hpp"
+#include "gspmd/index/detail/part_of_lookup.hpp"
+#include "gspmd/windows/detail/part_of_windows.hpp"
 
 /// Kernels whose steps the threads of a device share: by_parts<K>. Each thread calls the kernel with a device_memory
 /// that has the number of its part. It writes nothing that another thread reads or writes in this step.

@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#pragma once
-
-/// One large matrix on many devices: distributed block-cyclically over a grid of devices, and factored there.
-#include "gspmd/block_cyclic/cholesky.hpp"
-#include "gspmd/block_cyclic/deal.hpp"
-#include "gspmd/block_cyclic/lu.hpp"

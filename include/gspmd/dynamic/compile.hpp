@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "gspmd/detail/driver/trace_program.hpp"
+#include "gspmd/dynamic/builder.hpp"
+#include "gspmd/dynamic/mesh.hpp"
+#include "gspmd/dynamic/program.hpp"
+
+/// The run-time path: the mesh, extents and shardings are known only when the program runs. The planner and the kernels
+/// are those of `compile`. A mistake that `compile` reports as a compile error throws gspmd::error here, with the same
+/// text and before the program runs.
+namespace gspmd::dynamic {
+
+/// Returns the builder that `compile` below would compile, so that you can plan it in another way.
+///
+/// **Errors.** Throws gspmd::error as `compile` does.
+template <class Callable, class... Inputs>
+builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
+  builder b(m);
+  const auto trace = [&b](const auto& given) {
+    if constexpr (requires { given.leaves; }) return b.input(given);
+    else return transform_leaves([&b](const input& i) { return b.input(i, location::input(b.input_count())); }, given);
+  };
+  std::tuple<decltype(trace(inputs))...> arguments{trace(inputs)...};
+  using call = detail::call_with<Callable&, decltype(trace(inputs))&...>;
+  if constexpr (call::refuses) {
+    static_assert(detail::written_so<Callable>,
+                  "gspmd: compile: give one input for each argument of the callable; a record is one argument");
+  } else if constexpr (call::compiles) {
+    if constexpr (detail::returns_values<typename call::result, true>()) {
+      auto result = std::apply(callable, arguments);
+      detail::for_each_leaf(result, [&b](value& leaf) { b.output(leaf, location{"of the callable"}); });
+    }
+  }
+  return b;
+}
+
+/// Compiles a callable for a mesh and inputs that are known at run time. The callable may be the same as for
+/// `gspmd::compile`.
+///
+/// An input is a dynamic::input, or a group of inputs that the callable takes as the same group of values. An input may
+/// also be an `in` or a `record` of the static path. Its type and shape are then known at compile time.
+///
+/// **Errors.** Throws gspmd::error for the first mistake, with the text of the compile error.
+/// **Example.**
+///
+///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), in<float, dims<512, 2048>>{});
+///     auto y = step.run(threads{}, x, w)[0];
+template <class Callable, class... Inputs>
+program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
+  return build(callable, m, inputs...).compile();
+}
+
+}  // namespace gspmd::dynamic

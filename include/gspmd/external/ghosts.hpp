@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/external/view.hpp"
+
+/// Ghost layers in external memory, for ghosted_step and ghosted_session.
+namespace gspmd {
+
+/// The number of ghost layers before and after a block along a dim. A single number is the number on both sides.
+struct layers {
+  std::int64_t low, high;
+  constexpr layers(int both) : low(both), high(both) {}  // NOLINT: implicit on purpose
+  constexpr layers(int before, int behind) : low(before), high(behind) {}
+};
+
+/// The ghost layers of a shard, by dim: see ghosted_step. `ghosts<>` means a dense or copied shard.
+///
+///     ghosts<1, 1>                       a layer on all four sides
+///     ghosts<layers{2, 0}, 0>            two rows before the block
+template <layers... Widths>
+struct ghosts {
+  static constexpr int rank = sizeof...(Widths);
+  static constexpr detail::given_layers given = [] {
+    detail::given_layers all;
+    all.is_given = rank > 0;
+    (all.low.push_back(Widths.low), ...);
+    (all.high.push_back(Widths.high), ...);
+    return all;
+  }();
+  static constexpr bool is_any = ((Widths.low != 0 || Widths.high != 0) || ...);
+  static_assert(((Widths.low >= 0 && Widths.high >= 0) && ...), "gspmd: ghosts: a width is negative");
+};
+
+/// A block whose ghost layers the step fills before it reads them: see filled.
+template <class T>
+struct filled_view {
+  using element = T;
+  strided_view<T> block;
+};
+/// Returns a block whose ghost layers the step fills, for ghosted_step and ghosted_session.
+///
+/// **Example.**
+///
+///     s(comm, filled(u), next);
+template <class T>
+[[nodiscard]] filled_view<T> filled(const strided_view<T>& block) {
+  static_assert(!std::is_const_v<T>, "gspmd: filled: ghost layers are written and the view given is of const elements");
+  return {block};
+}
+
+namespace detail {
+
+template <class Leaf>
+inline constexpr bool is_filled_view = false;
+template <class T>
+inline constexpr bool is_filled_view<filled_view<T>> = true;
+
+}  // namespace detail
+}  // namespace gspmd

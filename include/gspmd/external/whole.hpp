@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/external/view.hpp"
+#include "gspmd/program/sharded_array.hpp"
+#include "gspmd/run/run.hpp"
+
+/// Whole arrays with any strides.
+namespace gspmd {
+namespace detail {
+
+template <class T>
+strided_memory memory_of(const strided_view<T>& view) {
+  return {view.data(), view.shape(), view.strides()};
+}
+
+/// Returns true if a leaf of an argument is a strided_view.
+template <class Tree>
+constexpr bool has_strided_view() {
+  if constexpr (is_strided_view<Tree>) {
+    return true;
+  } else if constexpr (is_list<Tree>) {
+    return has_strided_view<typename Tree::value_type>();
+  } else if constexpr (is_leaf<Tree>) {
+    return false;
+  } else {
+    return []<std::size_t... P>(std::index_sequence<P...>) {
+      return (has_strided_view<part_type<P, Tree>>() || ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+/// Returns an argument with pointers instead of its views, for the checks of types, counts and null pointers.
+template <class Tree>
+decltype(auto) with_pointers(const Tree& tree) {
+  if constexpr (has_strided_view<Tree>()) {
+    return transform_leaves(
+        []<class Leaf>(const Leaf& leaf) {
+          static_assert(is_strided_view<Leaf>,
+                        "gspmd: in a group of arrays one is a strided_view and another one is not; make all of them one");
+          if constexpr (is_strided_view<Leaf>) return leaf.data();
+        },
+        tree);
+  } else {
+    return (tree);
+  }
+}
+
+/// Returns the memory of the whole arrays that are passed to a program.
+template <class... Arguments>
+std::vector<strided_memory> strided_inputs(const plan_view& plan, const Arguments&... arguments) {
+  const whole_inputs checked(plan, with_pointers(arguments)...);
+  std::vector<strided_memory> all;
+  for (std::size_t k = 0; k < checked.pointers.size(); ++k)
+    all.push_back(dense_memory(checked.pointers[k], plan.value(plan.inputs[k]).global));
+  std::size_t k = 0;
+  const auto look = [&]<class Leaf>(const Leaf& leaf) {
+    if constexpr (is_strided_view<Leaf>) {
+      require_whole_shape("run: input " + std::to_string(k), all[k].shape, leaf.shape());
+      all[k] = memory_of(leaf);
+    }
+    ++k;
+  };
+  (for_each_leaf(arguments, look), ...);
+  return all;
+}
+
+/// The memory for the whole results of a program: the caller's views, or dense arrays that are copied when all devices
+/// have run. A dense array is used if a view is not dense, or if it shares memory with an input that other devices may
+/// still read.
+class strided_results {
+ public:
+  template <class Results>
+  strided_results(const plan_view& plan, const std::vector<strided_memory>& inputs, const Results& results) : plan_(&plan) {
+    for_each_leaf(results, [&]<class Leaf>(const Leaf& leaf) { add(leaf, inputs); });
+    if (views_.size() != plan.outputs.size())
+      throw error("run_into: the program has " + counted(static_cast<int>(plan.outputs.size()), "result") +
+                  " and the call gives memory for " + std::to_string(views_.size()));
+    for (std::size_t a = 0; a < views_.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        if (shared_elements::any(views_[a], elem_bytes(a), views_[b], elem_bytes(b)))
+          throw error("run_into: results " + std::to_string(b) + " and " + std::to_string(a) +
+                      " are given memory that overlaps, or that cannot be told from such since their strides differ");
+  }
+  [[nodiscard]] void* const* pointers() const { return pointers_.data(); }
+  void put_back() const {
+    for (std::size_t k = 0; k < views_.size(); ++k)
+      if (pointers_[k] != views_[k].data)
+        copy_strided(views_[k].shape, elem_bytes(k), pointers_[k], row_major_strides(views_[k].shape),
+                     const_cast<void*>(views_[k].data), views_[k].strides);
+  }
+
+ private:
+  template <class Leaf>
+  void add(const Leaf& leaf, const std::vector<strided_memory>& inputs) {
+    if constexpr (!is_strided_view<Leaf>) {
+      static_assert(is_strided_view<Leaf>, "gspmd: run_into: give a strided_view for each result");
+    } else {
+      static_assert(!std::is_const_v<typename Leaf::element>,
+                    "gspmd: run_into: a result is written and the view given is of const elements");
+      const auto k = views_.size();
+      const auto where = "run_into: result " + std::to_string(k);
+      if (k < plan_->outputs.size()) {
+        const auto& v = plan_->value(plan_->outputs[k]);
+        if (v.type != dtype_of<typename Leaf::element>())
+          throw error(where + " is " + name_of(v.type) + " and the view given is of " +
+                      name_of(dtype_of<typename Leaf::element>()));
+        require_whole_shape(where, v.global, leaf.shape());
+      }
+      views_.push_back(memory_of(leaf));
+      if (!has_own_elements(views_.back()))
+        throw error(where + " is written, and several indices of the view given have the same element: " + leaf.text());
+      if (views_.back().is_dense() && !lies_in_any(k, inputs)) {
+        pointers_.push_back(leaf.data());
+      } else {
+        copies_.emplace_back(elements(leaf.shape()) * static_cast<std::int64_t>(sizeof(typename Leaf::element)),
+                             "the dense copy of a result");
+        pointers_.push_back(copies_.back().get());
+      }
+    }
+  }
+  [[nodiscard]] bool lies_in_any(std::size_t k, const std::vector<strided_memory>& inputs) const {
+    if (k >= plan_->outputs.size()) return false;  // reported when all views are counted
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (shared_elements::in_one_range(views_[k], elem_bytes(k), inputs[i], bytes_of(plan_->value(plan_->inputs[i]).type)))
+        return true;
+    return false;
+  }
+  [[nodiscard]] std::int64_t elem_bytes(std::size_t k) const { return bytes_of(plan_->value(plan_->outputs[k]).type); }
+
+  const plan_view* plan_;
+  std::vector<strided_memory> views_;
+  std::vector<void*> pointers_;
+  std::vector<aligned_bytes> copies_;
+};
+
+template <class Step, class Backend, class Outputs>
+void run_strided(const Backend& backend, const std::vector<strided_memory>& inputs, const Outputs& outputs) {
+  const auto on_devices = [&](auto& comm) {
+    Step held;
+    run_whole<has_partial_outputs(Step::view)>(
+        Step::view, comm, inputs.data(), outputs,
+        [&held](auto& devices, const void* const* in, void* const* out) { held.run(devices, in, out); });
+  };
+  static_assert(
+      can_launch<Backend>,
+      "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
+      "mpi{comm, options}");
+  if constexpr (can_launch<Backend>) launch(backend, Step::device_count, on_devices);
+}
+
+template <class Tree>
+void scatter_strided(const held_devices& devices, const Tree& whole, auto& tree) {
+  if constexpr (is_leaf<Tree>) {
+    using T = typename std::remove_cvref_t<decltype(tree)>::element;
+    static_assert(is_strided_view<Tree> &&
+                      std::is_same_v<listed_element_t<std::remove_const_t<typename Tree::element>>, listed_element_t<T>>,
+                  "gspmd: scatter: this view is of other elements than the input, or in a group with arrays that are no views");
+    require_whole_shape("scatter: the input", tree.shape(), whole.shape());
+    for (int i = 0; i < devices.local_count(); ++i)
+      cut_shard(tree.mesh(), tree.planned(), tree.mesh().coordinates_of(devices.device(i)), memory_of(whole), tree.data(i));
+  } else {
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      (scatter_strided(devices, part<K>(whole), part<K>(tree)), ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
+}  // namespace detail
+
+/// Returns the results of a step, like `run` of gspmd/run/run.hpp, with strided_views among the arguments. Each device
+/// copies its shard directly from the view, and there is no other copy. Either all leaves of a group (record) are
+/// strided_views, or none.
+///
+/// **Example.**
+///
+///     auto y = run<step>(threads{}, strided_view(matrix), w);
+template <class Step, class Backend, class... Arguments>
+  requires(detail::has_strided_view<Arguments>() || ...)
+auto run(const Backend& backend, const Arguments&... arguments) {
+  using result = typename Step::callable_result;
+  static_assert(detail::call_arguments<Step, "run", 0, Step::input_count, Arguments...>::accept());
+  auto [inputs, arrays] = detail::before_launch(backend, [&] {
+    return [&]<std::size_t... K>(std::index_sequence<K...>) {
+      return std::pair(detail::strided_inputs(Step::view, arguments...),
+                       std::tuple<detail::output_array<Step, K>...>(
+                           detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...));
+    }(std::make_index_sequence<Step::output_count>{});
+  });
+  void* outputs[Step::output_count + 1]{};
+  std::apply(
+      [&](auto&... a) {
+        std::size_t k = 0;
+        ((outputs[k++] = a.data()), ...);
+      },
+      arrays);
+  detail::run_strided<Step>(backend, inputs, outputs);
+  if constexpr (Step::is_form_known) return detail::like_result<result, 0>(arrays);
+  else return detail::unknown_result<typename Step::template output_element<0>>{};
+}
+
+/// Runs a compiled program once and writes its whole results to `results`: a strided_view, or a tuple or struct with a
+/// view for each result.
+///
+/// If a view is dense, row-major, and shares no memory with an argument, the result is written in place. Otherwise a
+/// dense array is copied when all devices have run, so results can overlap arguments. The arguments are those of run,
+/// strided_views or not. With mpi, each rank gets the whole results.
+///
+/// **Errors.** Compile error: a missing or superfluous argument or result, or the wrong element type. Throws
+/// gspmd::error: the errors of run; another shape; results that share elements.
+/// **Example.**
+///
+///     run_into<step>(threads{}, strided_view(y), strided_view(x), w);
+template <class Step, class Backend, class Results, class... Arguments>
+void run_into(const Backend& backend, const Results& results, const Arguments&... arguments) {
+  static_assert(detail::call_arguments<Step, "run_into", 0, Step::input_count, Arguments...>::accept());
+  static_assert(detail::call_arguments<Step, "run_into", Step::input_count, Step::output_count, Results>::accept());
+  auto [inputs, outputs] = detail::before_launch(backend, [&] {
+    auto given = detail::strided_inputs(Step::view, arguments...);
+    detail::strided_results places(Step::view, given, results);
+    return std::pair(std::move(given), std::move(places));
+  });
+  detail::run_strided<Step>(backend, inputs, outputs.pointers());
+  outputs.put_back();
+}
+
+/// Returns argument `K` of a step, cut from strided_views. For a `record`, pass its struct of views. See scatter
+/// (gspmd/program/sharded_array.hpp).
+///
+/// **Example.**
+///
+///     auto x = scatter<step, 0>(comm, strided_view(matrix));
+template <class Step, std::size_t K, communicator Comm, class Whole>
+  requires(detail::has_strided_view<Whole>())
+auto scatter(const Comm& comm, const Whole& whole) {
+  constexpr auto first = Step::template first_input<K>;
+  static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
+                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+  using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
+  const detail::held_devices devices(comm, Step::device_count);
+  auto shards = detail::make_leaves<tree>(devices, Step::view, Step::view.inputs.data() + first);
+  detail::scatter_strided(devices, whole, shards);
+  return shards;
+}
+
+}  // namespace gspmd
