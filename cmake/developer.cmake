@@ -20,8 +20,8 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CCACHE_EXECUTABLE ccache)
   mark_as_advanced(CCACHE_EXECUTABLE)
   if(CCACHE_EXECUTABLE)
-    # Checkouts in several folders share compiled files: no absolute path enters ccache's keys. Without `sloppiness`, ccache
-    # compiles each file that uses a precompiled header anew.
+    # Checkouts in several folders share compiled files: no absolute path enters ccache's keys. Without `sloppiness`,
+    # ccache compiles each file that uses a precompiled header anew.
     list(APPEND CMAKE_CXX_COMPILER_LAUNCHER "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
                 "${CCACHE_EXECUTABLE}")
   endif()
@@ -45,8 +45,8 @@ function(gspmd_own target)
   endif()
 endfunction()
 
-# gspmd_precompiled_without_ccache(TARGET): disables ccache for a target that makes a precompiled header with Clang. Such a header contains
-# the paths and times of its sources, so it does not fit another checkout.
+# gspmd_precompiled_without_ccache(TARGET): disables ccache for a target that makes a precompiled header with Clang.
+# Such a header contains the paths and times of its sources, so it does not fit another checkout.
 function(gspmd_precompiled_without_ccache target)
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CCACHE_EXECUTABLE)
     set(launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
@@ -55,7 +55,8 @@ function(gspmd_precompiled_without_ccache target)
   endif()
 endfunction()
 
-# gspmd_marker(VARIABLE FILE KEY): the words after `// KEY:` at the beginning of a line of FILE, as a list. Empty if FILE has no such line.
+# gspmd_marker(VARIABLE FILE KEY): the words after `// KEY:` at the beginning of a line of FILE, as a list. Empty if
+# FILE has no such line.
 function(gspmd_marker variable file key)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   file(STRINGS "${file}" line REGEX "^// *${key}:" LIMIT_COUNT 1)

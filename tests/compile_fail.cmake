@@ -42,8 +42,8 @@ if(CASES)
   cmake_path(GET file PARENT_PATH directory)
   list(APPEND command "-I${directory}" -Wno-return-type) # "../support/..."; a main() in a namespace needs a return statement
 endif()
-# compile([FLAG...]): compiles SOURCE; sets `result` and `output`. If the compiler prints more than `most_bytes`, it is ended and the
-# test fails. Without a limit, errors in a template have filled a disk.
+# compile([FLAG...]): compiles SOURCE; sets `result` and `output`. If the compiler prints more than `most_bytes`, it is
+# ended and the test fails. Without a limit, errors in a template have filled a disk.
 set(most_bytes 16000000)
 function(compile)
   math(EXPR kept "${most_bytes} + 1")

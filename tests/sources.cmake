@@ -78,12 +78,13 @@ if(composites LESS 4)
   message(FATAL_ERROR "no composites in ${ROOT}/include")
 endif()
 
-# Includes have one direction. docs/headers.md has a table of folders, with the folders that each may include. Every header may include
-# gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
+# Includes have one direction. docs/headers.md has a table of folders, with the folders that each may include. Every
+# header may include gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
 set(centre comm program ops plan run transform modes dynamic report extend)
 set(until_the_doors "")
 set(exceptions "")
-# The facts of operators, and functions with which a wing adds nodes to a program. gspmd/extend/operator.hpp replaces them.
+# The facts of operators, and functions with which a wing adds nodes to a program. gspmd/extend/operator.hpp replaces
+# them.
 list(APPEND until_the_doors
     detail/ops/as_index detail/ops/broadcast detail/ops/composed detail/ops/concatenate detail/ops/einsum/convolution
     detail/ops/einsum/einsum detail/ops/elementwise detail/ops/elementwise_node detail/ops/gradient_builder detail/ops/one_call
@@ -101,7 +102,8 @@ list(APPEND until_the_doors
 # Planning with other passes or requests. gspmd/extend/pass.hpp replaces them.
 list(APPEND until_the_doors
     detail/passes/list/program_to_plan)
-# Tracing a program with other inputs, and the texts of plans. gspmd/extend/program_hook.hpp and a public header of report/ replace them.
+# Tracing a program with other inputs, and the texts of plans. gspmd/extend/program_hook.hpp and a public header of
+# report/ replace them.
 list(APPEND until_the_doors
     detail/driver/edge_elements detail/driver/given_shard detail/driver/static_passes detail/driver/static_plan detail/notation/mesh_views
     detail/notation/xla_convert detail/report/cost_report detail/report/explain_plan)
@@ -110,7 +112,8 @@ list(APPEND until_the_doors
     detail/transport/box detail/transport/communicator detail/transport/device_memory detail/transport/exclusive_use
     detail/transport/meeting_subject)
 # Includes that remain to be removed, with the remedy.
-# The kernels of a plan are a closed list. When a kernel is identified by the address of its facts, ir/plan.hpp includes no kernel.
+# The kernels of a plan are a closed list. When a kernel is identified by the address of its facts, ir/plan.hpp includes
+# no kernel.
 list(APPEND exceptions
     detail/ir/plan>index/detail/fold_table
     detail/ir/plan>index/detail/index_table
@@ -130,14 +133,16 @@ list(APPEND exceptions
     detail/run/parts/kernels_by_parts>index/detail/part_of_lines
     detail/run/parts/kernels_by_parts>index/detail/part_of_lookup
     detail/run/parts/kernels_by_parts>windows/detail/part_of_windows)
-# reproducible(f) names the operators that sum. A fact of the operator, `exact`, replaces this. Or transform/reproducible.hpp becomes a wing.
+# reproducible(f) names the operators that sum. A fact of the operator, `exact`, replaces this. Or
+# transform/reproducible.hpp becomes a wing.
 list(APPEND exceptions
     detail/ops/compositions/exact_sum>index/detail/gather_op
     detail/ops/compositions/exact_sum>windows/detail/reduce_window_op
     detail/ops/compositions/exact_sum>index/detail/scan_op
     detail/ops/compositions/exact_sum>index/detail/scatter_op
     detail/ops/compositions/exact_sum>index/detail/sort_op)
-# vmap of a row operator, with one index per example, is a gather. Gather and scatter stay in detail/ops, or vmap becomes a wing that names index/.
+# vmap of a row operator, with one index per example, is a gather. Gather and scatter stay in detail/ops, or vmap
+# becomes a wing that names index/.
 list(APPEND exceptions
     detail/ops/compositions/leading>index/detail/gather_op
     detail/ops/compositions/leading>index/detail/scatter_op)

@@ -87,7 +87,8 @@ bool is_small(const planned_program& p) {
   for (const auto& n : p.plan.graph().nodes) {
     using gspmd::dtype;
     if (gspmd::detail::elements(n.shape) > 4096) return false;
-    // The evaluator lacks these operators (tests/linalg/solve.cpp, eigh.cpp, lu.cpp, tridiagonal.cpp) and these element types.
+    // The evaluator lacks these operators (tests/linalg/solve.cpp, eigh.cpp, lu.cpp, tridiagonal.cpp) and these element
+    // types.
     using namespace gspmd::detail;
     for (const auto op : {code_of<cholesky_op>, code_of<triangular_solve_op>, code_of<solve_op>, code_of<eigh_op>,
                           code_of<tridiagonal_op>, code_of<lu_op>, code_of<slogdet_op>})

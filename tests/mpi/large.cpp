@@ -3,8 +3,8 @@
 // ranks: 2
 // timeout: 600
 // slow: sends messages of more than 2^31 bytes
-// Messages of more than 2^31 bytes, and collectives of more elements than an int can count. Both ranks together use at most 4.4 GiB. On a
-// machine with less memory, the test prints that it skips.
+// Messages of more than 2^31 bytes, and collectives of more elements than an int can count. Both ranks together use at
+// most 4.4 GiB. On a machine with less memory, the test prints that it skips.
 #include <doctest/doctest.h>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// Checks `meets`, the class of an operator for partial operands, with values and gradients of small numbers. A wrong class is
-// a compile error.
+// Checks `meets`, the class of an operator for partial operands, with values and gradients of small numbers. A wrong
+// class is a compile error.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -92,7 +92,8 @@ constexpr bool grows(const operator_code& op) {
          op == code_of<erf_op> || op == code_of<cbrt_op>;
 }
 
-/// Returns true if combining f of the partial values gives f of the combined values. `partial`: a bit per partial operand.
+/// Returns true if combining f of the partial values gives f of the combined values. `partial`: a bit per partial
+/// operand.
 constexpr bool holds(const operator_code& op, const operator_class& c, monoid kind, unsigned partial, bool others_are_positive) {
   constexpr double numbers[] = {-2, 1, 0.5};
   const bool is_whole = kind == monoid::and_ || kind == monoid::or_;
@@ -192,10 +193,10 @@ constexpr bool reduces_only_its_own() {
 }
 static_assert(reduces_only_its_own());
 
-// Operators with dims. Each case has a program with one operator, and a function that computes it on a few numbers. The check
-// runs on two devices along one axis, for every combination of states that `meet` accepts for the class. The result must be
-// in the state that `meet` returns. The gradient of each operand must be in the dual of the operand's state. Gradients are
-// differences, because all these operators are affine in every number.
+// Operators with dims. Each case has a program with one operator, and a function that computes it on a few numbers. The
+// check runs on two devices along one axis, for every combination of states that `meet` accepts for the class. The
+// result must be in the state that `meet` returns. The gradient of each operand must be in the dual of the operand's
+// state. Gradients are differences, because all these operators are affine in every number.
 
 constexpr int most = 6;  // elements of a tensor
 struct numbers {
@@ -307,8 +308,8 @@ constexpr bool gradients_hold(const operator_case& c, const states_of_case& s, c
     if (s.y == state::constant) return false;  // a gradient is lost
     const pair_of d{{pulled(c, a.on[0], b.on[0], g.on[0], by), pulled(c, a.on[1], b.on[1], g.on[1], by)}};
     if (is == state::varying) continue;
-    // If results vary or cotangents are partial, it is the gradient of the sum over devices. Otherwise it is the gradient
-    // of one device's result.
+    // If results vary or cotangents are partial, it is the gradient of the sum over devices. Otherwise it is the
+    // gradient of one device's result.
     const numbers one =
         pulled(c, whole_of(a, s.a, monoid::add), whole_of(b, s.b, monoid::add), whole_of(g, dual_of(s.y), monoid::add), by);
     const numbers sum = each(d.on[0], d.on[1], [](double p, double q) { return p + q; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations that the compiler finds, within its limits for one evaluation. tests/search/search_annotations.cpp tests the
-// quality of the annotations.
+// Annotations that the compiler finds, within its limits for one evaluation. tests/search/search_annotations.cpp tests
+// the quality of the annotations.
 #include <gspmd/gspmd.hpp>
 #include <gspmd/search/search_annotations.hpp>
 

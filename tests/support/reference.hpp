@@ -27,7 +27,8 @@ using gspmd::detail::node;
 using gspmd::detail::opcode;
 using namespace elementwise_names;
 
-/// Fails the test: an oracle does not know the value of this operator. Random programs draw only operators that it knows.
+/// Fails the test: an oracle does not know the value of this operator. Random programs draw only operators that it
+/// knows.
 [[noreturn]] inline void refuse(const operator_code& op) {
   throw std::logic_error(std::string("the oracle has no value for ") + name_of(op));
 }

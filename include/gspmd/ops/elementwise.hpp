@@ -49,8 +49,8 @@ class operand {
 
 namespace detail {
 
-/// Returns the shape to which the operands are broadcast: dims are aligned at the right, and extents of 1 are repeated. If the shapes do
-/// not match, the operator refuses them.
+/// Returns the shape to which the operands are broadcast: dims are aligned at the right, and extents of 1 are repeated.
+/// If the shapes do not match, the operator refuses them.
 constexpr extents common_shape(std::initializer_list<operand> operands) {
   extents shape;
   for (const auto& o : operands) {
@@ -116,9 +116,10 @@ constexpr value unary(value x, location at) {
 
 }  // namespace detail
 
-// Elementwise operators. In the global and the local view, each element of the result is computed from the same element of the operands.
-// If the operands have the same sharding, nothing is sent. Operands are numbers, or tensors of one type that are broadcast to one shape as
-// in NumPy (dims aligned at the right, extents of 1 repeated). The operators have StableHLO's semantics.
+// Elementwise operators. In the global and the local view, each element of the result is computed from the same element
+// of the operands. If the operands have the same sharding, nothing is sent. Operands are numbers, or tensors of one
+// type that are broadcast to one shape as in NumPy (dims aligned at the right, extents of 1 repeated). The operators
+// have StableHLO's semantics.
 
 constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::abs_op>(x, at); }
 constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::negate_op>(x, at); }
@@ -159,15 +160,16 @@ constexpr value operator/(operand a, operand b) { return detail::elementwise(det
 constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::maximum_op>, {a, b}, a.at); }
 constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::minimum_op>, {a, b}, a.at); }
 constexpr value power(operand a, operand b) { return detail::elementwise(detail::code_of<detail::power_op>, {a, b}, a.at); }
-/// Returns the remainder of a divided by b, with the sign of a. For integers, x % 0 is x, and x / 0 has all bits set (-1 if signed).
+/// Returns the remainder of a divided by b, with the sign of a. For integers, x % 0 is x, and x / 0 has all bits set
+/// (-1 if signed).
 constexpr value remainder(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::remainder_op>, {a, b}, a.at);
 }
 constexpr value operator%(operand a, operand b) { return remainder(a, b); }
 /// Returns the angle of the point (x, y), from -pi to pi.
 constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::code_of<detail::atan2_op>, {y, x}, y.at); }
-/// Return the bits of the integer a, shifted by b places. If b is negative, or not below the number of bits of the type, all bits are
-/// shifted out. To the right, a signed integer keeps its sign.
+/// Return the bits of the integer a, shifted by b places. If b is negative, or not below the number of bits of the
+/// type, all bits are shifted out. To the right, a signed integer keeps its sign.
 constexpr value shift_left(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::shift_left_op>, {a, b}, a.at);
 }
@@ -224,8 +226,8 @@ constexpr value& operator-=(value& a, operand b) { return a = operand(a, b.at) -
 constexpr value& operator*=(value& a, operand b) { return a = operand(a, b.at) * b; }
 constexpr value& operator/=(value& a, operand b) { return a = operand(a, b.at) / b; }
 
-/// Return the parts of complex numbers: float for c64, double for c128. abs(z) is their absolute value. The parts of a partial tensor are
-/// partial.
+/// Return the parts of complex numbers: float for c64, double for c128. abs(z) is their absolute value. The parts of a
+/// partial tensor are partial.
 ///
 /// **Errors.** A tensor that is not complex.
 constexpr value real(value z, location at = location::current()) { return detail::unary<detail::real_op>(z, at); }
@@ -252,8 +254,8 @@ constexpr value converted(value x, dtype type, location at) {
 
 }  // namespace detail
 
-/// Converts the elements to another type. Conversions of floats to integers saturate, and NaN becomes 0. Real numbers can become complex.
-/// For complex numbers, use real(z), imag(z) or abs(z).
+/// Converts the elements to another type. Conversions of floats to integers saturate, and NaN becomes 0. Real numbers
+/// can become complex. For complex numbers, use real(z), imag(z) or abs(z).
 template <class T = void>
 constexpr value convert(value x, location at = location::current()) {
   if constexpr (std::is_void_v<T>) {

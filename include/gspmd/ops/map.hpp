@@ -70,9 +70,9 @@ constexpr row_function<T, F> by_rows(F f) {
 /// The callable gets elements of a narrow type in the type of their arithmetic: bf16 and f16 as float; int8, uint8 and
 /// int16 as int32.
 ///
-/// On the run-time path (dynamic/compile.hpp) the function may have state: a lambda with captures, a pointer to a function, or
-/// `by_rows`. The program keeps a copy of the function. If the function throws, the caller gets the exception with the
-/// source line of the operator. `compile` takes only functions without state.
+/// On the run-time path (dynamic/compile.hpp) the function may have state: a lambda with captures, a pointer to a
+/// function, or `by_rows`. The program keeps a copy of the function. If the function throws, the caller gets the
+/// exception with the source line of the operator. `compile` takes only functions without state.
 ///
 /// **Threads.** Devices call the function concurrently, each for its own elements and never for the padding of uneven
 /// shards.

@@ -52,8 +52,8 @@ struct written_call {
 
 class differentiator;
 
-/// The nodes of one call of a function whose values are recomputed in the backward pass (gspmd/transform/recompute.hpp).
-/// `go_back` propagates the gradient through the call.
+/// The nodes of one call of a function whose values are recomputed in the backward pass
+/// (gspmd/transform/recompute.hpp). `go_back` propagates the gradient through the call.
 struct recomputed_call {
   int begin = 0, end = 0;
   int region = -1;  // the region that contains the call

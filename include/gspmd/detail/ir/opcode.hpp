@@ -82,9 +82,9 @@ struct loop_facts {
   find_kernel kernel = nullptr;
 };
 
-/// The name of an operator in messages, and a hash of the name, which identifies the operator. The name is StableHLO's name
-/// if StableHLO has the operator. GCC with -fsanitize=undefined cannot compare addresses in a constant expression, so
-/// operators are not identified by address.
+/// The name of an operator in messages, and a hash of the name, which identifies the operator. The name is StableHLO's
+/// name if StableHLO has the operator. GCC with -fsanitize=undefined cannot compare addresses in a constant expression,
+/// so operators are not identified by address.
 struct operator_name {
   const char* name = "";
   std::uint64_t id = 0;
@@ -97,8 +97,8 @@ struct operator_name {
   }
 };
 
-/// Identifies the operator of a node. If the operator has a struct, `listed` points to a constant, so the list of operators
-/// is open. The constant depends on the kind of code:
+/// Identifies the operator of a node. If the operator has a struct, `listed` points to a constant, so the list of
+/// operators is open. The constant depends on the kind of code:
 ///
 ///   operator_code    in a graph: the facts (ops/operator.hpp)
 ///   planned_code     in a plan: the words (ir/operator_words.hpp), or the name of an elementwise operator
@@ -180,9 +180,10 @@ using map_element = T (*)(const T* arguments);
 /// The same for a user's type.
 using own_map_element = void (*)(const void* arguments, void* result);
 
-/// A user's function. A graph stores a captureless callable as constant function pointers, one for each element type (null if the callable
-/// does not accept the type). Narrow types are computed in other types. A builder stores a callable with state as an object
-/// (kept_functions), and `rows` use the object. Arguments and result have the same element type.
+/// A user's function. A graph stores a captureless callable as constant function pointers, one for each element type
+/// (null if the callable does not accept the type). Narrow types are computed in other types. A builder stores a
+/// callable with state as an object (kept_functions), and `rows` use the object. Arguments and result have the same
+/// element type.
 struct map_function {
   int arity = 0;
   boost::mp11::mp_rename<boost::mp11::mp_transform<map_element, computing_types>, std::tuple> of{};

@@ -28,8 +28,8 @@ enum class realisation : std::uint8_t {
   region,   // the operators of loops and conditionals
 };
 
-/// The words and facts of an operator that reports need. A plan stores only these. With all facts, the code of a program that is
-/// planned at compile time would contain the rules of its operators.
+/// The words and facts of an operator that reports need. A plan stores only these. With all facts, the code of a
+/// program that is planned at compile time would contain the rules of its operators.
 struct operator_words : operator_name {
   origin made = origin::shards;
   realisation runs = realisation::steps;

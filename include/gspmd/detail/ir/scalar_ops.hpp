@@ -56,7 +56,8 @@ template <class To, class From>
   }
 }
 
-/// Divides integers. x / 0 has all bits set, so it is -1 for signed integers. The least integer divided by -1 is itself.
+/// Divides integers. x / 0 has all bits set, so it is -1 for signed integers. The least integer divided by -1 is
+/// itself.
 template <class T>
 [[gnu::always_inline]] constexpr T divide_integers(T a, T b) {
   const bool is_zero = b == 0;
@@ -75,8 +76,8 @@ template <class T>
   return b == 0 ? a : left;
 }
 
-/// Computes Threefry-2x32 with 20 rounds, a block cipher that turns counters into random numbers (Salmon, Moraes, Dror and
-/// Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011). Word 0 is the upper half of counter, key and result.
+/// Computes Threefry-2x32 with 20 rounds, a block cipher that turns counters into random numbers (Salmon, Moraes, Dror
+/// and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, 2011). Word 0 is the upper half of counter, key and result.
 [[gnu::always_inline]] constexpr std::uint64_t threefry2x32(std::uint64_t counter, std::uint64_t key) {
   const auto k0 = static_cast<std::uint32_t>(key >> 32), k1 = static_cast<std::uint32_t>(key), k2 = k0 ^ k1 ^ 0x1bd11bdaU;
   std::uint32_t x0 = static_cast<std::uint32_t>(counter >> 32) + k0, x1 = static_cast<std::uint32_t>(counter) + k1;
@@ -100,8 +101,8 @@ template <class T>
   return static_cast<std::uint64_t>(x0) << 32 | x1;
 }
 
-/// Shifts bits. If the number of bits is negative, or at least the width of the type, all bits are shifted out. A shift to
-/// the right keeps the sign of a signed integer.
+/// Shifts bits. If the number of bits is negative, or at least the width of the type, all bits are shifted out. A shift
+/// to the right keeps the sign of a signed integer.
 template <class T>
 [[gnu::always_inline]] constexpr T shift_bits(bool left, T a, T b) {
   using natural = std::make_unsigned_t<T>;
@@ -113,7 +114,8 @@ template <class T>
   return is_inside || std::is_signed_v<T> ? shifted : T(0);
 }
 
-/// Returns a power. For a negative exponent it is the reciprocal rounded towards 0: 0 unless the base is 1 or -1. 0 stays 0.
+/// Returns a power. For a negative exponent it is the reciprocal rounded towards 0: 0 unless the base is 1 or -1. 0
+/// stays 0.
 template <class T>
 constexpr T power_of_integers(T base, T exponent) {
   using natural = std::make_unsigned_t<T>;

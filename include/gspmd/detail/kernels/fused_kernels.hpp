@@ -17,9 +17,9 @@
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The kernels of the interpreter of fused groups: one loop for each operator and element type, and one loop for frequent
-/// pairs of operators. Pairs are worth a kernel because the time of an interpreted loop is the traffic of intermediate
-/// results through the first-level cache.
+/// The kernels of the interpreter of fused groups: one loop for each operator and element type, and one loop for
+/// frequent pairs of operators. Pairs are worth a kernel because the time of an interpreted loop is the traffic of
+/// intermediate results through the first-level cache.
 namespace gspmd::detail {
 inline namespace GSPMD_TARGET {
 
@@ -132,8 +132,8 @@ inline constexpr fused_chain fused_chains[] = {{sum_of_three, sum_of_three, 0},
                                                {less_product, product_added, 0}};
 inline constexpr std::size_t fused_chain_count = std::size(fused_chains);
 
-/// The element type that the kernel of an operator is compiled for. It is the signed type if the bits of the result do not
-/// depend on the sign of an integer.
+/// The element type that the kernel of an operator is compiled for. It is the signed type if the bits of the result do
+/// not depend on the sign of an integer.
 template <class O, class T>
 using kernel_element = element_t<O::ignores_sign ? signed_of(dtype_of<T>()) : dtype_of<T>()>;
 /// The same for conversions. A conversion to an integer that is not wider, or to bool, does not depend on the sign of
@@ -301,8 +301,8 @@ void map_kernel_of(const fused_instruction& o, const std::byte* const* registers
   }
 }
 
-/// Returns the kernel of an elementwise operator for one operand type. Returns null if the operator is not defined for the
-/// type, or if swapped() replaces the operator.
+/// Returns the kernel of an elementwise operator for one operand type. Returns null if the operator is not defined for
+/// the type, or if swapped() replaces the operator.
 template <class O, class In>
 constexpr fused_kernel kernel_for() {
   constexpr dtype in = dtype_of<In>();

@@ -20,8 +20,8 @@ namespace gspmd::detail {
 /// Groups with more operators are not shared: their type names would be long, and they are seldom equal.
 inline constexpr std::size_t most_shared_ops = 64;
 
-/// Bits 0 to 7 and 48 to 63 of an operator's word hold its short id (ir/elementwise/facts.hpp). The bits between them have
-/// space for 3 operands.
+/// Bits 0 to 7 and 48 to 63 of an operator's word hold its short id (ir/elementwise/facts.hpp). The bits between them
+/// have space for 3 operands.
 constexpr std::uint64_t word_of_short_id(std::uint32_t id) { return (id & 255U) | static_cast<std::uint64_t>(id >> 8) << 48; }
 constexpr std::uint32_t short_id_in(std::uint64_t word) {
   return static_cast<std::uint32_t>(word & 255U) | static_cast<std::uint32_t>(word >> 48) << 8;

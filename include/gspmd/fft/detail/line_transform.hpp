@@ -60,8 +60,8 @@ struct line_transform {
 
 inline namespace GSPMD_TARGET {
 
-/// Transforms the lines of one device (fft/detail/transform_lines.hpp). The blocks have `rank` dims: x, its transform, then
-/// scratch along the dim of the lines.
+/// Transforms the lines of one device (fft/detail/transform_lines.hpp). The blocks have `rank` dims: x, its transform,
+/// then scratch along the dim of the lines.
 template <bool IsInverse, class T>
 void transform_lines(int rank, const erased_block* blocks);
 

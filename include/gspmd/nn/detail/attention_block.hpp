@@ -27,9 +27,9 @@ struct attention_block {
 
 inline namespace GSPMD_TARGET {
 
-/// Computes attention of the blocks of one device (nn/detail/attention_kernel.hpp), of `rank` dims. The blocks are q, k, v, the
-/// scale and, if `is_causal`, the positions that the rows of q see. Then come the result, the logarithms of the sums of
-/// exponentials, and scratch.
+/// Computes attention of the blocks of one device (nn/detail/attention_kernel.hpp), of `rank` dims. The blocks are q,
+/// k, v, the scale and, if `is_causal`, the positions that the rows of q see. Then come the result, the logarithms of
+/// the sums of exponentials, and scratch.
 template <class T>
 void attend_blocks(int rank, bool is_causal, const erased_block* blocks);
 /// Computes the gradient of attention. The blocks are q, k, v, the result, the gradient of the result, the logarithms,

@@ -81,12 +81,13 @@ struct convert_op : listed_operator,
 
   static constexpr std::int64_t linear = 1;              // does not round, or is part of a composite
   static constexpr std::int64_t linear_in_gradient = 2;  // rounds, and the user wrote it
-  /// The conversion widens a term of a sum. The planner may keep its operand and its result partial, like those of an add.
-  /// All other conversions are recomputed at each use, from the reduced operand.
+  /// The conversion widens a term of a sum. The planner may keep its operand and its result partial, like those of an
+  /// add. All other conversions are recomputed at each use, from the reduced operand.
   static constexpr std::int64_t widened_term = 3;
 
-  /// A conversion that rounds is linear only in a composite or a gradient, where each partial value is rounded. A partial
-  /// value can be infinite in f16 although the sum is finite, so a conversion that the user wrote reduces its operand.
+  /// A conversion that rounds is linear only in a composite or a gradient, where each partial value is rounded. A
+  /// partial value can be infinite in f16 although the sum is finite, so a conversion that the user wrote reduces its
+  /// operand.
   static constexpr operator_class meets(const auto& n, monoid kind) {
     const bool is_linear = n.integer == linear || n.integer == widened_term || (n.integer == linear_in_gradient && n.in_gradient);
     return {kind == monoid::add && is_linear ? partial_class::all : partial_class::none,
@@ -111,10 +112,11 @@ struct stop_gradient_op : listed_operator,
   static constexpr operator_class meets(const node&, monoid) { return {partial_class::all, 0, false, true}; }
 };
 
-/// Selects one of two values. Floats are selected by a mask, because GCC moves a computation for one of the values into a
-/// branch and then does not vectorise the loop. `no-trapping-math` (GSPMD_LOOP_FUNCTION) prevents this only if no value is
-/// computed. With a branch, x > 0 ? 2x : y takes 34 times as long (SSE2), and NPB's EP 7 times (AVX-512). The mask is itself
-/// a selection, and not 0 - which as in `choose`: that takes 1.4 times as long in a loop with few other operators.
+/// Selects one of two values. Floats are selected by a mask, because GCC moves a computation for one of the values into
+/// a branch and then does not vectorise the loop. `no-trapping-math` (GSPMD_LOOP_FUNCTION) prevents this only if no
+/// value is computed. With a branch, x > 0 ? 2x : y takes 34 times as long (SSE2), and NPB's EP 7 times (AVX-512). The
+/// mask is itself a selection, and not 0 - which as in `choose`: that takes 1.4 times as long in a loop with few other
+/// operators.
 struct select_op : listed_operator, not_folded, needs_few_instructions, any_role, vectorised_everywhere, one_flop {
   static constexpr const char* name = "select";
   static constexpr int operands = 3;

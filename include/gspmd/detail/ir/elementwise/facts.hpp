@@ -8,9 +8,9 @@
 #include "gspmd/detail/ir/opcode.hpp"
 #include "gspmd/detail/support/target.hpp"
 
-/// The facts that the struct of an elementwise operator states, and base classes for facts that many operators share. No
-/// fact has a default: `complete_elementwise` (ops/elementwise.hpp) rejects a struct that lacks a fact. docs/extending.md
-/// shows how to write an operator.
+/// The facts that the struct of an elementwise operator states, and base classes for facts that many operators share.
+/// No fact has a default: `complete_elementwise` (ops/elementwise.hpp) rejects a struct that lacks a fact.
+/// docs/extending.md shows how to write an operator.
 namespace gspmd::detail {
 struct node;
 class gradient_builder;
@@ -62,8 +62,8 @@ inline constexpr dtype_set integers = types_with([](const element_facts& f) { re
 inline constexpr dtype_set integers_and_pred = types_with([](const element_facts& f) { return !f.is_floating; });
 }  // namespace defined_for
 
-/// The results that the planner computes if all operands are numbers. It computes floats with value(double), rounded once
-/// more for float, and integers with value(uint64_t), whose low bits are right for every integer type.
+/// The results that the planner computes if all operands are numbers. It computes floats with value(double), rounded
+/// once more for float, and integers with value(uint64_t), whose low bits are right for every integer type.
 enum class folding : std::uint8_t { never, floats_unless_by_zero, integers, numbers };
 
 /// The number for which the result equals the other operand, as left operand, as right operand, or both.
@@ -76,8 +76,8 @@ struct neutral_operand {
 /// The location of an operator's kernels for programs that are planned at run time.
 struct kernel_home {
   bool is_listed = false;  // true: the library compiles them, and listed_elementwise contains the operator
-  /// The header of the operator, relative to the include directory of gspmd. Loops that are compiled at run time include
-  /// it. If it is empty, these loops are interpreted.
+  /// The header of the operator, relative to the include directory of gspmd. Loops that are compiled at run time
+  /// include it. If it is empty, these loops are interpreted.
   const char* header = "";
 };
 inline constexpr kernel_home library_kernels{true, ""};
@@ -176,8 +176,8 @@ template <std::uint32_t Id>
 struct operator_with_id {
   friend constexpr auto struct_with_id(operator_with_id);
 };
-/// Maps the short id to the struct. Two operators with the same name or the same short id define one function twice, which
-/// is a compile error.
+/// Maps the short id to the struct. Two operators with the same name or the same short id define one function twice,
+/// which is a compile error.
 template <class O, std::uint32_t Id>
 struct define_operator {
   friend constexpr auto struct_with_id(operator_with_id<Id>) { return std::type_identity<O>{}; }

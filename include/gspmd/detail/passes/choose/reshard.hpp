@@ -19,8 +19,8 @@
 /// work:
 ///   partial over x, replicated over y, needed whole   reduce_scatter over x into shards over x and y, then all_gather
 /// The rest of the path is again one movement. These paths are compared by the formulas of collective.hpp. The formulas
-/// are exact for even shards and upper bounds otherwise. tests/detail/passes/choose/reshard.cpp compares the choice with an exhaustive
-/// search.
+/// are exact for even shards and upper bounds otherwise. tests/detail/passes/choose/reshard.cpp compares the choice
+/// with an exhaustive search.
 namespace gspmd::detail {
 
 /// One step on the path from one sharding to another.
