@@ -261,8 +261,7 @@ foreach(folder IN LISTS tests)
 endforeach()
 
 # System headers may come first: no header of gspmd uses a name that <complex.h>, <term.h>, <curses.h>,
-# <sys/sysmacros.h>,
-# <sys/param.h>, <termios.h> or X11 defines as a macro, or GCC itself with -std=gnu++20.
+# <sys/sysmacros.h>, <sys/param.h>, <termios.h> or X11 defines as a macro, or GCC itself with -std=gnu++20.
 set(macros I lines columns tab bell newline buttons border major minor makedev None Bool Status True False Always Success Complex KeyPress
     Above Below Unsorted TRUE FALSE MIN MAX howmany powerof2 roundup isset setbit clrbit isclr ECHO B0 HUGE OVERFLOW UNDERFLOW DOMAIN unix
     linux i386)

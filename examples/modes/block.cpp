@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training step of a Transformer block: attention and two layers after norms. `model` splits its heads and hidden
-// units,
-// `data` its batch, as in Megatron-LM. Written three times. The text of the block is the same, except `enter`, before a
-// split value, and `sum`, after it. In the automatic mode both do nothing. The block is the first one: x has no
-// gradient, so `enter` before the norm sends nothing, and the gradient of the norm's scale is summed over model. The
+// units, `data` its batch, as in Megatron-LM. Written three times. The text of the block is the same, except `enter`,
+// before a split value, and `sum`, after it. In the automatic mode both do nothing. The block is the first one: x has
+// no gradient, so `enter` before the norm sends nothing, and the gradient of the norm's scale is summed over model. The
 // planner finds this by itself.
 
 #include <cmath>

@@ -34,8 +34,7 @@ inline problem of_class(char name) {
 inline constexpr std::int64_t iterations = 10;
 
 /// Returns the ranks of the keys at five positions, for each iteration. Also returns the final keys, and the number of
-/// keys that are at most 0, 1,
-/// 2, ...
+/// keys that are at most 0, 1, 2, ...
 inline auto ranking(const problem& p) {
   return [p](value keys, value places) {
     const std::int64_t most = std::int64_t{1} << p.log_most;

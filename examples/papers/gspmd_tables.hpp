@@ -21,8 +21,8 @@ namespace papers {
 constexpr double tpu_v3 = 61.5e12;  // flops per second of a core, in 16 bits: half of a chip's 123 T
 
 /// Cores of TPU v3. Two cores share 900 GB/s of memory. Links of the torus: 70 GB/s in each direction, 1 us per
-/// message. The whole machine has
-/// 2048 cores. In a part of the machine, the ends are not connected, so all data is sent in one direction and farther.
+/// message. The whole machine has 2048 cores. In a part of the machine, the ends are not connected, so all data is sent
+/// in one direction and farther.
 inline network torus_of(const std::string& x = "x", const std::string& y = "y", std::int64_t devices = 2048) {
   const double ways = devices == 2048 ? 1 : 2;
   return network(tpu_v3, {{x, topology::torus, 70e9 / ways, 1e-6 * ways}, {y, topology::torus, 70e9 / ways, 1e-6 * ways}})

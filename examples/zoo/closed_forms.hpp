@@ -2,8 +2,7 @@
 #pragma once
 
 /// The bytes that one device sends in a collective of `n` devices, for a tensor of `bytes` in whole (Chan et al. 2007,
-/// "Collective
-/// communication: theory, practice, and experience", the lower bounds of section 3).
+/// "Collective communication: theory, practice, and experience", the lower bounds of section 3).
 namespace zoo {
 
 constexpr double all_gather_bytes(double bytes, double n) { return bytes * (n - 1) / n; }

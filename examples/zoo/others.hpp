@@ -16,8 +16,7 @@
 #include "closed_forms.hpp"
 
 /// Training steps of models with other splits than a Transformer layer: experts, tables, images. Each has inputs and
-/// outputs as in
-/// `train`, with gradient descent without momenta.
+/// outputs as in `train`, with gradient descent without momenta.
 namespace zoo {
 
 using namespace gspmd;

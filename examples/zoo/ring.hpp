@@ -16,9 +16,8 @@ using namespace gspmd;
 
 /// Returns softmax(q k^T) v, [B,N,T,K], for rows that the axis `context` splits. Keys and values rotate around the
 /// devices. Each device adds the arriving part to the result of its queries, with a running maximum and sum (Liu et al.
-/// 2023, "Ring attention",
-/// 3). The next keys are sent while the current keys are used. In the forward pass, a device holds two parts of the
-/// keys: the current and the next.
+/// 2023, "Ring attention", 3). The next keys are sent while the current keys are used. In the forward pass, a device
+/// holds two parts of the keys: the current and the next.
 ///
 /// Each device sends its part of k and v to n - 1 devices, and the same bytes for their gradients.
 inline value ring_attention(value all_q, value all_k, value all_v) {

@@ -176,8 +176,7 @@ class document_search {
     return {document_, text + '\n' + found.comparison()};
   }
   /// Returns the op of a value: `h`, or `s/h` in the body of the loop s. Names may contain a '/'. Returns null if the
-  /// value cannot be
-  /// annotated: it is a result of a loop, conditional or fold, or one of several results.
+  /// value cannot be annotated: it is a result of a loop, conditional or fold, or one of several results.
   static json* find_op(json& region, const std::string& name) {
     for (auto& op : region["ops"]) {
       const auto own = op.value("name", std::string());

@@ -37,10 +37,8 @@ struct scalar_op {
   double real = 0;
   std::int64_t integer = 0;
   std::int16_t slot = 0;
-  std::int16_t given =
-      // of a load: the number, from 1, of the input whose strides and ghost layers are the user's (given_layers); 0: no
-      // such input
-      0;
+  // for a load: the number, from 1, of the input whose strides and ghost layers are the user's (given_layers); else 0
+  std::int16_t given = 0;
   std::int8_t dim = 0;
   extents strides;  // of a load, in elements per loop dim; 0 broadcasts
   load_offsets offsets;
