@@ -46,18 +46,18 @@ struct elementwise_op : same_dims, without_exchange, without_movements, reads_sh
 
 /// An element of the first type in a set (dtype_set). The concept below calls `value` with it.
 template <std::uint32_t Types>
-using first_element = boost::mp11::mp_at_c<element_types, std::countr_zero(Types | 1U << (element_type_count - 1))>;
+using first_type_in = boost::mp11::mp_at_c<element_types, std::countr_zero(Types | 1U << (element_type_count - 1))>;
 template <class O>
-concept computes_value = requires(first_element<O::defined.types> x) {
+concept computes_value = requires(first_type_in<O::defined.types> x) {
   requires O::operands == 1;
   O::value(x);
-} || requires(first_element<O::defined.types> x) {
+} || requires(first_type_in<O::defined.types> x) {
   requires O::operands == 1 && O::result == element_result::chosen;
   O::template value<float>(x);
-} || requires(first_element<O::defined.types> x) {
+} || requires(first_type_in<O::defined.types> x) {
   requires O::operands == 2;
   O::value(x, x);
-} || requires(first_element<O::defined.types> x) {
+} || requires(first_type_in<O::defined.types> x) {
   requires O::operands == 3 && O::has_condition;
   O::value(true, x, x);
 } || requires { requires O::operands == loop_facts::any_number; };
