@@ -83,7 +83,7 @@ endif()
 set(centre comm program ops plan run transform modes dynamic report extend)
 set(until_the_doors "")
 set(exceptions "")
-# The facts of operators, and functions with which a wing adds nodes to a program. gspmd/extend/operator.hpp replaces
+# The facts of operators, and functions that add the nodes of a wing to a program. gspmd/extend/operator.hpp replaces
 # them.
 list(APPEND until_the_doors
     detail/ops/as_index detail/ops/broadcast detail/ops/composed detail/ops/concatenate detail/ops/einsum/convolution
