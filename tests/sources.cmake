@@ -318,7 +318,7 @@ file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/test
      "${ROOT}/docs/*.*" "${ROOT}/cmake/*.*")
 list(JOIN files "\n/" files)
 set(files "/${files}\n")
-file(GLOB documents "${ROOT}/*.md" "${ROOT}/docs/*.md" "${ROOT}/examples/*/*.md" "${ROOT}/tools/*/*.md")
+file(GLOB documents "${ROOT}/*.md" "${ROOT}/docs/*.md" "${ROOT}/docs/*/*.md" "${ROOT}/examples/*/*.md" "${ROOT}/tools/*/*.md")
 set(prose ${documents})
 list(REMOVE_ITEM prose "${ROOT}/CHANGELOG.md")
 file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
