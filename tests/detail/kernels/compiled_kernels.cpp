@@ -153,8 +153,8 @@ TEST_CASE("compiled products, convolutions and lookups") {
   CHECK(wrong_between_guards<each<convolved>, on<1>, whole<float, 3, 33, 2>, whole<double, 5, 17, 3>>() == "");
   CHECK(wrong_between_guards<looked_up, on<1>, whole<float, 13, 33>, whole<std::int32_t, 17>>() == "");
 }
-#ifndef GSPMD_TEST_NARROWER  // one device of several uses the loops of a single device, so this processor's vector width is \
-                             // sufficient
+// One device of several uses the loops of a single device, so this processor's vector width is sufficient.
+#ifndef GSPMD_TEST_NARROWER
 TEST_CASE("compiled loops, stencils, scans, products and lookups of parts of tensors") {
   CHECK(lines<reduced, float, 2>(split_up{}) == "");
   CHECK(lines<only_reduced, double, 4>(split_up{}) == "");
