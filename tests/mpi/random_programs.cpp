@@ -4,6 +4,7 @@
 // two nodes: 4
 // timeout: 300
 // group: run
+// alone: yes
 #include <doctest/doctest.h>
 
 #include <utility>
