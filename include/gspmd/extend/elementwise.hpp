@@ -36,6 +36,7 @@ using detail::keeps_type;
 using detail::needs_few_instructions;
 using detail::needs_function;
 using detail::needs_instruction;
+using detail::needs_vectorised_function;
 using detail::not_folded;
 using detail::one_flop;
 using detail::reduces_operands;

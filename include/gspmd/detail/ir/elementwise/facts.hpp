@@ -109,6 +109,9 @@ struct needs_instruction {
 struct needs_few_instructions {
   static constexpr loop_facts::work_class work = loop_facts::work_class::few_instructions;
 };
+struct needs_vectorised_function {
+  static constexpr loop_facts::work_class work = loop_facts::work_class::vectorised_function;
+};
 struct needs_function {
   static constexpr loop_facts::work_class work = loop_facts::work_class::function;
 };
@@ -126,14 +129,7 @@ struct regards_sign {
   static constexpr bool ignores_sign = false;
 };
 /// A function of one operand. The result has the operand's type and is not computed by the planner.
-struct one_function : listed_operator,
-                      keeps_type,
-                      not_folded,
-                      needs_function,
-                      any_role,
-                      vectorised_everywhere,
-                      one_flop,
-                      regards_sign {
+struct one_function : listed_operator, keeps_type, not_folded, any_role, vectorised_everywhere, one_flop, regards_sign {
   static constexpr int operands = 1;
 };
 

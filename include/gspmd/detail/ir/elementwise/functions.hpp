@@ -23,8 +23,7 @@ struct function_of_polynomials {
   static constexpr loop_facts::vector_class vectors = loop_facts::vector_class::own_loop;
 };
 
-struct exponential_op : growing_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::vectorised_function;
+struct exponential_op : growing_function, needs_vectorised_function {
   static constexpr const char* name = "exponential";
   static constexpr dtype_set defined = defined_for::floats;
   template <class T>
@@ -35,21 +34,18 @@ struct exponential_op : growing_function {
   }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct log_op : other_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::vectorised_function;
+struct log_op : other_function, needs_vectorised_function {
   static constexpr const char* name = "log";
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return logarithm(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct sqrt_op : other_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::few_instructions;
+struct sqrt_op : other_function, needs_few_instructions {
   static constexpr const char* name = "sqrt";
   static constexpr bool is_exact = true;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return square_root(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct rsqrt_op : other_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::few_instructions;
+struct rsqrt_op : other_function, needs_few_instructions {
   static constexpr const char* name = "rsqrt";
   static constexpr bool is_exact = true;
   template <class T>
@@ -58,60 +54,56 @@ struct rsqrt_op : other_function {
   }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct tanh_op : growing_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::vectorised_function;
+struct tanh_op : growing_function, needs_vectorised_function {
   static constexpr const char* name = "tanh";
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return hyperbolic_tangent(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct logistic_op : growing_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::vectorised_function;
+struct logistic_op : growing_function, needs_vectorised_function {
   static constexpr const char* name = "logistic";
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return logistic_function(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct sine_op : other_function {
+struct sine_op : other_function, needs_function {
   static constexpr const char* name = "sine";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return sine_of<false>(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct cosine_op : other_function {
+struct cosine_op : other_function, needs_function {
   static constexpr const char* name = "cosine";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return sine_of<true>(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct expm1_op : growing_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::vectorised_function;
+struct expm1_op : growing_function, needs_vectorised_function {
   static constexpr const char* name = "expm1";
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return exponential_less_one(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct log1p_op : other_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::vectorised_function;
+struct log1p_op : other_function, needs_vectorised_function {
   static constexpr const char* name = "log1p";
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return logarithm_of_one_more(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct erf_op : growing_function {
+struct erf_op : growing_function, needs_function {
   static constexpr const char* name = "erf";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return error_function(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct erf_inv_op : other_function {
+struct erf_inv_op : other_function, needs_function {
   static constexpr const char* name = "erf_inv";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return inverse_error_function(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct cbrt_op : growing_function {
+struct cbrt_op : growing_function, needs_function {
   static constexpr const char* name = "cbrt";
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return std::cbrt(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct atan2_op : other_function {
+struct atan2_op : other_function, needs_function {
   static constexpr const char* name = "atan2";
   static constexpr int operands = 2;
   [[gnu::always_inline]] static auto value(auto y, decltype(y) x) -> decltype(y) { return std::atan2(y, x); }

@@ -40,11 +40,10 @@ struct minimum_op : extremum_operator {
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 
-struct relu_op : one_function, grows_with_operand {
+struct relu_op : one_function, needs_instruction, grows_with_operand {
   static constexpr const char* name = "relu";
   static constexpr dtype_set defined = defined_for::real_numbers;
   static constexpr bool is_exact = true;
-  static constexpr loop_facts::work_class work = loop_facts::work_class::instruction;
   /// Returns NaN for NaN.
   template <class T>
   [[gnu::always_inline]] static constexpr T value(T x) {
@@ -60,7 +59,7 @@ struct step_function : one_function, has_no_gradient {
     return is_order(kind) ? operator_class{partial_class::all} : operator_class{partial_class::none, every_operand};
   }
 };
-struct sign_op : step_function {
+struct sign_op : step_function, needs_function {
   static constexpr const char* name = "sign";
   static constexpr dtype_set defined = defined_for::real_numbers;
   template <class T>
@@ -72,14 +71,12 @@ struct sign_op : step_function {
     }
   }
 };
-struct floor_op : step_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::few_instructions;
+struct floor_op : step_function, needs_few_instructions {
   static constexpr const char* name = "floor";
   static constexpr dtype_set defined = defined_for::real_floats;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return round_down(x); }
 };
-struct ceil_op : step_function {
-  static constexpr loop_facts::work_class work = loop_facts::work_class::few_instructions;
+struct ceil_op : step_function, needs_few_instructions {
   static constexpr const char* name = "ceil";
   static constexpr dtype_set defined = defined_for::real_floats;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return round_up(x); }
