@@ -98,7 +98,7 @@ auto before_launch(const Backend& backend, F f) {
 
 }  // namespace detail
 
-struct mpi;  // include gspmd/comm/mpi.hpp
+struct mpi;  // include gspmd/mpi.hpp
 template <class F>
 void launch(const mpi& backend, int devices, F&& f);
 
