@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// labels: exhaustive
 // ranks: 2 3 4 8
 // two nodes: 4
 // timeout: 300
 // group: run
-// alone: yes
 #include <doctest/doctest.h>
 
 #include <utility>

@@ -3,7 +3,6 @@
 // ranks: 1 2 3 4
 // two nodes: 4
 // group: run
-// alone: yes
 // Over MPI, reproducible functions give the bits of one device, for all numbers of ranks and nodes and all algorithms
 // of collectives.
 #include <doctest/doctest.h>
