@@ -100,7 +100,8 @@ options = {n: d for n, d in re.findall(r"option\((GSPMD_\w+) \"[^\"]*\" (ON|OFF)
 variants = {a[0]: o["default"] for a, o in arguments_of("variant")}
 check(all(o.get("description") for _, o in arguments_of("variant")), "a variant has no description")
 passed = set()
-find_packages = set(re.findall(r"find_package\((\w+)", cmake))
+tool = (root / "tools" / "gspmd-plan" / "main.cpp").read_text()
+find_packages = {*re.findall(r"find_package\((\w+)", cmake), *re.findall(r"^// package: (\w+)", tool, re.M)}
 for choice in itertools.product([True, False], repeat=len(variants)):
     CMakePackage.chosen = dict(zip(variants, choice))
     for define in scope["Gspmd"]().cmake_args():
@@ -109,7 +110,7 @@ for choice in itertools.product([True, False], repeat=len(variants)):
         wanted = re.fullmatch(r"CMAKE_(REQUIRE|DISABLE)_FIND_PACKAGE_(\w+)", name)
         check(wanted[2] in find_packages if wanted else name in options, f"CMakeLists.txt does nothing with {name}")
         if wanted:  # a requested package must exist; otherwise CMake reports an error
-            variant = {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5"}[wanted[2]]
+            variant = {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5", "nlohmann_json": "tools"}[wanted[2]]
             check((wanted[1] == "REQUIRE") == CMakePackage.chosen[variant], f"{name} with {variant}={CMakePackage.chosen[variant]}")
         if CMakePackage.chosen == variants and name.startswith("GSPMD_USE_"):
             check(options.get(name) == value, f"{name} is {value} by default, and {options.get(name)} in CMakeLists.txt")
@@ -407,7 +408,7 @@ for feature, package_name in {"cblas": "CBLAS", "mpi": "MPI", "hdf5": "HDF5C"}.i
     check(f"{feature} CMAKE_REQUIRE_FIND_PACKAGE_{package_name}" in portfile, f"vcpkg: the feature {feature} goes on without {package_name}")
 check(port["supports"] == "linux", "vcpkg: other systems are not refused")
 check("if(GSPMD_INSTALL)" in cmake and "GSPMD_INSTALL_CMAKE_DIR" in cmake, "vcpkg: CMakeLists.txt has no GSPMD_INSTALL_CMAKE_DIR")
-check(set(variants) - {"onednn"} == set(Recipe.options), "spack: the variants are not Conan's options")
+check(set(variants) - {"onednn", "tools"} == set(Recipe.options), "spack: the variants are not Conan's options")
 
 for problem in spack_problems:
     print(f"spack/packages/gspmd/package.py: {problem}")
