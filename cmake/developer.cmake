@@ -37,9 +37,14 @@ if(MPI_CXX_FOUND)
   endif()
 endif()
 
-# gspmd_own(TARGET [FLAGS...]): our warnings, as errors; FLAGS (an optimisation level) if no build type is set.
+# gspmd_own(TARGET [FLAGS...]): our warnings, as errors; FLAGS (an optimisation level) if no build type is set. In a
+# build of installed tools only, a new compiler's warnings do not stop the build.
 function(gspmd_own target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror ${GSPMD_COMPILER_FLAGS})
+  set(werror "")
+  if(GSPMD_BUILD_TESTS OR GSPMD_BUILD_EXAMPLES OR GSPMD_BUILD_BENCH OR GSPMD_BUILD_FUZZ)
+    set(werror -Werror)
+  endif()
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow ${werror} ${GSPMD_COMPILER_FLAGS})
   if(NOT CMAKE_BUILD_TYPE)
     target_compile_options(${target} PRIVATE ${ARGN})
   endif()
@@ -53,6 +58,17 @@ function(gspmd_precompiled_without_ccache target)
     list(REMOVE_ITEM launcher "${CCACHE_EXECUTABLE}")
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
   endif()
+endfunction()
+
+# gspmd_install_tool(TARGET): `cmake --install` installs the program, in the component `tools`. If it is not built,
+# `cmake --install` says so and goes on, so that the headers can be installed without a build.
+function(gspmd_install_tool target)
+  include(GNUInstallDirs)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS ${target} COMPONENT tools OPTIONAL)
+  install(CODE "if(NOT EXISTS \"$<TARGET_FILE:${target}>\")
+    message(STATUS \"gspmd: $<TARGET_FILE_NAME:${target}> is not built, so it is not installed: cmake --build ${CMAKE_BINARY_DIR} --target ${target}\")
+  endif()" COMPONENT tools)
 endfunction()
 
 # gspmd_marker(VARIABLE FILE KEY): the words after `// KEY:` at the beginning of a line of FILE, as a list. Empty if

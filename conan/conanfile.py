@@ -26,6 +26,9 @@ class Gspmd(ConanFile):
     options = {"cblas": [True, False], "mpi": [True, False], "hdf5": [True, False]}
     default_options = {"cblas": True, "mpi": False, "hdf5": False}
     minimum_compilers = {"gcc": "12", "clang": "16"}
+    # The wings, with the wings that each includes (cmake/wings.cmake).
+    wings = {"windows": ["index"], "index": [], "layouts": [], "linalg": ["index"], "fft": [], "sparse": ["index"], "nn": [], "io": [],
+             "external": ["layouts"], "staggered": [], "search": [], "native": [], "trace": []}
 
     def set_version(self):  # checkout
         text = load(self, os.path.join(self.recipe_folder, "..", "CMakeLists.txt"))  # checkout
@@ -33,7 +36,7 @@ class Gspmd(ConanFile):
 
     def export_sources(self):  # checkout
         root = os.path.join(self.recipe_folder, "..")  # checkout
-        for pattern in ("LICENSE", "include/*", "cmake/precompiled_*.cpp", "cmake/conan_targets.cmake"):  # checkout
+        for pattern in ("LICENSE", "include/*", "cmake/precompiled_*.cpp", "cmake/conan_targets.cmake", "cmake/wings.cmake"):  # checkout
             copy(self, pattern, root, self.export_sources_folder)  # checkout
 
     # registry: def source(self):
@@ -67,7 +70,7 @@ class Gspmd(ConanFile):
         self.folders.root = ".."  # checkout
         basic_layout(self)
         # `conan editable add` takes headers and build module from the checkout.  # checkout
-        self._core(self.cpp.source).includedirs = ["include"]  # checkout
+        self.cpp.source.components["gspmd"].includedirs = ["include"]  # checkout
         module = os.path.join(self.recipe_folder, "..", "cmake", "conan_targets.cmake")  # checkout
         self.cpp.source.set_property("cmake_build_modules", [os.path.abspath(module)])  # checkout
 
@@ -76,19 +79,16 @@ class Gspmd(ConanFile):
         copy(self, "*.hpp", os.path.join(self.source_folder, "include"), os.path.join(self.package_folder, "include"))
         modules = os.path.join(self.package_folder, "lib", "cmake", "gspmd")
         copy(self, "precompiled_*.cpp", os.path.join(self.source_folder, "cmake"), modules)
-        copy(self, "conan_targets.cmake", os.path.join(self.source_folder, "cmake"), modules)
+        for module in ("conan_targets.cmake", "wings.cmake"):
+            copy(self, module, os.path.join(self.source_folder, "cmake"), modules)
 
     def package_id(self):
         self.info.clear()
 
-    def _core(self, cpp_info):
-        """Returns the part of `cpp_info` for gspmd::gspmd: the whole object, unless the package has further components."""
-        return cpp_info.components["gspmd"] if self.options.mpi or self.options.hdf5 else cpp_info
-
     def package_info(self):
-        # CMakeDeps advises to link the target of the whole package. Without components this is gspmd::gspmd. With
-        # components gspmd::all is everything, MPI included; programs link gspmd::gspmd, gspmd::mpi or gspmd::hdf5.
-        core = self._core(self.cpp_info)
+        # CMakeDeps advises to link the target of the whole package, gspmd::all, which contains all targets. Programs
+        # link gspmd::gspmd and the targets of the wings that they include.
+        core = self.cpp_info.components["gspmd"]
         self.cpp_info.set_property("cmake_target_name", "gspmd::all")
         core.set_property("cmake_target_name", "gspmd::gspmd")
         module = os.path.join("lib", "cmake", "gspmd", "conan_targets.cmake")
@@ -103,15 +103,18 @@ class Gspmd(ConanFile):
             core.requires.append("openblas::openblas")
         else:
             core.requires.append("eigen::eigen")
+        for wing, needs in self.wings.items():
+            self._component(wing, ["gspmd", *needs])
+        self.cpp_info.components["native"].system_libs = ["dl"]
         if self.options.mpi:
-            self._component("mpi", "openmpi::openmpi")
+            self._component("mpi", ["gspmd", "openmpi::openmpi"])
         if self.options.hdf5:
-            self._component("hdf5", "hdf5::hdf5_c")
+            self._component("hdf5", ["io", "hdf5::hdf5_c"])
 
-    def _component(self, name, library):
+    def _component(self, name, requires):
         component = self.cpp_info.components[name]
         component.set_property("cmake_target_name", f"gspmd::{name}")
         component.includedirs = []  # those of gspmd::gspmd
         component.bindirs = []
         component.libdirs = []
-        component.requires = ["gspmd", library]
+        component.requires = requires

@@ -100,7 +100,8 @@ options = {n: d for n, d in re.findall(r"option\((GSPMD_\w+) \"[^\"]*\" (ON|OFF)
 variants = {a[0]: o["default"] for a, o in arguments_of("variant")}
 check(all(o.get("description") for _, o in arguments_of("variant")), "a variant has no description")
 passed = set()
-find_packages = set(re.findall(r"find_package\((\w+)", cmake))
+tool = (root / "tools" / "gspmd-plan" / "main.cpp").read_text()
+find_packages = {*re.findall(r"find_package\((\w+)", cmake), *re.findall(r"^// package: (\w+)", tool, re.M)}
 for choice in itertools.product([True, False], repeat=len(variants)):
     CMakePackage.chosen = dict(zip(variants, choice))
     for define in scope["Gspmd"]().cmake_args():
@@ -109,7 +110,7 @@ for choice in itertools.product([True, False], repeat=len(variants)):
         wanted = re.fullmatch(r"CMAKE_(REQUIRE|DISABLE)_FIND_PACKAGE_(\w+)", name)
         check(wanted[2] in find_packages if wanted else name in options, f"CMakeLists.txt does nothing with {name}")
         if wanted:  # a requested package must exist; otherwise CMake reports an error
-            variant = {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5"}[wanted[2]]
+            variant = {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5", "nlohmann_json": "tools"}[wanted[2]]
             check((wanted[1] == "REQUIRE") == CMakePackage.chosen[variant], f"{name} with {variant}={CMakePackage.chosen[variant]}")
         if CMakePackage.chosen == variants and name.startswith("GSPMD_USE_"):
             check(options.get(name) == value, f"{name} is {value} by default, and {options.get(name)} in CMakeLists.txt")
@@ -222,6 +223,10 @@ def recipe_in(path):
 Recipe = recipe_in(root / "conan" / "conanfile.py")
 check(Recipe.options.keys() == Recipe.default_options.keys(), "conan: an option has no default")
 aliases = set(re.findall(r"add_library\(gspmd::(mpi|hdf5|gspmd) ALIAS", cmake))
+lists = {n: words.split() for n, words in re.findall(r"^set\(gspmd_(\w+) ([^)]*)\)", (root / "cmake" / "wings.cmake").read_text(), re.M)}
+wings = {wing: lists.get(f"{wing}_needs", []) for wing in lists["wings"]}
+check("gspmd" in aliases and set(lists["backends"]) == aliases - {"gspmd"}, f"CMakeLists.txt has the targets {aliases}, and wings.cmake {lists['backends']}")
+check(Recipe.wings == wings, f"conan: the wings are {Recipe.wings}, and cmake/wings.cmake has {wings}")
 for choice in itertools.product([True, False], repeat=len(Recipe.options)):
     chosen = dict(zip(Recipe.options, choice))
     recipe = Recipe(chosen)
@@ -231,13 +236,15 @@ for choice in itertools.product([True, False], repeat=len(Recipe.options)):
     recipe.layout()
     recipe.package_info()
     components = recipe.cpp_info.components
-    parts = list(components.values()) or [recipe.cpp_info]
+    parts = list(components.values())
     targets = {c.properties["cmake_target_name"] for c in parts}
-    wanted = {f"gspmd::{a}" for a in aliases if a == "gspmd" or chosen[a]}
+    wanted = {f"gspmd::{a}" for a in [*wings, *aliases] if a in wings or a == "gspmd" or chosen[a]}
     check(targets == wanted, f"conan: with {chosen} the targets are {targets}, and CMakeLists.txt has {wanted}")
     # CMakeDeps advises the user to link the target of the whole package.
     advised = recipe.cpp_info.properties["cmake_target_name"]
-    check(advised == ("gspmd::all" if len(wanted) > 1 else "gspmd::gspmd"), f"conan: with {chosen} the advice is {advised}")
+    check(advised == "gspmd::all", f"conan: with {chosen} the advice is {advised}")
+    for wing in wings:
+        check(components[wing].system_libs == lists.get(f"{wing}_libraries", []), f"conan: {wing} links other libraries than in cmake/wings.cmake")
     for component in parts:
         for needed in component.requires:
             package_of = needed.split("::")[0]
@@ -246,7 +253,8 @@ for choice in itertools.product([True, False], repeat=len(Recipe.options)):
         check(component.libdirs == [] and component.bindirs == [], "conan: headers have no folders of libraries")
     # `conan editable add`: headers and build module of the checkout, and no module of a package
     source = recipe.cpp.source
-    for name, part in (source.components or {"": source}).items():
+    check("gspmd" in source.components, "conan: editable has no component gspmd")
+    for name, part in source.components.items():
         check(all((root / d / "gspmd" / "gspmd.hpp").is_file() for d in part.includedirs), f"conan: editable, {name} has no headers")
     check(recipe.folders.root == ".." and all(os.path.isfile(m) for m in source.properties["cmake_build_modules"]), "conan: editable has no module")
     check("cmake_build_modules" not in recipe.cpp_info.properties, "conan: editable has the module of a package")
@@ -272,12 +280,16 @@ def try_package(recipe, folder):
     recipe.package_info()
     (module,) = recipe.cpp_info.properties["cmake_build_modules"]
     check((folder / "package" / "licenses" / "LICENSE").is_file(), "conan: the package has no licence")
-    (folder / "gspmd-config.cmake").write_text(  # in the form that CMakeDeps writes
-        f"""add_library(gspmd::gspmd INTERFACE IMPORTED)
-set_property(TARGET gspmd::gspmd PROPERTY INTERFACE_INCLUDE_DIRECTORIES "{folder}/package/include")
-include("{folder}/package/{module}")
-"""
-    )
+    lines = []  # in the form that CMakeDeps writes
+    for name, component in recipe.cpp_info.components.items():
+        lines.append(f"add_library(gspmd::{name} INTERFACE IMPORTED)")
+        needs = [*(f"gspmd::{n}" for n in component.requires if "::" not in n), *component.system_libs]
+        if needs:
+            lines.append(f"target_link_libraries(gspmd::{name} INTERFACE {' '.join(needs)})")
+        for directory in component.includedirs:
+            lines.append(f'target_include_directories(gspmd::{name} INTERFACE "{folder}/package/{directory}")')
+    lines.append(f'include("{folder}/package/{module}")')
+    (folder / "gspmd-config.cmake").write_text("\n".join(lines) + "\n")
     (folder / "gspmd-config-version.cmake").write_text("set(PACKAGE_VERSION_COMPATIBLE TRUE)")
     configure = [*sys.argv[2:], "-S", root / "tests" / "consumer", f"-Dgspmd_DIR={folder}", "-DCMAKE_CXX_STANDARD=17"]  # default profile
     built = folder / "built"
@@ -291,7 +303,7 @@ include("{folder}/package/{module}")
             check("++20" in command["command"] or "++2a" in command["command"], f"conan: {command['file']} is not compiled as C++20")
     for component, sentence in {
         "mpi": "gspmd's component mpi: the Conan package was made without it; set the option gspmd/*:mpi=True",
-        "gpu": "gspmd has no component gpu; there are mpi and hdf5",
+        "gpu": f"gspmd has no component gpu; the components are {', '.join([*wings, *lists['backends']])}",
     }.items():
         ran = run(*configure, "-B", folder / component, f"-DGSPMD_COMPONENTS={component}")
         said = " ".join(ran.stderr.split())
@@ -396,7 +408,7 @@ for feature, package_name in {"cblas": "CBLAS", "mpi": "MPI", "hdf5": "HDF5C"}.i
     check(f"{feature} CMAKE_REQUIRE_FIND_PACKAGE_{package_name}" in portfile, f"vcpkg: the feature {feature} goes on without {package_name}")
 check(port["supports"] == "linux", "vcpkg: other systems are not refused")
 check("if(GSPMD_INSTALL)" in cmake and "GSPMD_INSTALL_CMAKE_DIR" in cmake, "vcpkg: CMakeLists.txt has no GSPMD_INSTALL_CMAKE_DIR")
-check(set(variants) - {"onednn"} == set(Recipe.options), "spack: the variants are not Conan's options")
+check(set(variants) - {"onednn", "tools"} == set(Recipe.options), "spack: the variants are not Conan's options")
 
 for problem in spack_problems:
     print(f"spack/packages/gspmd/package.py: {problem}")

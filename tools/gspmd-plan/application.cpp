@@ -14,6 +14,7 @@
 #include <gspmd/report/report.hpp>
 #include <gspmd/report/what_would_avoid.hpp>
 #include <gspmd/report/why.hpp>
+#include <gspmd/version.hpp>
 
 #include "deadline.hpp"
 #include "dot.hpp"
@@ -75,6 +76,7 @@ constexpr const char* help_text =
     "that\n"
     "                    it reads. The same on every machine. A search ends after 50000000\n"
     "  --seconds N       the processor time that planning, or a search, may take; any time unless this says otherwise\n"
+    "  --version         prints the version of the library\n"
     "  --help            this\n"
     "\n"
     "`bytes` is what one device sends, padding of uneven shards included, with n devices in a group:\n"
@@ -395,7 +397,11 @@ int answer_usage(const char* usage, int argc, char** argv, options& o, bool talk
     if (talks) std::fprintf(stderr, "%s\n%s", gspmd::printable(mistake.what()).c_str(), usage);
     return 2;
   }
-  if (!o.asks_for_help) return -1;
+  if (!o.asks_for_help && !o.asks_for_version) return -1;
+  if (talks && !o.asks_for_help) {
+    std::printf("gspmd-plan %d.%d.%d\n", GSPMD_VERSION / 10000, GSPMD_VERSION / 100 % 100, GSPMD_VERSION % 100);
+    return 0;
+  }
   if (talks) std::printf("%s%s%s\n", usage, help_text, known_operators().c_str());
   return 0;
 }

@@ -43,6 +43,7 @@ struct options {
   int devices = 0, plans = 0;  // 0: not specified
   std::string annotated;       // the file for the document with the found annotations
   bool asks_for_help = false;
+  bool asks_for_version = false;
 };
 
 template <class Number>
@@ -72,6 +73,7 @@ inline options parse(int argc, char** argv) {
     else if (option == "--check") o.check = true;
     else if (option == "--checked") o.checked = true;
     else if (option == "--help" || option == "-h") o.asks_for_help = true;
+    else if (option == "--version") o.asks_for_version = true;
     else if (option == "--run") set(o.run, option, next());
     else if (option == "--out") set(o.out, option, next());
     else if (option == "--backend") set(o.backend, option, next());
@@ -100,7 +102,7 @@ inline options parse(int argc, char** argv) {
     else if (!o.file.empty()) throw usage_error("one FILE, and there are " + o.file + " and " + option);
     else set(o.file, "FILE", option);
   }
-  if (o.asks_for_help) return o;
+  if (o.asks_for_help || o.asks_for_version) return o;
   if (o.file.empty()) throw usage_error("FILE is missing");
   if (!o.run.empty() && o.out.empty() && !o.check) throw usage_error("--run needs --out DIR for the outputs, or --check");
   if (!o.out.empty() && o.run.empty()) throw usage_error("--out needs --run DIR with the inputs");

@@ -38,12 +38,7 @@ struct checked {
 namespace detail {
 
 template <class Mesh>
-inline constexpr bool accepts_meshes<checked<Mesh>> = accepts_meshes<Mesh>;
-template <class Mesh>
-inline constexpr bool is_mesh<checked<Mesh>> = is_mesh<Mesh>;
-
-template <class Mesh, class Of>
-inline constexpr bool is_view_of<Mesh, checked<Of>> = std::is_same_v<Mesh, checked<Of>> || is_view_of<Mesh, Of>;
+struct changed_mesh<checked<Mesh>> : std::type_identity<Mesh> {};
 
 }  // namespace detail
 }  // namespace gspmd

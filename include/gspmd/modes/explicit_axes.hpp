@@ -61,13 +61,7 @@ struct explicit_axes {
 namespace detail {
 
 template <class Mesh, dim_spec... Axes>
-inline constexpr bool accepts_meshes<explicit_axes<Mesh, Axes...>> = accepts_meshes<Mesh>;
-template <class Mesh, dim_spec... Axes>
-inline constexpr bool is_mesh<explicit_axes<Mesh, Axes...>> = is_mesh<Mesh>;
-
-template <class Mesh, class Of, dim_spec... Axes>
-inline constexpr bool is_view_of<Mesh, explicit_axes<Of, Axes...>> =
-    std::is_same_v<Mesh, explicit_axes<Of, Axes...>> || is_view_of<Mesh, Of>;
+struct changed_mesh<explicit_axes<Mesh, Axes...>> : std::type_identity<Mesh> {};
 
 /// A program that is typed along explicit axes, with the plan of the automatic axes added. Each pass is a separate
 /// constant evaluation.

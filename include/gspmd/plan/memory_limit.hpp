@@ -44,12 +44,7 @@ struct within {
 namespace detail {
 
 template <class Mesh, std::int64_t Bytes>
-inline constexpr bool accepts_meshes<within<Mesh, Bytes>> = accepts_meshes<Mesh>;
-template <class Mesh, std::int64_t Bytes>
-inline constexpr bool is_mesh<within<Mesh, Bytes>> = is_mesh<Mesh>;
-
-template <class Mesh, class Of, std::int64_t Bytes>
-inline constexpr bool is_view_of<Mesh, within<Of, Bytes>> = std::is_same_v<Mesh, within<Of, Bytes>> || is_view_of<Mesh, Of>;
+struct changed_mesh<within<Mesh, Bytes>> : std::type_identity<Mesh> {};
 
 }  // namespace detail
 }  // namespace gspmd

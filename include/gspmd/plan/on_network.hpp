@@ -208,13 +208,9 @@ struct on_network {
 namespace detail {
 
 template <class Mesh, const network& Network>
-inline constexpr bool accepts_meshes<on_network<Mesh, Network>> = accepts_meshes<Mesh> && on_network<Mesh, Network>::accepted;
+struct changed_mesh<on_network<Mesh, Network>> : std::type_identity<Mesh> {};
 template <class Mesh, const network& Network>
-inline constexpr bool is_mesh<on_network<Mesh, Network>> = is_mesh<Mesh>;
-
-template <class Mesh, class Of, const network& Network>
-inline constexpr bool is_view_of<Mesh, on_network<Of, Network>> =
-    std::is_same_v<Mesh, on_network<Of, Network>> || is_view_of<Mesh, Of>;
+inline constexpr bool accepts_meshes<on_network<Mesh, Network>> = accepts_meshes<Mesh> && on_network<Mesh, Network>::accepted;
 
 }  // namespace detail
 }  // namespace gspmd

@@ -40,12 +40,7 @@ struct overlapped {
 namespace detail {
 
 template <class Mesh>
-inline constexpr bool accepts_meshes<overlapped<Mesh>> = accepts_meshes<Mesh>;
-template <class Mesh>
-inline constexpr bool is_mesh<overlapped<Mesh>> = is_mesh<Mesh>;
-
-template <class Mesh, class Of>
-inline constexpr bool is_view_of<Mesh, overlapped<Of>> = std::is_same_v<Mesh, overlapped<Of>> || is_view_of<Mesh, Of>;
+struct changed_mesh<overlapped<Mesh>> : std::type_identity<Mesh> {};
 
 }  // namespace detail
 }  // namespace gspmd

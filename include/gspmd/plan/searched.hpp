@@ -33,12 +33,7 @@ struct searched {
 namespace detail {
 
 template <class Mesh>
-inline constexpr bool accepts_meshes<searched<Mesh>> = accepts_meshes<Mesh>;
-template <class Mesh>
-inline constexpr bool is_mesh<searched<Mesh>> = is_mesh<Mesh>;
-
-template <class Mesh, class Of>
-inline constexpr bool is_view_of<Mesh, searched<Of>> = std::is_same_v<Mesh, searched<Of>> || is_view_of<Mesh, Of>;
+struct changed_mesh<searched<Mesh>> : std::type_identity<Mesh> {};
 
 }  // namespace detail
 }  // namespace gspmd

@@ -36,13 +36,23 @@ inline constexpr bool is_axis = false;
 template <fixed_string Name, int Size>
 inline constexpr bool is_axis<axis<Name, Size>> = true;
 
+/// The mesh that another mesh changes: `type` of changed_mesh<overlapped<pod>> is pod. A mesh that changes another mesh
+/// specialises it. The name alone is enough, so the other mesh is not instantiated.
+template <class Mesh>
+struct changed_mesh {};
+template <class Mesh> concept changes_mesh = requires { typename changed_mesh<Mesh>::type; };
+
 /// False for a list of meshes that are not views of each other (layouts/mesh_views.hpp).
 template <class Mesh>
 inline constexpr bool accepts_meshes = true;
+template <changes_mesh Mesh>
+inline constexpr bool accepts_meshes<Mesh> = accepts_meshes<typename changed_mesh<Mesh>::type>;
 
 /// True if `Mesh` is `Of` or one of its views.
 template <class Mesh, class Of>
 inline constexpr bool is_view_of = std::is_same_v<Mesh, Of>;
+template <class Mesh, changes_mesh Of>
+inline constexpr bool is_view_of<Mesh, Of> = std::is_same_v<Mesh, Of> || is_view_of<Mesh, typename changed_mesh<Of>::type>;
 
 template <class Order>
 struct order_table {
@@ -149,6 +159,8 @@ template <class Mesh>
 inline constexpr bool is_mesh = requires { Mesh::device_count; };
 template <class... Parts>
 inline constexpr bool is_mesh<mesh<Parts...>> = true;
+template <changes_mesh Mesh>
+inline constexpr bool is_mesh<Mesh> = is_mesh<typename changed_mesh<Mesh>::type>;
 
 }  // namespace detail
 

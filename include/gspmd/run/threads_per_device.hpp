@@ -12,6 +12,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/run/parts/shared_run.hpp"
+#include "gspmd/detail/transport/forwarding_communicator.hpp"
 #include "gspmd/run/run.hpp"
 
 /// Several threads for each device, with the backends `mpi`, `threads` and `self`. Costs nothing in programs that do
@@ -79,45 +80,23 @@ class device_threads {
 /// The communicator of devices with several threads: `Comm`, which only the first thread of a device calls. Made by
 /// device_threads::of.
 template <communicator Comm>
-class teamed_communicator {
+class teamed_communicator : public detail::forwarding_communicator<Comm> {
+  using detail::forwarding_communicator<Comm>::comm_;
+
  public:
   static_assert(
       !requires { typename Comm::traced; }, "gspmd: threads_per_device: a traced run has one thread for each device");
   static_assert(
       !requires { typename Comm::teamed; }, "gspmd: threads_per_device: this communicator has several threads already");
   using teamed = Comm;
-  static constexpr bool shares_memory = requires { requires Comm::shares_memory; };
 
-  teamed_communicator(Comm& comm, device_threads& threads) : comm_(comm), threads_(threads) {}
+  teamed_communicator(Comm& comm, device_threads& threads) : detail::forwarding_communicator<Comm>(comm), threads_(threads) {}
 
-  [[nodiscard]] int device_count() const { return comm_.device_count(); }
-  [[nodiscard]] int local_count() const { return comm_.local_count(); }
-  [[nodiscard]] int device(int i) const { return comm_.device(i); }
-  void barrier() { comm_.barrier(); }
-  template <class T>
-  void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    comm_.move(mesh, m, in, out);
-  }
-  template <class T>
-  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    comm_.reduce(mesh, r, in, out);
-  }
-  template <class T>
-  void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received)
-    requires requires(Comm& c) { c.exchange(in, sent, out, received); }
-  {
-    comm_.exchange(in, sent, out, received);
-  }
   /// Returns a number other than that of `Comm`, because arenas are larger.
   [[nodiscard]] std::uint64_t serial() const {
     std::uint64_t own = 0;
     if constexpr (requires { comm_.serial(); }) own = comm_.serial();
     return (threads_.serial_ << 32) + own;
-  }
-  [[nodiscard]] auto allocate(std::size_t bytes)
-    requires requires(Comm& c) { c.allocate(bytes); }
-  {
-    return comm_.allocate(bytes);
   }
 
   // Called by steps and sessions.
@@ -136,7 +115,7 @@ class teamed_communicator {
       if (known == threads_.compiled_.end())
         known = threads_.compiled_.insert(known, {steps, steps(threads_.count(), threads_.least_work_)});
       detail::run_shared(*known->shared, threads_.team_,
-                         {devices, local_count(), from, to, &comm_, detail::go_on_of<Comm>(Program::view)});
+                         {devices, comm_.local_count(), from, to, &comm_, detail::go_on_of<Comm>(Program::view)});
     }
   }
   /// `kept` belongs to the session, which can run with several teams one after another.
@@ -154,7 +133,6 @@ class teamed_communicator {
   }
 
  private:
-  Comm& comm_;
   device_threads& threads_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gspmd/comm/communicator.hpp"
+#include "gspmd/detail/transport/forwarding_communicator.hpp"
 #include "gspmd/trace/detail/step_clock.hpp"
 #include "gspmd/trace/detail/trace_report.hpp"
 
@@ -20,43 +21,15 @@ namespace gspmd {
 /// The communicator of a traced run: `Comm`, with the times of its steps recorded in a run_trace. Made by
 /// run_trace::of.
 template <communicator Comm>
-class traced_communicator {
+class traced_communicator : public detail::forwarding_communicator<Comm> {
+  using detail::forwarding_communicator<Comm>::comm_;
+
  public:
   static_assert(
       !requires { typename Comm::teamed; }, "gspmd: trace: a traced run has one thread for each device");
   using traced = Comm;
-  static constexpr bool shares_memory = requires { requires Comm::shares_memory; };
 
-  traced_communicator(Comm& comm, detail::step_log& log) : comm_(comm), log_(log) {}
-
-  [[nodiscard]] int device_count() const { return comm_.device_count(); }
-  [[nodiscard]] int local_count() const { return comm_.local_count(); }
-  [[nodiscard]] int device(int i) const { return comm_.device(i); }
-  void barrier() { comm_.barrier(); }
-  template <class T>
-  void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    comm_.move(mesh, m, in, out);
-  }
-  template <class T>
-  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    comm_.reduce(mesh, r, in, out);
-  }
-  template <class T>
-  void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received)
-    requires requires(Comm& c) { c.exchange(in, sent, out, received); }
-  {
-    comm_.exchange(in, sent, out, received);
-  }
-  [[nodiscard]] auto serial() const
-    requires requires(const Comm& c) { c.serial(); }
-  {
-    return comm_.serial();
-  }
-  [[nodiscard]] auto allocate(std::size_t bytes)
-    requires requires(Comm& c) { c.allocate(bytes); }
-  {
-    return comm_.allocate(bytes);
-  }
+  traced_communicator(Comm& comm, detail::step_log& log) : detail::forwarding_communicator<Comm>(comm), log_(log) {}
 
   /// Called by steps and sessions. The plan runs on `Comm` itself.
   void run(const detail::plan_view& plan, const detail::mesh_info& mesh, const detail::ready_step* ready,
@@ -67,7 +40,6 @@ class traced_communicator {
 
  private:
   friend class run_trace;
-  Comm& comm_;
   detail::step_log& log_;
 };
 

@@ -10,7 +10,7 @@ from spack.package import *
 
 
 class Gspmd(CMakePackage):
-    """GSPMD for C++: sharded tensor programs, partitioned at compile time. Headers only."""
+    """GSPMD for C++: sharded tensor programs, partitioned at compile time. A header-only library."""
 
     # registry: homepage = "@HOMEPAGE@"
     # registry: url = "@ARCHIVE_URL@"
@@ -23,6 +23,7 @@ class Gspmd(CMakePackage):
     variant("onednn", default=False, description="Compute convolutions of floats with oneDNN 2")
     variant("mpi", default=False, description="The component mpi")
     variant("hdf5", default=False, description="The component hdf5, serial or parallel")
+    variant("tools", default=False, description="The command-line tool gspmd-plan")
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
@@ -32,6 +33,7 @@ class Gspmd(CMakePackage):
     depends_on("onednn@2", when="+onednn", type=("build", "link"))
     depends_on("mpi", when="+mpi", type=("build", "link"))
     depends_on("hdf5@1.10:", when="+hdf5", type=("build", "link"))
+    depends_on("nlohmann-json", when="+tools", type="build")
 
     requires("platform=linux", msg="gspmd runs on Linux only")
     conflicts("%gcc@:11", msg="gspmd needs GCC 12 or later")
@@ -41,12 +43,14 @@ class Gspmd(CMakePackage):
         args = [
             self.define_from_variant("GSPMD_USE_CBLAS", "cblas"),
             self.define_from_variant("GSPMD_USE_ONEDNN", "onednn"),
+            self.define_from_variant("GSPMD_INSTALL_TOOLS", "tools"),
             self.define("GSPMD_BUILD_TESTS", False),
             self.define("GSPMD_BUILD_EXAMPLES", False),
         ]
         # A requested variant that is not found is an error. Otherwise gspmd would use Eigen instead of a CBLAS, or lack
         # the component.
-        for package, variant in {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5"}.items():
+        packages = {"CBLAS": "cblas", "OneDNN": "onednn", "MPI": "mpi", "HDF5C": "hdf5", "nlohmann_json": "tools"}
+        for package, variant in packages.items():
             wanted = "REQUIRE" if self.spec.satisfies(f"+{variant}") else "DISABLE"
             args.append(self.define(f"CMAKE_{wanted}_FIND_PACKAGE_{package}", True))
         return args

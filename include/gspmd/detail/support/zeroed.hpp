@@ -21,6 +21,11 @@ class zeroed {
     next_ += count;
     return piece;
   }
+  /// Sets each of `lists` to the next `count` elements.
+  template <class... Lists>
+  constexpr void take_each(int count, Lists*&... lists) {
+    ((lists = take(count)), ...);
+  }
 
  private:
   T* begin_;

@@ -47,6 +47,26 @@ struct adam_moments {
   }
 };
 
+/// Returns the parameters and the state after an update by Adam, AdamW or LAMB. `step(moments, rate, decay, parameter,
+/// gradient, old moments)` returns the new parameter and its moments.
+template <class Optimizer, class Params, class Grads, class State, class Step>
+constexpr optimizer::updated<Params, State> updated_by_adam(const Optimizer& o, const char* name, const Params& params,
+                                                            const Grads& grads, const State& state, value given_rate, location at,
+                                                            Step step) {
+  optimizer::updated<Params, State> next{params, state};
+  if constexpr (is_update<Params, Grads, State, optimizer::adam_state<Params>>()) {
+    parameter_update all(graph_in(params), name, at);
+    const quantity count = all.count(next.state.step), lr = all.rate(o.rate.of(count), given_rate);
+    const adam_moments moments(o.beta1, o.beta2, o.epsilon, count);
+    const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
+      if (!all.is_state(s[0], p.tensor().shape()) || !all.is_state(s[1], p.tensor().shape())) return {p, s[0], s[1]};
+      return step(moments, lr, all.decay(o.weight_decay, o.decays), p, d, s);
+    };
+    all.each(each, next.params, grads, next.state.first, next.state.second);
+  }
+  return next;
+}
+
 }  // namespace gspmd::detail
 
 namespace gspmd::optimizer {
@@ -71,20 +91,12 @@ struct adam {
   constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
                                           location at = location::current()) const {
     using gspmd::detail::quantity;
-    updated<Params, State> next{params, state};
-    if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
-      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adam", at);
-      const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
-      const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
-      const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        if (!all.is_state(s[0], p.tensor().shape()) || !all.is_state(s[1], p.tensor().shape())) return {p, s[0], s[1]};
-        const double c = all.decay(weight_decay, decays);
-        const auto m = moments.of(c != 0 ? d + c * p : d, s);
-        return {p - m.direction_times(lr * moments.first_correction), m.first, m.second};
-      };
-      all.each(each, next.params, grads, next.state.first, next.state.second);
-    }
-    return next;
+    const auto step = [](const gspmd::detail::adam_moments& moments, const quantity& lr, double c, const quantity& p,
+                         const quantity& d, const std::array<quantity, 2>& s) -> std::array<quantity, 3> {
+      const auto m = moments.of(c != 0 ? d + c * p : d, s);
+      return {p - m.direction_times(lr * moments.first_correction), m.first, m.second};
+    };
+    return gspmd::detail::updated_by_adam(*this, "adam", params, grads, state, given_rate, at, step);
   }
 };
 
@@ -108,21 +120,13 @@ struct adamw {
   constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
                                           location at = location::current()) const {
     using gspmd::detail::quantity;
-    updated<Params, State> next{params, state};
-    if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
-      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adamw", at);
-      const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
-      const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
-      const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        if (!all.is_state(s[0], p.tensor().shape()) || !all.is_state(s[1], p.tensor().shape())) return {p, s[0], s[1]};
-        const auto m = moments.of(d, s);
-        const double c = all.decay(weight_decay, decays);
-        const quantity kept = c != 0 ? p * (1.0 - c * lr).as(p.tensor().type()) : p;
-        return {kept - m.direction_times(lr * moments.first_correction), m.first, m.second};
-      };
-      all.each(each, next.params, grads, next.state.first, next.state.second);
-    }
-    return next;
+    const auto step = [](const gspmd::detail::adam_moments& moments, const quantity& lr, double c, const quantity& p,
+                         const quantity& d, const std::array<quantity, 2>& s) -> std::array<quantity, 3> {
+      const auto m = moments.of(d, s);
+      const quantity kept = c != 0 ? p * (1.0 - c * lr).as(p.tensor().type()) : p;
+      return {kept - m.direction_times(lr * moments.first_correction), m.first, m.second};
+    };
+    return gspmd::detail::updated_by_adam(*this, "adamw", params, grads, state, given_rate, at, step);
   }
 };
 

@@ -39,23 +39,16 @@ struct lars {
   constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
                                           location at = location::current()) const {
     using gspmd::detail::quantity;
-    updated<Params, State> next{params, state};
-    if constexpr (gspmd::detail::is_update<Params, Grads, State, momentum_state<Params>>()) {
-      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lars", at);
-      const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
-      const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
-        if (!all.is_state(s[0], p.tensor().shape())) return {p, s[0]};
-        const dtype type = p.tensor().type();
-        const quantity weights = gspmd::detail::norm_of(p), gradient = gspmd::detail::norm_of(d);
-        const double c = all.decay(weight_decay, decays);
-        const quantity step = select(gradient > 0.0, gradient + c * weights, 0.0 * gradient);
-        const quantity ratio = gspmd::detail::trust_ratio(p, weights, step, trust);
-        const quantity v = decay * s[0] + lr.as(type) * ratio * (d + c * p);
-        return {p - v, v};
-      };
-      all.each(each, next.params, grads, next.state.velocity);
-    }
-    return next;
+    const auto step = [this](const quantity& lr, double c, const quantity& p, quantity d,
+                             const quantity& velocity) -> std::array<quantity, 2> {
+      const dtype type = p.tensor().type();
+      const quantity weights = gspmd::detail::norm_of(p), gradient = gspmd::detail::norm_of(d);
+      const quantity norm = select(gradient > 0.0, gradient + c * weights, 0.0 * gradient);
+      const quantity ratio = gspmd::detail::trust_ratio(p, weights, norm, trust);
+      const quantity v = decay * velocity + lr.as(type) * ratio * (d + c * p);
+      return {p - v, v};
+    };
+    return gspmd::detail::updated_by_momentum(*this, "lars", params, grads, state, given_rate, at, step);
   }
 };
 
@@ -79,23 +72,15 @@ struct lamb {
   constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
                                           location at = location::current()) const {
     using gspmd::detail::quantity;
-    updated<Params, State> next{params, state};
-    if constexpr (gspmd::detail::is_update<Params, Grads, State, adam_state<Params>>()) {
-      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "lamb", at);
-      const quantity count = all.count(next.state.step), lr = all.rate(rate.of(count), given_rate);
-      const gspmd::detail::adam_moments moments(beta1, beta2, epsilon, count);
-      const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
-        if (!all.is_state(s[0], p.tensor().shape()) || !all.is_state(s[1], p.tensor().shape())) return {p, s[0], s[1]};
-        const auto m = moments.of(d, s);
-        const quantity direction = m.direction_times(moments.first_correction);
-        const double c = all.decay(weight_decay, decays);
-        const quantity step = c != 0 ? direction + c * p : direction;
-        const quantity ratio = gspmd::detail::trust_ratio(p, gspmd::detail::norm_of(p), gspmd::detail::norm_of(step), 1);
-        return {p - lr.as(p.tensor().type()) * ratio * step, m.first, m.second};
-      };
-      all.each(each, next.params, grads, next.state.first, next.state.second);
-    }
-    return next;
+    const auto step = [](const gspmd::detail::adam_moments& moments, const quantity& lr, double c, const quantity& p,
+                         const quantity& d, const std::array<quantity, 2>& s) -> std::array<quantity, 3> {
+      const auto m = moments.of(d, s);
+      const quantity direction = m.direction_times(moments.first_correction);
+      const quantity whole = c != 0 ? direction + c * p : direction;
+      const quantity ratio = gspmd::detail::trust_ratio(p, gspmd::detail::norm_of(p), gspmd::detail::norm_of(whole), 1);
+      return {p - lr.as(p.tensor().type()) * ratio * whole, m.first, m.second};
+    };
+    return gspmd::detail::updated_by_adam(*this, "lamb", params, grads, state, given_rate, at, step);
   }
 };
 

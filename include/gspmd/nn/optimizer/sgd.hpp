@@ -46,6 +46,33 @@ struct momentum_state {
   BOOST_HANA_DEFINE_STRUCT(momentum_state, (Params, velocity), (Count, step));
 };
 
+}  // namespace gspmd::optimizer
+
+namespace gspmd::detail {
+
+/// Returns the parameters and the state after an update by momentum or LARS. `step(rate, decay, parameter, gradient, old
+/// velocity)` returns the new parameter and its velocity.
+template <class Optimizer, class Params, class Grads, class State, class Step>
+constexpr optimizer::updated<Params, State> updated_by_momentum(const Optimizer& o, const char* name, const Params& params,
+                                                                const Grads& grads, const State& state, value given_rate,
+                                                                location at, Step step) {
+  optimizer::updated<Params, State> next{params, state};
+  if constexpr (is_update<Params, Grads, State, optimizer::momentum_state<Params>>()) {
+    parameter_update all(graph_in(params), name, at);
+    const quantity lr = all.rate(o.rate.of(all.count(next.state.step)), given_rate);
+    const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
+      if (!all.is_state(s[0], p.tensor().shape())) return {p, s[0]};
+      return step(lr, all.decay(o.weight_decay, o.decays), p, d, s[0]);
+    };
+    all.each(each, next.params, grads, next.state.velocity);
+  }
+  return next;
+}
+
+}  // namespace gspmd::detail
+
+namespace gspmd::optimizer {
+
 /// Gradient descent with momentum, as in torch.optim.SGD. The velocity becomes decay * velocity + gradient, and p
 /// decreases by rate * velocity. See optimizer.hpp.
 ///
@@ -67,19 +94,13 @@ struct momentum {
   constexpr updated<Params, State> update(const Params& params, const Grads& grads, const State& state, value given_rate = {},
                                           location at = location::current()) const {
     using gspmd::detail::quantity;
-    updated<Params, State> next{params, state};
-    if constexpr (gspmd::detail::is_update<Params, Grads, State, momentum_state<Params>>()) {
-      gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "momentum", at);
-      const quantity lr = all.rate(rate.of(all.count(next.state.step)), given_rate);
-      const auto each = [&](quantity p, quantity d, std::array<quantity, 1> s) -> std::array<quantity, 2> {
-        if (!all.is_state(s[0], p.tensor().shape())) return {p, s[0]};
-        if (const double c = all.decay(weight_decay, decays); c != 0) d = d + c * p;
-        const quantity v = decay * s[0] + d;
-        return {p - lr.as(p.tensor().type()) * (nesterov ? d + decay * v : v), v};
-      };
-      all.each(each, next.params, grads, next.state.velocity);
-    }
-    return next;
+    const auto step = [this](const quantity& lr, double c, const quantity& p, quantity d,
+                             const quantity& velocity) -> std::array<quantity, 2> {
+      if (c != 0) d = d + c * p;
+      const quantity v = decay * velocity + d;
+      return {p - lr.as(p.tensor().type()) * (nesterov ? d + decay * v : v), v};
+    };
+    return gspmd::detail::updated_by_momentum(*this, "momentum", params, grads, state, given_rate, at, step);
   }
 };
 

@@ -25,9 +25,7 @@ struct mesh_without_limit {
   static constexpr int device_count = Mesh::device_count;
 };
 template <class Mesh>
-inline constexpr bool accepts_meshes<mesh_without_limit<Mesh>> = accepts_meshes<Mesh>;
-template <class Mesh>
-inline constexpr bool is_mesh<mesh_without_limit<Mesh>> = is_mesh<Mesh>;
+struct changed_mesh<mesh_without_limit<Mesh>> : std::type_identity<Mesh> {};
 
 /// The search for annotations of a program, evaluated by the compiler. It gives the same result as the search at run
 /// time, with the same number of plans.

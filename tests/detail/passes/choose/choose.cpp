@@ -282,7 +282,9 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   const int o = b.annotate(b.einsum("ab,bc->ac", l, r), split({{0}, {1}}));
   b.g.outputs = {o};
   const auto uses = uses_of(b.g);
-  const auto table = pass_results(b.g, b.mesh).take<choose_pass>().best.table;
+  const pass_results results(b.g, b.mesh);
+  const auto table = results.take<choose_pass>().best.table;
+  CHECK(results.of<choose_pass>().best.table.nodes.size() == table.nodes.size());  // made again, because it was taken
   const auto& chosen = table.nodes[o];
   CHECK(text_of(table.wanted[chosen.wanted], 2) == "{x,-}");
   CHECK(text_of(table.wanted[chosen.wanted + 1], 2) == "{-,y}");  // gathered over x

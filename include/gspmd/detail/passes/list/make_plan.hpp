@@ -34,18 +34,20 @@ class results_without {
   [[nodiscard]] constexpr const typename Pass::result& of() const {
     return made<Pass>();
   }
-  /// Returns the result of a pass by moving it, so that a large result is not copied. The result is gone afterwards.
+  /// Returns the result of a pass by moving it, so that a large result is not copied. The next use makes the result
+  /// again.
   template <class Pass>
   [[nodiscard]] constexpr typename Pass::result take() const {
-    return std::move(made<Pass>());
+    typename Pass::result& taken = made<Pass>();
+    std::get<result_of<Pass>>(results_).is_made = false;
+    return std::move(taken);
   }
-  /// Returns the better plan: with the steps reordered, or in program order. The results of the passes are gone
-  /// afterwards.
+  /// Takes the better plan: with the steps reordered, or in program order.
   [[nodiscard]] constexpr plan take_plan() const {
-    plan& ordered = made<place_pass<true>>();  // before as_written takes the steps
-    plan& as_written = made<place_pass<false>>();
+    const plan& ordered = of<place_pass<true>>();  // before as_written takes the steps
+    const plan& as_written = of<place_pass<false>>();
     const bool is_better = of<order_pass>().is_any && is_smaller(plan_view(ordered), plan_view(as_written));
-    return std::move(is_better ? ordered : as_written);
+    return is_better ? take<place_pass<true>>() : take<place_pass<false>>();
   }
 
  private:

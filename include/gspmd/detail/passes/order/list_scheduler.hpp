@@ -30,15 +30,10 @@ class list_scheduler {
         touched_(needs.touched),
         bytes_(needs.bytes),
         memory_(6 * steps_ + 2 + needs.edge_count + 3 * needs.buffers + touched_from_[steps_]) {
-    missing_ = memory_.take(steps_);
-    is_done_ = memory_.take(steps_);
-    looked_ = memory_.take(steps_);
-    place_ = memory_.take(steps_);
-    order_ = memory_.take(steps_);
+    memory_.take_each(steps_, missing_, is_done_, looked_, place_, order_);
     after_from_ = memory_.take(steps_ + 1);
     after_ = memory_.take(needs.edge_count);
-    left_ = memory_.take(needs.buffers);
-    opened_ = memory_.take(needs.buffers);
+    memory_.take_each(needs.buffers, left_, opened_);
     touching_from_ = memory_.take(needs.buffers + 1);
     touching_ = memory_.take(touched_from_[steps_]);
     work_left_ = most_work * steps_;

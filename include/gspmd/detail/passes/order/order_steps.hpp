@@ -46,24 +46,12 @@ class step_orderer {
         value_count_(static_cast<int>(base.size())),
         ints_(8 * value_count_ + 6 * step_count_ + 3 + slot_count()),
         longs_(value_count_ + 2 * step_count_) {
-    is_outside_ = ints_.take(value_count_);
-    buffer_ = ints_.take(value_count_);
-    first_ = ints_.take(value_count_);
-    last_ = ints_.take(value_count_);
-    visited_ = ints_.take(value_count_);
-    made_ = ints_.take(value_count_);
-    number_ = ints_.take(value_count_);
-    overwriter_ = ints_.take(value_count_);
-    in_place_ = ints_.take(step_count_);
-    trial_ = ints_.take(step_count_);
-    unit_ = ints_.take(step_count_ + 1);
-    from_ = ints_.take(step_count_ + 1);
-    order_ = ints_.take(step_count_);
-    touched_from_ = ints_.take(step_count_ + 1);
+    ints_.take_each(value_count_, is_outside_, buffer_, first_, last_, visited_, made_, number_, overwriter_);
+    ints_.take_each(step_count_, in_place_, trial_, order_);
+    ints_.take_each(step_count_ + 1, unit_, from_, touched_from_);
     touched_ = ints_.take(slot_count());
     bytes_ = longs_.take(value_count_);
-    opens_ = longs_.take(step_count_);
-    closes_ = longs_.take(step_count_);
+    longs_.take_each(step_count_, opens_, closes_);
   }
   step_orderer(const step_orderer&) = delete;
   step_orderer& operator=(const step_orderer&) = delete;

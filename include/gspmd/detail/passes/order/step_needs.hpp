@@ -18,9 +18,7 @@ struct step_needs {
       : ints_(2 * most_steps + 1 + 3 * most_touched), longs_(most_steps + most_touched), edges_(most_edges) {
     touched_from = ints_.take(most_steps + 1);
     in_place = ints_.take(most_steps);
-    touched = ints_.take(most_touched);
-    is_given = ints_.take(most_touched);
-    is_kept = ints_.take(most_touched);
+    ints_.take_each(most_touched, touched, is_given, is_kept);
     scratch = longs_.take(most_steps);
     bytes = longs_.take(most_touched);
     edges = edges_.take(most_edges);

@@ -60,20 +60,13 @@ class node_window {
   /// Returns true if an all_reduce uses a single meeting, after which each member reduces the whole buffer.
   [[nodiscard]] bool is_small(std::int64_t bytes) const { return bytes * n_ <= 4096; }
 
-  /// Synchronises the members, after which each member may read the notes of its peers.
-  template <class Note>
-  unsigned meet_with(const Note& note) {
-    static_assert(sizeof(Note) <= 32);
-    arrive_with(note);
-    return wait();
-  }
   template <class Note>
   [[nodiscard]] Note note_of(std::int64_t j, unsigned parity) const {
     Note note;
     std::memcpy(&note, slot(j).lanes[parity].mail, sizeof note);
     return note;
   }
-  /// The first half of meet_with; wait() is the second half.
+  /// Begins to synchronise the members. After wait(), each member may read the notes of its peers.
   template <class Note>
   void arrive_with(const Note& note) {
     std::memcpy(slot(self_).next_lane().mail, &note, sizeof note);

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# `cmake --install BUILD --component tools` installs gspmd-plan. The installed program prints VERSION and plans DOCUMENT.
+include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
+execute_process(COMMAND "${CMAKE_COMMAND}" --install "${BUILD}" --component tools --prefix "${SCRATCH}/prefix"
+                RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "cmake --install: status ${status}\n${out}${err}")
+endif()
+set(PROGRAM "${SCRATCH}/prefix/bin/gspmd-plan")
+plan(0 --version)
+if(NOT out STREQUAL "gspmd-plan ${VERSION}\n")
+  message(SEND_ERROR "gspmd-plan --version prints ${out}, and the version is ${VERSION}")
+endif()
+plan(0 "${DOCUMENT}")
+has("${out}" "all_reduce over model of y")
