@@ -75,10 +75,10 @@ struct table_range {
 };
 
 struct plan_step {
-  kernel_id kernel = id_of<kernels::fused>;
+  kernel_id kernel;
   dtype type = dtype::f32;
   int node = 0;          // the node that the step computes, or for which it moves data
-  int spec = 0;          // in the first table of its kernel; move: -1 if elements keep their indices
+  int spec = 0;          // in the first table of its kernel, or of its description; move: -1 if elements keep their indices
   table_range operands;  // in slots: values
   table_range results;   // in slots
   table_range bounds;
@@ -100,7 +100,7 @@ struct plan_step {
 /// Returns true if the kernel of a step is K.
 template <class K>
 constexpr bool is(const plan_step& s) {
-  return s.kernel == id_of<K>;
+  return s.kernel.name->number == kernel_number<K>;
 }
 constexpr bool communicates(const plan_step& s) { return s.axes != 0; }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/ir/kernels/local_function.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/types.hpp"
@@ -44,6 +45,11 @@ inline void call_local_function(const plan_view& plan, const plan_step& s, const
       T* const out = static_cast<T*>(blocks[operands + r].data);
       for (std::int64_t i = 0, n = elements(plan.result(s, r).local); i < n; ++i) out[i] = identity<T>(f.rule.reduced_by);
     });
+}
+
+inline void kernels::local::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  call_local_function(p, s, device);
+  for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
 }
 
 }  // namespace gspmd::detail

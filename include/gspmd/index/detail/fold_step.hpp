@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/local_function.hpp"
-#include "gspmd/detail/run/padding.hpp"
-#include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/index/detail/fold_table.hpp"
 
 /// Reductions and scans by the user's monoids as steps of a plan.

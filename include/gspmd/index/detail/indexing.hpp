@@ -9,7 +9,7 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/index/detail/index_table.hpp"
+#include "gspmd/index/detail/part_of_lookup.hpp"
 
 /// The common facts and checks of gather and scatter: slices of a table at positions given by indices. The dimension
 /// numbers are those of StableHLO.
@@ -230,7 +230,8 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
  protected:
   static void describe_mode(std::string& t, const plan_view& plan, const plan_step* step) {
     if (step == nullptr) return;
-    const auto beyond = table_of<indexed_access>(plan)[static_cast<std::size_t>(step->spec)].beyond;
+    if (!is<kernels::gather>(*step) && !is<kernels::scatter>(*step) && !is<kernels::scatter_set>(*step)) return;
+    const auto beyond = description_of<kernels::gather>(plan, *step).beyond;
     t += beyond == out_of_range::fill ? " (fill)" : beyond == out_of_range::error ? " (error)" : "";
   }
   /// Returns the description of the step, from the local shapes of table, slices and indices.

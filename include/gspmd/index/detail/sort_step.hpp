@@ -3,8 +3,6 @@
 
 #include <cstring>
 
-#include "gspmd/detail/run/padding.hpp"
-#include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/index/detail/sort_kernel.hpp"
 
 /// Sorts as steps of a plan.

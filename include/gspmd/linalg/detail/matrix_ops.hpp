@@ -15,6 +15,7 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/linalg/detail/matrix_functions.hpp"
 
 /// Factorisations of matrices, and solutions of systems. The matrices are the last two dims, which are whole on a

@@ -9,6 +9,7 @@
 #include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/windows/detail/part_of_windows.hpp"
 
 /// The common facts of operators with windows.
 namespace gspmd::detail {
