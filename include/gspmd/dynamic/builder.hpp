@@ -10,7 +10,6 @@
 
 #include "gspmd/detail/ops/own/kept_functions.hpp"
 #include "gspmd/detail/passes/list/program_to_plan.hpp"
-#include "gspmd/detail/run/run_time_kernel.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/layouts/xla_sharding.hpp"
 #include "gspmd/ops/integers.hpp"

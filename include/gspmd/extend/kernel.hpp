@@ -14,7 +14,7 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
-/// The header for authors of kernels: the code of one kind of step on one device. Write one struct that states every
+/// The header for authors of kernels. A kernel is the code of a step on a device. Write one struct that states every
 /// fact of `complete_device_kernel`, and call add_step<K> in the `lower` of an operator. No list, switch or table
 /// changes. A missing fact is a compile error that names the kernel and the fact. docs/extending.md adds a kernel as an
 /// example.
@@ -31,6 +31,7 @@ using detail::one_thread;
 using detail::plain_step;
 using detail::runs_on_one_thread;
 using detail::step_role;
+using detail::step_work;
 using detail::without_scratch;
 
 // A step, its plan, and the memory of its operands and results on a device.
@@ -47,12 +48,14 @@ using detail::description_of;
 using detail::description_of_step;
 using detail::step_of;
 
-// The step of a kernel in the `lower` of an operator.
+// The step of a kernel in the `lower` of an operator, and the constant that identifies a kernel.
 using detail::add_step;
+using detail::id_of;
 using detail::instruction;
 using detail::lowering;
 
 // Element types. `handles` of a kernel is element_kinds::bytes, or element_kinds::all for run<T>.
+using detail::bytes_of;
 using detail::element_t;
 using detail::once;
 using detail::with_computing_type;

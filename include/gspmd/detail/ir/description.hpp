@@ -80,7 +80,8 @@ constexpr int description_entry(auto& tables, const Description& d) {
   vec<described_range>& ranges = table_of<described_range>(tables);
   const std::size_t begin = words.size();
   write_words(words, d);
-  const std::size_t count = words.size() - begin, first = ranges.size() < entries_looked_at ? 0 : ranges.size() - entries_looked_at;
+  const std::size_t count = words.size() - begin,
+                    first = ranges.size() < entries_looked_at ? 0 : ranges.size() - entries_looked_at;
   for (std::size_t i = ranges.size(); i-- > first;) {
     bool is_equal = static_cast<std::size_t>(ranges[i].count) == count;
     for (std::size_t k = 0; k < count && is_equal; ++k)

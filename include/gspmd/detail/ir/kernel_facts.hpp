@@ -89,9 +89,10 @@ concept complete_device_kernel =
 // clang-format on
 template <class K, bool IsComplete = complete_device_kernel<K>>
 struct checked_kernel {
-  static_assert(complete_device_kernel<K>,
-                "gspmd: a kernel states every fact of complete_device_kernel, in detail/ir/kernel_facts.hpp: the one named below is "
-                "missing");
+  static_assert(
+      complete_device_kernel<K>,
+      "gspmd: a kernel states every fact of complete_device_kernel, in detail/ir/kernel_facts.hpp: the one named below is "
+      "missing");
   static constexpr bool holds = false;
 };
 template <class K>
@@ -175,7 +176,7 @@ class facts_of_step {
   static constexpr const auto& table = facts_of_kernels<listed_kernels>::by_kernel<Fact>;
   const kernel_name* kernel_;
 
-  [[nodiscard]] constexpr bool is_own() const { return kernel_->own != nullptr; }
+  [[nodiscard]] constexpr bool is_own() const { return !kernel_->is_listed(); }
 
  public:
   constexpr explicit facts_of_step(const plan_step& s)
@@ -221,10 +222,11 @@ constexpr typename K::description description_of(const auto& tables, const plan_
   if constexpr (std::is_same_v<typename K::description, no_description>) return {};
   else return read_description<typename K::description>(tables, s.spec);
 }
-/// Returns nothing if the step has another kernel, or is null.
-template <class K>
+/// The same if the kernel of the step is K, or one of `Others` with the same type of description. Otherwise, and if the
+/// step is null, returns nothing.
+template <class K, class... Others>
 constexpr std::optional<typename K::description> description_if(const plan_view& p, const plan_step* s) {
-  if (s == nullptr || !is<K>(*s)) return std::nullopt;
+  if (s == nullptr || !(is<K>(*s) || ... || is<Others>(*s))) return std::nullopt;
   return description_of<K>(p, *s);
 }
 

@@ -76,7 +76,10 @@ struct kernel_name {
   std::uint32_t number = 0x80000000U;  // no kernel
   step_work work = step_work::controls;
   step_role role = step_role::plain;
-  const device_kernel_facts* own = nullptr;  // null: the kernel is listed
+  const device_kernel_facts* own = nullptr;  // of a kernel that is not listed
+
+  /// GCC with -fsanitize=undefined cannot compare `own` with null in a constant expression.
+  [[nodiscard]] constexpr bool is_listed() const { return number < listed_kernel_count; }
 };
 inline constexpr kernel_name no_kernel;
 

@@ -4,8 +4,8 @@
 #include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/graph.hpp"
-#include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/kernel_facts.hpp"
+#include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/vec.hpp"
 

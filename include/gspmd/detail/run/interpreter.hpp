@@ -19,13 +19,22 @@ namespace gspmd::detail {
 
 template <class K>
 auto prepare_by(const plan_view& p, const plan_step& s, step_memory& memory) {
-  if constexpr (!is_listed_kernel<K>) return K::prepare(description_of<K>(p, s), p, s);
-  else if constexpr (requires { K::prepare(p, s, memory); }) return K::prepare(p, s, memory);
+  if constexpr (requires { K::prepare(p, s, memory); }) return K::prepare(p, s, memory);
   else return K::prepare(p, s);
 }
+/// The type of the object that a kernel prepares for a session.
 template <class K>
-using prepared_by =
-    decltype(prepare_by<K>(std::declval<const plan_view&>(), std::declval<const plan_step&>(), std::declval<step_memory&>()));
+struct prepared_for_session {
+  using type =
+      decltype(prepare_by<K>(std::declval<const plan_view&>(), std::declval<const plan_step&>(), std::declval<step_memory&>()));
+};
+template <class K>
+  requires(!is_listed_kernel<K>)
+struct prepared_for_session<K> {
+  using type = decltype(prepared_device_step<K>::prepared);
+};
+template <class K>
+using prepared_by = typename prepared_for_session<K>::type;
 
 template <class K>
 ready_step make_ready(const plan_view& p, const plan_step& s, step_memory& memory, prepared_objects& objects) {
@@ -57,7 +66,8 @@ std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, 
   ready.reserve(p.steps.size());
   objects.reserve(p.steps.size());
   for (const auto& s : p.steps) {
-    if (const auto* const own = s.kernel.name->own; own != nullptr) {
+    if (!s.kernel.name->is_listed()) {
+      const device_kernel_facts* const own = s.kernel.name->own;
       if (own->ready == nullptr) throw_without_code(own->name);
       own->ready(p, s, ready.emplace_back(), objects);
       continue;
@@ -75,7 +85,7 @@ GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&
 template <class Comm>
 ready_step::joint_function joint_function_of(const plan_step& s) {
   ready_step::joint_function found = nullptr;
-  if (s.kernel.name->own != nullptr) return found;
+  if (!s.kernel.name->is_listed()) return found;
   mp11::mp_with_index<listed_kernel_count>(s.kernel.number(), [&](auto number) {
     using K = mp11::mp_at_c<listed_kernels, number>;
     if constexpr (runs_jointly<K>)

@@ -8,6 +8,7 @@
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
 namespace gspmd::detail {
@@ -51,5 +52,7 @@ inline void kernels::local::run(nothing_prepared, const plan_view& p, const plan
   call_local_function(p, s, device);
   for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
 }
+
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::local>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
 
 }  // namespace gspmd::detail

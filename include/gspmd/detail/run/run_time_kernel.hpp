@@ -8,8 +8,8 @@
 
 #include "gspmd/detail/run/ready_step.hpp"
 
-/// Steps of kernels that are not listed, for programs that are planned at run time. Every header with which a program
-/// plans or traces at run time includes this header: see ready_at_run_time (ir/kernel_facts.hpp).
+/// Steps of kernels that are not listed, for programs that are planned at run time: see ready_at_run_time
+/// (ir/kernel_facts.hpp). The interpreter includes this header, so dynamic::builder and dynamic::compile do.
 namespace gspmd::detail {
 
 /// The objects that the kernels prepared for the steps of a plan, each in separate memory.

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"

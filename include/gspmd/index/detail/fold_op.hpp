@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"

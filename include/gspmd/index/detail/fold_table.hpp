@@ -5,7 +5,6 @@
 
 #include "gspmd/extend/kernel.hpp"
 
-
 namespace gspmd::detail {
 
 /// A reduction or scan along one dim of several tensors by a user's monoid. An optional second set of operands has the

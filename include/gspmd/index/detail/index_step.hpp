@@ -156,9 +156,9 @@ constexpr auto scatter_set::freeze() {
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(prepared_gather kernels::gather::prepare<once>(const indexed_access&, const plan_view&, const plan_step&));
-GSPMD_KERNELS_ONCE(prepared_scatter kernels::scatter::prepare<once>(const indexed_access&, const plan_view&, const plan_step&));
-GSPMD_KERNELS_ONCE(prepared_scatter kernels::scatter_set::prepare<once>(const indexed_access&, const plan_view&,
-                                                                        const plan_step&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::gather>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter_set>(const plan_view&, const plan_step&, ready_step&,
+                                                                prepared_objects&));
 
 }  // namespace gspmd::detail

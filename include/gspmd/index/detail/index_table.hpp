@@ -5,7 +5,6 @@
 
 #include "gspmd/extend/kernel.hpp"
 
-
 namespace gspmd {
 
 /// The treatment of an index if its slice is not inside the tensor.

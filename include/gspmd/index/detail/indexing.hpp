@@ -229,9 +229,9 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
 
  protected:
   static void describe_mode(std::string& t, const plan_view& plan, const plan_step* step) {
-    if (step == nullptr) return;
-    if (!is<kernels::gather>(*step) && !is<kernels::scatter>(*step) && !is<kernels::scatter_set>(*step)) return;
-    const auto beyond = description_of<kernels::gather>(plan, *step).beyond;
+    const auto access = description_if<kernels::gather, kernels::scatter, kernels::scatter_set>(plan, step);
+    if (!access) return;
+    const auto beyond = access->beyond;
     t += beyond == out_of_range::fill ? " (fill)" : beyond == out_of_range::error ? " (error)" : "";
   }
   /// Returns the description of the step, from the local shapes of table, slices and indices.

@@ -77,7 +77,7 @@ constexpr auto top_k::freeze() {
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(prepared_scan kernels::scan::prepare<once>(const scan_spec&, const plan_view&, const plan_step&));
-GSPMD_KERNELS_ONCE(prepared_top_k kernels::top_k::prepare<once>(const top_k_spec&, const plan_view&, const plan_step&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scan>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::top_k>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
 
 }  // namespace gspmd::detail

@@ -5,7 +5,6 @@
 
 #include "gspmd/extend/kernel.hpp"
 
-
 namespace gspmd::detail {
 
 /// A scan of a shard: each result is the reduction of all elements up to its index along a dim. If the dim is split, a

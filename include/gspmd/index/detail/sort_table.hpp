@@ -5,7 +5,6 @@
 
 #include "gspmd/extend/kernel.hpp"
 
-
 namespace gspmd::detail {
 
 /// The keys of a sort: the first `keys` operands. A key whose bit is set sorts in descending order.

@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/einsum/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/extend/kernel.hpp"
 #include "gspmd/nn/detail/attention_block.hpp"

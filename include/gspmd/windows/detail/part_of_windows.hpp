@@ -83,8 +83,7 @@ struct windows_by_parts : prepared_by_parts<kernels::reduce_window, prepared_win
     return work_of_windows(description_of<kernels::reduce_window>(p, s));
   }
 };
-struct selections_by_parts
-    : prepared_by_parts<kernels::select_and_scatter, prepared_window_selection, selection_part> {
+struct selections_by_parts : prepared_by_parts<kernels::select_and_scatter, prepared_window_selection, selection_part> {
   static std::int64_t work(const plan_view& p, const plan_step& s) {
     return work_of_selection(description_of<kernels::select_and_scatter>(p, s));
   }

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/reshape.hpp"

@@ -60,9 +60,9 @@ constexpr auto select_and_scatter::freeze() {
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(prepared_window_reduction kernels::reduce_window::prepare<once>(const window_reduction&, const plan_view&,
-                                                                                   const plan_step&));
-GSPMD_KERNELS_ONCE(prepared_window_selection kernels::select_and_scatter::prepare<once>(const window_selection&, const plan_view&,
-                                                                                        const plan_step&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::reduce_window>(const plan_view&, const plan_step&, ready_step&,
+                                                                  prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::select_and_scatter>(const plan_view&, const plan_step&, ready_step&,
+                                                                       prepared_objects&));
 
 }  // namespace gspmd::detail

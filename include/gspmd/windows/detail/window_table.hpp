@@ -13,7 +13,9 @@ namespace gspmd::detail {
 struct window_along {
   std::int8_t dim = 0;
   window_dim window;
-  static constexpr void fields(auto& s, auto f) { f(s.dim, s.window.size, s.window.stride, s.window.dilation, s.window.offset, s.window.base); }
+  static constexpr void fields(auto& s, auto f) {
+    f(s.dim, s.window.size, s.window.stride, s.window.dilation, s.window.offset, s.window.base);
+  }
   friend constexpr bool operator==(const window_along&, const window_along&) = default;
 };
 

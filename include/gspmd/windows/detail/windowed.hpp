@@ -5,7 +5,6 @@
 #include <bit>
 #include <type_traits>
 
-#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"

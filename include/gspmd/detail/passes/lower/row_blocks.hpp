@@ -28,7 +28,7 @@ struct row_facts_of<mp11::mp_list<K...>> {
 inline constexpr row_facts no_row_facts{not_by_rows::find_rows, not_by_rows::take_rows};
 constexpr const row_facts& row_facts_of_step(const plan_step& s) {
   const kernel_name& kernel = *s.kernel.name;
-  return kernel.own != nullptr ? no_row_facts : row_facts_of<listed_kernels>::by_kernel[kernel.number];
+  return kernel.is_listed() ? row_facts_of<listed_kernels>::by_kernel[kernel.number] : no_row_facts;
 }
 
 /// Runs consecutive steps on blocks of rows of the same values. Each step finds the rows of the previous step in the

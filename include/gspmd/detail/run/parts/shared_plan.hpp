@@ -29,7 +29,10 @@ std::int64_t shared_work_at_run_time(const plan_view& p, const plan_step& s) {
 }
 }  // namespace GSPMD_TARGET
 inline std::int64_t shared_work(const plan_view& p, const plan_step& s) {
-  if (const auto* const own = s.kernel.name->own; own != nullptr) return own->shared_work == nullptr ? 0 : own->shared_work(p, s);
+  if (!s.kernel.name->is_listed()) {
+    const device_kernel_facts* const own = s.kernel.name->own;
+    return own->shared_work == nullptr ? 0 : own->shared_work(p, s);
+  }
   return mp11::mp_with_index<listed_kernel_count>(
       s.kernel.number(), [&](auto number) { return shared_work<mp11::mp_at_c<listed_kernels, number>>(p, s); });
 }
@@ -174,7 +177,8 @@ inline std::unique_ptr<shared_plan> share_session(const plan_view& p, int thread
     thread.ready = make_all_ready<>(thread.view, thread.memory, thread.objects);
     for (std::size_t i = 0; i < p.steps.size(); ++i) {
       const kernel_id kernel = p.steps[i].kernel;
-      if (const auto* const own = kernel.name->own; own != nullptr) {
+      if (!kernel.name->is_listed()) {
+        const device_kernel_facts* const own = kernel.name->own;
         if (own->share != nullptr) own->share(thread.ready[i], *made, i, k);
         continue;
       }
