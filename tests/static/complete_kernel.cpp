@@ -41,8 +41,20 @@ GSPMD_WITHOUT(handles)
 GSPMD_WITHOUT(works_in_place)
 GSPMD_WITHOUT(mark_kept)
 GSPMD_WITHOUT(scratch_bytes)
-GSPMD_WITHOUT(description)
-GSPMD_WITHOUT(parts)
 GSPMD_WITHOUT(prepare)
 GSPMD_WITHOUT(run)
+struct device_without_types : device_kernel, plain_step, never_in_place, without_scratch {
+  static constexpr const char* name = "device_without_types";
+  static constexpr element_kinds handles = element_kinds::bytes;
+  static nothing_prepared prepare(const no_description&, const plan_view&, const plan_step&);
+  static void run(nothing_prepared, const plan_view&, const plan_step&, const device_memory&);
+};
+struct device_without_parts : device_without_types {
+  using description = no_description;
+};
+struct device_without_description : device_without_types, runs_on_one_thread {};
+struct device_with_both : device_without_parts, runs_on_one_thread {};
+static_assert(!complete_device_kernel<device_without_parts>);
+static_assert(!complete_device_kernel<device_without_description>);
+static_assert(complete_device_kernel<device_with_both>);
 }  // namespace gspmd::detail

@@ -83,7 +83,9 @@ concept complete_device_kernel =
   { K::mark_kept(tables, s, kept) } -> std::same_as<void>;
   { K::scratch_bytes(tables, s) } -> std::same_as<std::int64_t>;
   K::prepare(std::declval<const typename K::description&>(), p, s);
-  requires requires { K::run(K::prepare(std::declval<const typename K::description&>(), p, s), p, s, device); } ||
+  requires K::handles == element_kinds::all ||
+           requires { K::run(K::prepare(std::declval<const typename K::description&>(), p, s), p, s, device); };
+  requires K::handles == element_kinds::bytes ||
            requires { K::template run<float>(K::prepare(std::declval<const typename K::description&>(), p, s), p, s, device); };
 };
 // clang-format on
