@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# gspmd_document_tests(FILE): the ```cpp blocks of FILE with a marker on the line before become the test docs.NAME.
+# gspmd_document_tests(FILE): the ```cpp blocks of FILE with a marker on the line before become the test docs.NAME. NAME
+# is the path in docs without .md, with a dot for each slash: docs.plan, docs.tutorials.first_program.
 #
 # | marker                     | the block is                                                                         |
 # |----------------------------|--------------------------------------------------------------------------------------|
@@ -7,14 +8,19 @@
 # | <!-- compile alone -->     | a separate program, docs.NAME.alone: it must not be in a namespace, or needs HDF5    |
 # | <!-- compile mpi RANKS --> | a separate program, docs.NAME.mpi, run with RANKS ranks if MPI is installed          |
 # | <!-- from SOURCE -->       | a literal part of that file, which is compiled elsewhere: see sources.cmake          |
-# | <!-- prints FILE.cpp -->   | ```text: lines that the previous program prints (tests/prints); its name is FILE.cpp |
+# | <!-- prints FILE.cpp -->   | ```text: lines that the previous program, FILE.cpp, prints (see tests/prints).       |
+# |                            | A line `$ ./FILE 100` runs the program with the argument 100                         |
 #
-# gspmd_documents_together(): call it after all documents. Documents whose blocks include only <gspmd/gspmd.hpp> become
-# one program, so the planner is compiled once for them. No block can use a header that it does not include.
+# gspmd_documents_together(): call it after all documents. The documents of a folder that plan when they are compiled
+# become one program, so the planner is compiled once for them. Documents with the fewest headers come first, and each
+# header is included before the first document that needs it. A block can therefore use a header that it does not
+# include only if a document with fewer headers includes it.
 include("${CMAKE_CURRENT_LIST_DIR}/blocks.cmake")
 function(gspmd_document_tests file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
-  get_filename_component(name "${file}" NAME_WE)
+  cmake_path(RELATIVE_PATH file BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/docs" OUTPUT_VARIABLE name)
+  string(REGEX REPLACE "^\\.\\./|\\.md$" "" name "${name}")
+  string(REPLACE "/" "." name "${name}")
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/docs")
   file(READ "${file}" text)
   gspmd_block_markers("${text}" compile markers)
@@ -54,7 +60,7 @@ function(gspmd_document_tests file)
       file(GENERATE OUTPUT "${folder}/${name}.${kind}.cpp" CONTENT "${code}\n")
       set(prints "")
       if(lines)
-        file(WRITE "${folder}/${name}.${kind}.txt" "${lines}\n")
+        file(WRITE "${folder}/${name}.${kind}.txt" "${lines}")
         set(prints PRINTS "${folder}/${name}.${kind}.txt")
       endif()
       if(code MATCHES "gspmd/io/hdf5.hpp" AND NOT TARGET gspmd::hdf5)
@@ -77,7 +83,7 @@ function(gspmd_document_tests file)
     list(APPEND includes ${own})
     string(REGEX REPLACE "#include [^\n]*\n" "\n" code "${code}")  # lines keep their numbers
     if(lines)
-      string(APPEND printed "...\n${lines}\n")
+      string(APPEND printed "${lines}")
     endif()
     if(code MATCHES "int main\\(\\)")
       string(APPEND calls "  if (const int wrong = block_${number}::run_block()) return wrong;\n")
@@ -89,6 +95,9 @@ function(gspmd_document_tests file)
   endforeach()
   if(number GREATER 0)
     list(REMOVE_DUPLICATES includes)
+    set(extra ${includes})
+    list(FILTER extra EXCLUDE REGEX "<[a-z_]+>|<gspmd/gspmd.hpp>")
+    list(LENGTH extra extra_count)
     string(JOIN "" includes ${includes})
     set(prints "")
     if(printed)
@@ -96,10 +105,11 @@ function(gspmd_document_tests file)
       set(prints PRINTS "${folder}/${name}.txt")
     endif()
     set(code "${blocks}int run_document([[maybe_unused]] int argc, [[maybe_unused]] char** argv) {\n${calls}  return 0;\n}\n")
-    if(includes STREQUAL "#include <gspmd/gspmd.hpp>\n")
-      set_property(GLOBAL APPEND PROPERTY gspmd_documents_together ${name})
+    if(NOT extra MATCHES "<gspmd/(dynamic|io/hdf5|comm/mpi|mpi)")
+      string(REPLACE "." "_" namespace "doc_${name}")
+      set_property(GLOBAL APPEND PROPERTY gspmd_documents_together "${extra_count} headers/${name}")
       set_property(GLOBAL PROPERTY gspmd_prints_${name} "${prints}")
-      set_property(GLOBAL PROPERTY gspmd_document_${name} "namespace doc_${name} {\n${code}}\n\n")
+      set_property(GLOBAL PROPERTY gspmd_document_${name} "${includes}namespace ${namespace} {\n${code}}\n\n")
       return()
     endif()
     file(GENERATE OUTPUT "${folder}/${name}.cpp"
@@ -109,52 +119,63 @@ function(gspmd_document_tests file)
   endif()
 endfunction()
 
-# gspmd_take_printed(TEXT LINES CALLED): the block after a marker `<!-- prints FILE.cpp -->` in TEXT, if it precedes the
-# next program, and FILE.cpp. Otherwise both are empty.
+# gspmd_take_printed(TEXT LINES CALLED): the blocks after the markers `<!-- prints FILE.cpp -->` in TEXT that precede
+# the next program, and FILE.cpp. Otherwise both are empty.
 function(gspmd_take_printed text lines_variable called_variable)
-  set(${lines_variable} "" PARENT_SCOPE)
-  set(${called_variable} "" PARENT_SCOPE)
+  set(called "")
+  set(all "")
   string(FIND "${text}" "<!-- compile" next)
   string(SUBSTRING "${text}" 0 ${next} text)
-  if(text MATCHES "<!-- prints ([^ \n]+) -->\n```text\n")
-    set(${called_variable} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+  while(text MATCHES "<!-- prints ([^ \n]+) -->\n```text\n")
+    set(called "${CMAKE_MATCH_1}")
     gspmd_take_block(text "${CMAKE_MATCH_0}" lines)
-    set(${lines_variable} "${lines}" PARENT_SCOPE)
-  elseif(text MATCHES "<!-- prints")
+    string(APPEND all "...\n${lines}\n")
+  endwhile()
+  if(text MATCHES "<!-- prints")
     message(FATAL_ERROR "a marker `<!-- prints FILE.cpp -->` has no FILE.cpp, or no line \"```text\" after it")
   endif()
+  set(${lines_variable} "${all}" PARENT_SCOPE)
+  set(${called_variable} "${called}" PARENT_SCOPE)
 endfunction()
 
 function(gspmd_documents_together)
-  get_property(names GLOBAL PROPERTY gspmd_documents_together)
-  if(NOT names)
-    return()
-  endif()
+  get_property(documents GLOBAL PROPERTY gspmd_documents_together)
+  list(SORT documents COMPARE NATURAL)
+  list(TRANSFORM documents REPLACE ".*/" "")
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/docs")
-  set(blocks "#include <gspmd/gspmd.hpp>\n\n")
-  set(main "#include <string_view>\n\n")
-  set(calls "")
-  foreach(name IN LISTS names)
+  set(programs "")
+  foreach(name IN LISTS documents)
+    string(REGEX REPLACE "[^.]+$" "together" program "${name}")
+    string(REPLACE "." "_" namespace "doc_${name}")
     get_property(code GLOBAL PROPERTY gspmd_document_${name})
-    string(APPEND blocks "${code}")
-    string(APPEND main "namespace doc_${name} {\nint run_document(int argc, char** argv);\n}\n")
-    string(APPEND calls "  if (name == \"${name}\") return doc_${name}::run_document(argc - 1, argv + 1);\n")
+    list(APPEND programs ${program})
+    list(APPEND names_${program} ${name})
+    string(APPEND blocks_${program} "${code}")
+    string(APPEND declarations_${program} "namespace ${namespace} {\nint run_document(int argc, char** argv);\n}\n")
+    string(APPEND calls_${program} "  if (name == \"${name}\") return ${namespace}::run_document(argc - 1, argv + 1);\n")
   endforeach()
-  string(APPEND main "int main(int argc, char** argv) {\n  const std::string_view name(argc > 1 ? argv[1] : \"\");\n${calls}  return 2;\n}\n")
-  file(GENERATE OUTPUT "${folder}/together.cpp" CONTENT "${blocks}")
-  file(GENERATE OUTPUT "${folder}/together_main.cpp" CONTENT "${main}")
-  gspmd_document_program(docs.together "${folder}/together.cpp" "${folder}/together_main.cpp")
-  foreach(name IN LISTS names)
-    get_property(prints GLOBAL PROPERTY gspmd_prints_${name})
-    gspmd_add_test(docs.${name} docs.together LABELS docs ARGS ${name} ${prints})
+  list(REMOVE_DUPLICATES programs)
+  foreach(program IN LISTS programs)
+    file(GENERATE OUTPUT "${folder}/${program}.cpp" CONTENT "${blocks_${program}}")
+    string(CONCAT main "#include <string_view>\n\n${declarations_${program}}int main(int argc, char** argv) {\n"
+                  "  const std::string_view name(argc > 1 ? argv[1] : \"\");\n${calls_${program}}  return 2;\n}\n")
+    file(GENERATE OUTPUT "${folder}/${program}_main.cpp" CONTENT "${main}")
+    gspmd_document_program(docs.${program} "${folder}/${program}.cpp" "${folder}/${program}_main.cpp")
+    foreach(name IN LISTS names_${program})
+      get_property(prints GLOBAL PROPERTY gspmd_prints_${name})
+      gspmd_add_test(docs.${name} docs.${program} LABELS docs ARGS ${name} ${prints})
+    endforeach()
   endforeach()
 endfunction()
 
 function(gspmd_document_program name)
   add_executable(${name} ${ARGN})
-  # each would compile planner and kernels, which test_precompiled has; bench/digits and fuzz compile them in the file
-  # that uses them
+  # Each would compile planner and kernels, which test_precompiled has. bench/digits and fuzz compile them in the file
+  # that uses them.
   target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
   gspmd_calls_library_functions(${name})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # less than 2 GB
+    target_compile_options(${name} PRIVATE --param=ggc-min-heapsize=262144)
+  endif()
 endfunction()

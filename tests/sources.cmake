@@ -83,7 +83,7 @@ endif()
 set(centre comm program ops plan run transform modes dynamic report extend)
 set(until_the_doors "")
 set(exceptions "")
-# The facts of operators, and functions with which a wing adds nodes to a program. gspmd/extend/operator.hpp replaces
+# The facts of operators, and functions that add the nodes of a wing to a program. gspmd/extend/operator.hpp replaces
 # them.
 list(APPEND until_the_doors
     detail/ops/as_index detail/ops/broadcast detail/ops/composed detail/ops/concatenate detail/ops/einsum/convolution
@@ -294,7 +294,7 @@ file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/test
      "${ROOT}/docs/*.*" "${ROOT}/cmake/*.*")
 list(JOIN files "\n/" files)
 set(files "/${files}\n")
-file(GLOB documents "${ROOT}/*.md" "${ROOT}/docs/*.md" "${ROOT}/examples/*/*.md" "${ROOT}/tools/*/*.md")
+file(GLOB documents "${ROOT}/*.md" "${ROOT}/docs/*.md" "${ROOT}/docs/*/*.md" "${ROOT}/examples/*/*.md" "${ROOT}/tools/*/*.md")
 set(prose ${documents})
 list(REMOVE_ITEM prose "${ROOT}/CHANGELOG.md")
 file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"

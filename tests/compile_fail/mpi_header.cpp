@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// expect: include gspmd/mpi.hpp
+// expect: include gspmd/comm/mpi.hpp
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -2,6 +2,7 @@
 // labels: any_mpi
 // ranks: 2 4
 // group: run
+// alone: yes
 // The factors of a matrix over a grid of ranks equal those on simulated devices, and solve the equations of the matrix.
 #include "gspmd/linalg/block_cyclic.hpp"
 

@@ -2,6 +2,7 @@
 // labels: any_mpi
 // ranks: 2 3
 // group: run
+// alone: yes
 // Steps, blocks and ghost layers in the caller's memory over MPI, with any strides.
 #include "gspmd/external.hpp"
 

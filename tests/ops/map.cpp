@@ -181,7 +181,7 @@ TEST_CASE("element types are checked when the program is made") {
   const auto rows = by_rows<float>([](const float*, float*, std::int64_t) {});
   CHECK(with(rows, dynamic::in<float>({4})) == "no error");
   const auto text = with(rows, dynamic::in<double>({4}));
-  CHECK(contains(text, "map at map_at_run_time.cpp:"));
+  CHECK(contains(text, "map at map.cpp:"));
   CHECK(contains(text,
                  "is not defined for f64, which the function does not take or would cut off, only for f32; convert the operand, "
                  "convert<float>(x)"));
@@ -201,7 +201,7 @@ TEST_CASE("element types are checked when the program is made") {
         [&](auto x, auto y) { return map([k = unknown](float a, float) { return a + static_cast<float>(k); }, x, y); }, m,
         dynamic::in<float>({4}), dynamic::in<float>({3})));
   });
-  CHECK(contains(shapes, "map at map_at_run_time.cpp:"));
+  CHECK(contains(shapes, "map at map.cpp:"));
   CHECK(contains(shapes, "operand 1 is [3] and operand 0 is [4]; correct the extents or use broadcast_in_dim"));
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("what a function throws reaches the caller with the operator's line") 
   for (std::size_t i = 0; i < 100; ++i) x[i] = static_cast<float>(i);
   const auto text = error_of([&] { static_cast<void>(program.run(threads{}, x)); });
   CHECK(contains(text, "map at "));
-  CHECK(contains(text, "map_at_run_time.cpp:" + std::to_string(line) + " on rank 2: an unlucky number"));
+  CHECK(contains(text, "map.cpp:" + std::to_string(line) + " on rank 2: an unlucky number"));
 }
 
 TEST_CASE("gradients: derivatives with state") {

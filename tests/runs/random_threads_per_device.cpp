@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: threads
 // group: random
+// alone: yes
 // Random programs on devices with several threads are right, and have the bits of one thread.
 #include <doctest/doctest.h>
 

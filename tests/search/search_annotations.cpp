@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: planner
 // group: dynamic
+// alone: yes
 // With the same number of plans, the compiler finds the annotations that a search at run time finds.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
+// alone: yes
 // Products with sparse matrices equal a loop over their entries, and send the bytes of their halo, for any split of the
 // rows.
 #include <doctest/doctest.h>

@@ -141,24 +141,29 @@ constexpr bool is_sound(const operator_code& op, dtype type, monoid kind, const 
       return true;
   }
 }
-constexpr bool keeps_law(const operator_code& op) {
-  for (const monoid kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_}) {
-    node n;
-    n.op = op;
-    n.type = kind == monoid::and_ || kind == monoid::or_ ? dtype::s32 : dtype::f64;
-    n.integer = op == code_of<convert_op> && n.type == dtype::f64 ? 1 : 0;  // from a float
-    if (!is_sound(op, n.type, kind, facts_of(op).meets(n, kind))) return false;
-  }
-  return true;
+constexpr bool keeps_law(const operator_code& op, monoid kind) {
+  node n;
+  n.op = op;
+  n.type = kind == monoid::and_ || kind == monoid::or_ ? dtype::s32 : dtype::f64;
+  n.integer = op == code_of<convert_op> && n.type == dtype::f64 ? 1 : 0;  // from a float
+  return is_sound(op, n.type, kind, facts_of(op).meets(n, kind));
 }
 
-template <class O>
+/// One evaluation for each monoid: Clang limits the steps of an evaluation.
+template <class O, monoid Kind>
 struct law_of {
-  static_assert(std::is_same_v<O, map_op> || keeps_law(code_of<O>), "a class in ir/elementwise/ is refuted");
+  static_assert(std::is_same_v<O, map_op> || keeps_law(code_of<O>, Kind), "a class in ir/elementwise/ is refuted");
 };
+template <class O>
+struct laws_of : law_of<O, monoid::add>,
+                 law_of<O, monoid::multiply>,
+                 law_of<O, monoid::maximum>,
+                 law_of<O, monoid::minimum>,
+                 law_of<O, monoid::and_>,
+                 law_of<O, monoid::or_> {};
 template <class... O>
 constexpr std::size_t check(boost::mp11::mp_list<O...>) {
-  return (sizeof(law_of<O>) + ...);
+  return (sizeof(laws_of<O>) + ...);
 }
 static_assert(check(listed_elementwise{}) > 0);
 

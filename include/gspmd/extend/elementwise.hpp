@@ -77,9 +77,13 @@ using detail::tanh_op;
 /// Adds the operator O with these operands: tensors of one type, or numbers. The tensors are broadcast to one shape.
 template <class O>
 constexpr value elementwise(std::initializer_list<operand> operands) {
-  constexpr detail::operator_code code = detail::code_of<O>;  // its static_assert names a missing fact
-  if constexpr (complete_elementwise<O>) return detail::elementwise(code, operands, operands.begin()->at);
-  else return operands.begin()->tensor();
+  if constexpr (complete_elementwise<O>) {
+    constexpr detail::operator_code code = detail::code_of<O>;
+    return detail::elementwise(code, operands, operands.begin()->at);
+  } else {
+    detail::require_complete<O>();
+    return operands.begin()->tensor();
+  }
 }
 
 }  // namespace gspmd::extend

@@ -485,7 +485,7 @@ TEST_CASE("mistakes in steps by a schedule are one sentence") {
     for (const auto& [text, part] :
          {std::pair{of_stage(schedule, longer, weights), "a stage is given f64[2,3] and returns f64[2,6]"},
           std::pair{of_stage(schedule, other_type, weights), "a stage is given f64[2,3] and returns pred[2,3]"}}) {
-      holds(text, "pipeline_step at pipeline/step.cpp");
+      holds(text, "pipeline_step at step.cpp");
       holds(text, part);
       holds(text, remedy);
     }

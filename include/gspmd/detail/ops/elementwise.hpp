@@ -103,6 +103,13 @@ constexpr bool folded_comparison(std::int64_t order) {
   return O::value(order, std::int64_t{0});
 }
 
+/// Requires all facts of an elementwise operator.
+template <class O>
+constexpr void require_complete() {
+  static_assert(complete_elementwise<O>,
+                "gspmd: an elementwise operator states every fact of ir/elementwise/facts.hpp: the one named below is missing");
+}
+
 /// The facts of an elementwise operator in a graph: the facts that all such operators share, and its own.
 struct elementwise_facts : operator_facts {
   folding folds = folding::never;
@@ -112,9 +119,8 @@ struct elementwise_facts : operator_facts {
   constexpr elementwise_facts() = default;
   template <class O>
   constexpr explicit elementwise_facts(std::type_identity<O>) : operator_facts(facts_for<elementwise_op>) {
-    static_assert(complete_elementwise<O>,
-                  "gspmd: an elementwise operator states every fact of ir/elementwise/facts.hpp: the one named below is missing");
     if constexpr (complete_elementwise<O>) set<O>();
+    else require_complete<O>();
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 
+#include "gspmd/detail/ir/elementwise/arithmetic.hpp"
 #include "gspmd/detail/ir/elementwise/choice.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/scalar_ops.hpp"

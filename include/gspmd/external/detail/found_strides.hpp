@@ -80,7 +80,7 @@ constexpr int rank_of() {
   else return static_cast<int>(X::rank);
 }
 template <class X>
-constexpr auto* first_element(X& x) {
+constexpr auto* pointer_to_first(X& x) {
   if constexpr (requires { x.data_handle(); }) return x.data_handle();
   else return x.data();
 }
@@ -149,7 +149,7 @@ constexpr auto find_strides(X& x) {
   } else if constexpr (extents_and_strides<X>) {
     static_assert(shows_its_memory<X>(),
                   "gspmd: strided_view: this view's accessor computes what it shows; give a view of plain elements");
-    found_strides<std::remove_pointer_t<decltype(first_element(x))>> found{first_element(x), {}, {}};
+    found_strides<std::remove_pointer_t<decltype(pointer_to_first(x))>> found{pointer_to_first(x), {}, {}};
     if constexpr (requires { x.is_strided(); })
       if (!x.is_strided()) throw error("strided_view: the layout of this view has no strides; give a copy in one that has");
     if constexpr (rank_of<X>() > 0)  // a view of rank 0 has no stride

@@ -35,7 +35,7 @@ std::string error_of(const auto& f, std::vector<std::int64_t> shape, std::vector
 
 TEST_CASE("replication: the text names the operator, both shardings and two ways out") {
   const auto t = error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"x", ""});
-  CHECK(t.find("gspmd: reshape at replication.cpp:") == 0);
+  CHECK(t.find("gspmd: reshape at refusals.cpp:") == 0);
   CHECK(t.find(": operand 0 [2,3] is sharded [x, _] and the operator, with result [3,2], cannot work on that split: every device "
                "along `x` would hold [_, _]; reshard the operand to what the operator keeps, or write allow_replication(...) "
                "around it") != std::string::npos);
@@ -154,7 +154,7 @@ TEST_CASE("with_policy: what is said of a function holds for its operators, thos
   };
   const auto strict = [&](auto x, auto w) { return with_policy({.forbid_reshard = true}, layer, x, w); };
   CHECK(mistake_of(layer, {"", "x"}, {"y", ""}) == "");
-  CHECK(mistake_of(strict, {"", "x"}, {"y", ""}).find("einsum at replication.cpp:") == 7);
+  CHECK(mistake_of(strict, {"", "x"}, {"y", ""}).find("einsum at refusals.cpp:") == 7);
   CHECK(mistake_of(strict, {"", "x"}, {"y", ""}).find("forbid_reshard does not allow") != std::string::npos);
   CHECK(mistake_of(strict, {"x", ""}, {"", "y"}) == "");
   const auto resharded = [&](auto x, auto w) {
@@ -203,7 +203,7 @@ TEST_CASE("keep_split: no operator gathers the value; where none can do without,
   CHECK(asked.traffic().bytes == gathered.traffic().bytes);
 
   const auto t = error_of([](auto x) { return allow_replication(reshape(keep_split(x), {3, 2})); }, {2, 3}, {"x", ""});
-  CHECK(t.find("gspmd: reshape at replication.cpp:") == 0);
+  CHECK(t.find("gspmd: reshape at refusals.cpp:") == 0);
   CHECK(t.find(": operand 0 is sharded [x, _] and the operator needs [_, _]: this takes all_gather over `x`, which keep_split "
                "does not "
                "allow; shard the operands alike, or reshard it yourself") != std::string::npos);

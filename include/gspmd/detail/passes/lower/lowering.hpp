@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ops/einsum/complex_parts.hpp"
 #include "gspmd/detail/ops/lowering.hpp"
 #include "gspmd/detail/ops/registry.hpp"

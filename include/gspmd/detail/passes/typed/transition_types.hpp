@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/passes/typed/written_steps.hpp"
 
 namespace gspmd::detail {
