@@ -144,10 +144,8 @@ inline constexpr device_kernel_facts device_facts = {K::name,
                                                      share_at_run_time<K>};
 
 template <class K>
-constexpr kernel_name find_kernel_name() {
-  if constexpr (is_listed_kernel<K>) {
-    return {kernel_number<K>, K::work, K::role};
-  } else if constexpr (checked_kernel<K>::holds) {
+constexpr kernel_name name_of_device_kernel() {
+  if constexpr (checked_kernel<K>::holds) {
     static_assert(define_kernel<K>::is_done);
     return {kernel_number<K>, K::work, K::role, &device_facts<K>};
   } else {
@@ -155,7 +153,10 @@ constexpr kernel_name find_kernel_name() {
   }
 }
 template <class K>
-inline constexpr kernel_name name_of_kernel = find_kernel_name<K>();
+inline constexpr kernel_name name_of_kernel = name_of_device_kernel<K>();
+template <class K>
+  requires is_listed_kernel<K>
+inline constexpr kernel_name name_of_kernel<K>{kernel_number<K>, K::work, K::role};
 /// Identifies the kernel K in a step.
 template <class K>
 inline constexpr kernel_id id_of{&name_of_kernel<K>};

@@ -33,21 +33,21 @@ constexpr std::size_t place_of(mp11::mp_list<Kernels...>) {
   return place;
 }
 template <class K>
-inline constexpr bool is_listed_kernel = place_of<K>(listed_kernels{}) < listed_kernel_count;
+inline constexpr std::size_t place_of_kernel = place_of<K>(listed_kernels{});
+template <class K>
+inline constexpr bool is_listed_kernel = place_of_kernel<K> < listed_kernel_count;
 
-/// Returns the number of a kernel: its index in the list, or a hash of its name.
-template <class K>
-constexpr std::uint32_t find_kernel_number() {
-  if constexpr (is_listed_kernel<K>) {
-    return static_cast<std::uint32_t>(place_of<K>(listed_kernels{}));
-  } else {
-    std::uint32_t hash = 0x811c9dc5U;
-    for (const char* c = K::name; *c != 0; ++c) hash = (hash ^ static_cast<unsigned char>(*c)) * 0x01000193U;
-    return hash | 0x80000000U;
-  }
+constexpr std::uint32_t number_from_name(const char* name) {
+  std::uint32_t hash = 0x811c9dc5U;
+  for (; *name != 0; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 0x01000193U;
+  return hash | 0x80000000U;
 }
+/// The number of a kernel: its index in the list, or a hash of its name.
 template <class K>
-inline constexpr std::uint32_t kernel_number = find_kernel_number<K>();
+inline constexpr std::uint32_t kernel_number = number_from_name(K::name);
+template <class K>
+  requires is_listed_kernel<K>
+inline constexpr std::uint32_t kernel_number<K> = static_cast<std::uint32_t>(place_of_kernel<K>);
 
 enum class step_work : std::uint8_t {
   computes,  // on one device, from its own memory to its own memory

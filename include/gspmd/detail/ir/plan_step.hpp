@@ -5,10 +5,11 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_list.hpp"
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 
 namespace gspmd::detail {
+
+struct local_function;  // ir/local_function.hpp
 
 /// The number of iterations of a loop that runs while a condition holds: it is unknown.
 inline constexpr std::int64_t unknown_trips = -1;
