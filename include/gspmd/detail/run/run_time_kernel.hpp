@@ -34,7 +34,9 @@ void ready_at_run_time(const plan_view& p, const plan_step& s, ready_step& ready
   if constexpr (!std::is_empty_v<prepared>) {
     auto made = std::make_unique<const prepared_device_step<K>>(p, s);
     ready.prepared = &made->prepared;
-    objects.emplace_back(made.get(), [](const void* o) { delete static_cast<const prepared_device_step<K>*>(o); });
+    const void* const kept = made.get();
+    objects.emplace_back(
+        kept, +[](const void* o) { delete static_cast<const prepared_device_step<K>*>(o); });
     static_cast<void>(made.release());
   }
   with_handled_type<K>(s.type, [&](auto element) { ready.alone = run_alone<K, decltype(element), prepared>; });
