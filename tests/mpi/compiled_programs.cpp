@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // labels: once
 // group: compiled
+// alone: yes
 // ranks: 2 4 8
 // timeout: 120
 #include <doctest/doctest.h>

@@ -3,6 +3,7 @@
 // ranks: 4
 // two nodes: 4
 // group: run
+// alone: yes
 // A step that starts several gathers and reductions early gives the same results as a step with blocking collectives:
 // by messages, within a node, and with both.
 #include <doctest/doctest.h>

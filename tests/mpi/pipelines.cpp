@@ -2,6 +2,7 @@
 // labels: any_mpi
 // ranks: 2 3 4
 // group: run
+// alone: yes
 // Pipelines over MPI, through shared memory and by messages, give the same bits as on threads: values and gradients.
 #include <doctest/doctest.h>
 

@@ -3,6 +3,7 @@
 // ranks: 2 3 4 8
 // two nodes: 4
 // group: run
+// alone: yes
 #include <doctest/doctest.h>
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 // labels: any_mpi
 // ranks: 1 2 3 4
 // group: run
+// alone: yes
 // Products with sparse matrices over MPI give the same bits as on simulated devices, for whole numbers.
 #include "gspmd/sparse.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks: 2
 // group: run
+// alone: yes
 // Processes with two threads give the same bits as processes with one thread.
 #include <doctest/doctest.h>
 

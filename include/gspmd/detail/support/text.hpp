@@ -64,7 +64,7 @@ constexpr text shape_text(const Extents& shape) {
 template <class Extents>
 constexpr text differing_dim_text(const Extents& a, const Extents& b) {
   for (int d = 0; a.size() > 1 && a.size() == b.size() && d < static_cast<int>(a.size()); ++d)
-    if (a[d] != b[d]) return text("; dim ") << static_cast<std::int64_t>(d) << " differs";
+    if (a.begin()[d] != b.begin()[d]) return text("; dim ") << static_cast<std::int64_t>(d) << " differs";
   return {};
 }
 

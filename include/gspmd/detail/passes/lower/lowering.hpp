@@ -271,7 +271,8 @@ class step_lowering final : public lowering {
     const auto& n = p.nodes[static_cast<std::size_t>(s.node)];
     text why = graph::place(n.at, name_of(n.op));
     if (s.spec == 0) return why << ": `runs` is realisation::steps, and lower() adds no step for the result";
-    return why << ": rule() sets reduced_by to " << name_of(p.value(p.slots[s.results.begin]).layout.reduced_by)
+    return why << ": rule() sets reduced_by to "
+               << name_of(p.value(p.slots[static_cast<std::size_t>(s.results.begin)]).layout.reduced_by)
                << ", and lower() reduces by " << name_of(static_cast<monoid>(s.spec - 1));
   }
   return {};
