@@ -90,15 +90,16 @@ list(APPEND until_the_doors
     detail/ops/einsum/einsum detail/ops/elementwise detail/ops/elementwise_node detail/ops/gradient_builder detail/ops/one_call
     detail/ops/operator detail/ops/own/kept_functions detail/ops/reduce detail/ops/registry detail/ops/reshape detail/ops/reshard
     detail/ops/rows detail/ops/shift detail/ops/sources detail/ops/transpose)
-# The table, facts and run of a kernel, and the parts that kernels share. gspmd/extend/kernel.hpp replaces them.
+# Types of programs and plans, code that several kernels share, and the runner. gspmd/extend/kernel.hpp has the names
+# that every kernel needs.
 list(APPEND until_the_doors
     detail/ir/collective detail/ir/element_bits detail/ir/fused_group detail/ir/fused_loop detail/ir/graph detail/ir/index_map
-    detail/ir/kernel_facts detail/ir/kernels/parts detail/ir/layout detail/ir/local_function detail/ir/loops detail/ir/may_overwrite
-    detail/ir/mesh_info detail/ir/monoid_ops detail/ir/permutation_plan detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
+    detail/ir/kernel_facts detail/ir/layout detail/ir/loops detail/ir/may_overwrite
+    detail/ir/mesh_info detail/ir/permutation_plan detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
     detail/kernels/fill detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm detail/kernels/permute
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices detail/run/checked_memory
-    detail/run/equality_check detail/run/interpreter detail/run/local_step detail/run/loop_reduction_step detail/run/padding
-    detail/run/parts/part_of_units detail/run/ready_step detail/run/runner detail/run/static_program detail/run/step_checks)
+    detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
+    detail/run/runner detail/run/static_program detail/run/step_checks)
 # Planning with other passes or requests. gspmd/extend/pass.hpp replaces them.
 list(APPEND until_the_doors
     detail/passes/list/program_to_plan)
@@ -112,27 +113,6 @@ list(APPEND until_the_doors
     detail/transport/box detail/transport/communicator detail/transport/device_memory detail/transport/exclusive_use
     detail/transport/forwarding_communicator detail/transport/meeting_subject)
 # Includes that remain to be removed, with the remedy.
-# The kernels of a plan are a closed list. When a kernel is identified by the address of its facts, ir/plan.hpp includes
-# no kernel.
-list(APPEND exceptions
-    detail/ir/plan>index/detail/fold_table
-    detail/ir/plan>index/detail/index_table
-    detail/ir/plan>index/detail/scan_table
-    detail/ir/plan>index/detail/sort_table
-    detail/ir/plan>windows/detail/window_table)
-# The same list, for running a step: a kernel's struct will have `run`.
-list(APPEND exceptions
-    detail/run/local_step>windows/detail/window_reduction
-    detail/run/local_step>windows/detail/window_selection
-    detail/run/local_step>index/detail/fold_step
-    detail/run/local_step>index/detail/index_step
-    detail/run/local_step>index/detail/scan_step
-    detail/run/local_step>index/detail/sort_step)
-# The same list, for threads per device: the parts will be a fact of the kernel.
-list(APPEND exceptions
-    detail/run/parts/kernels_by_parts>index/detail/part_of_lines
-    detail/run/parts/kernels_by_parts>index/detail/part_of_lookup
-    detail/run/parts/kernels_by_parts>windows/detail/part_of_windows)
 # reproducible(f) names the operators that sum. A fact of the operator, `exact`, replaces this. Or
 # transform/reproducible.hpp becomes a wing.
 list(APPEND exceptions
@@ -149,10 +129,6 @@ list(APPEND exceptions
 # An input of a builder may have XLA's text as its sharding. resolve_xla_at_run_time moves to detail/notation.
 list(APPEND exceptions
     dynamic/builder>layouts/xla_sharding)
-# Shared helpers of parts of lines. They become a header of detail/run/parts.
-list(APPEND exceptions
-    windows/detail/part_of_windows>index/detail/part_of_lines
-    windows/detail/part_of_windows>index/detail/part_of_lookup)
 # Tables of a placement, which layouts/ computes. They become a public header of layouts/.
 list(APPEND exceptions
     external/detail/ghost_ends>layouts/detail/placed_tables

@@ -33,6 +33,8 @@
 #pragma GCC optimize("O1")
 #endif
 #if GSPMD_PRECOMPILED_HERE != 1
+// Included first, because an explicit instantiation needs the definition of ready_at_run_time before it.
+#include "gspmd/detail/run/run_time_kernel.hpp"
 #include "gspmd/dynamic.hpp"
 #endif
 #if (GSPMD_PRECOMPILED_HERE & 2) != 0

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/run/static_program.hpp"
 #include "gspmd/dynamic/program.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/native/detail/native_library.hpp"
 #include "gspmd/native/detail/native_source.hpp"
 

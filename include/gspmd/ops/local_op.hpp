@@ -9,6 +9,7 @@
 #include "gspmd/detail/ops/own/local.hpp"
 #include "gspmd/detail/ops/own/local_holder.hpp"
 #include "gspmd/detail/ops/own/map_function.hpp"
+#include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/ops/elementwise.hpp"
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/ir/description.hpp"
 #include "gspmd/detail/ir/kernels/collectives.hpp"
 #include "gspmd/detail/ir/kernels/contract.hpp"
 #include "gspmd/detail/ir/kernels/copies.hpp"
@@ -18,11 +19,6 @@
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
-#include "gspmd/index/detail/fold_table.hpp"
-#include "gspmd/index/detail/index_table.hpp"
-#include "gspmd/index/detail/scan_table.hpp"
-#include "gspmd/index/detail/sort_table.hpp"
-#include "gspmd/windows/detail/window_table.hpp"
 
 namespace gspmd::detail {
 
@@ -43,10 +39,13 @@ struct planned_node {
   bool is_started = false;  // a collective that the program starts and finishes
 };
 
-/// The tables that kernels fill, without duplicates.
+/// The tables that kernels fill: the tables of listed kernels without duplicates, and the descriptions of all other
+/// kernels.
 template <class K>
 using tables_of_kernel = typename K::tables;
-using kernel_tables = mp11::mp_unique<mp11::mp_apply<mp11::mp_append, mp11::mp_transform<tables_of_kernel, all_kernels>>>;
+using kernel_tables = mp11::mp_append<
+    mp11::mp_unique<mp11::mp_apply<mp11::mp_append, mp11::mp_transform<tables_of_kernel, listed_kernels>>>,
+    mp11::mp_list<kernel_table<described_range, entries::shared_by_equal_steps>, kernel_table<description_word, entries::words>>>;
 
 /// Calls `f` with all tables of a plan or of a plan view.
 template <class Plan, class F>

@@ -5,10 +5,11 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/kernel_list.hpp"
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 
 namespace gspmd::detail {
+
+struct local_function;  // ir/local_function.hpp
 
 /// The number of iterations of a loop that runs while a condition holds: it is unknown.
 inline constexpr std::int64_t unknown_trips = -1;
@@ -75,10 +76,11 @@ struct table_range {
 };
 
 struct plan_step {
-  kernel_id kernel = id_of<kernels::fused>;
+  kernel_id kernel;
   dtype type = dtype::f32;
-  int node = 0;          // the node that the step computes, or for which it moves data
-  int spec = 0;          // in the first table of its kernel; move: -1 if elements keep their indices
+  int node = 0;  // the node that the step computes, or for which it moves data
+  // An index in the first table of its kernel, or the number of its description. move: -1 if elements keep their indices.
+  int spec = 0;
   table_range operands;  // in slots: values
   table_range results;   // in slots
   table_range bounds;
@@ -100,7 +102,7 @@ struct plan_step {
 /// Returns true if the kernel of a step is K.
 template <class K>
 constexpr bool is(const plan_step& s) {
-  return s.kernel == id_of<K>;
+  return s.kernel.name->number == kernel_number<K>;
 }
 constexpr bool communicates(const plan_step& s) { return s.axes != 0; }
 

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/contraction_plan.hpp"
 #include "gspmd/detail/ir/contraction_planner.hpp"
 #include "gspmd/detail/ir/graph.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/support/vec.hpp"
@@ -137,6 +138,12 @@ template <class K>
 constexpr plan_step& add_step(lowering& l, const instruction& op, const typename mp11::mp_first<typename K::tables>::entry& spec,
                               const vec<int>& operands, const vec<int>& results) {
   return add_step<K>(l, op, l.entry(spec), operands, results);
+}
+/// The same for a kernel that is not listed.
+template <class K>
+constexpr plan_step& add_step(lowering& l, const instruction& op, const typename K::description& spec, const vec<int>& operands,
+                              const vec<int>& results) {
+  return add_step<K>(l, op, description_entry(l.out, spec), operands, results);
 }
 
 }  // namespace gspmd::detail

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gspmd/detail/run/equality_check.hpp"
 #include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
+#include "gspmd/detail/run/run_time_kernel.hpp"
 #include "gspmd/detail/run/runner.hpp"
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
@@ -15,17 +17,24 @@
 
 namespace gspmd::detail {
 
-/// The objects that the kernels prepared for the steps of a plan, each in separate memory.
-using prepared_objects = std::vector<std::unique_ptr<const void, void (*)(const void*)>>;
-
 template <class K>
 auto prepare_by(const plan_view& p, const plan_step& s, step_memory& memory) {
   if constexpr (requires { K::prepare(p, s, memory); }) return K::prepare(p, s, memory);
   else return K::prepare(p, s);
 }
+/// The type of the object that a kernel prepares for a session.
 template <class K>
-using prepared_by =
-    decltype(prepare_by<K>(std::declval<const plan_view&>(), std::declval<const plan_step&>(), std::declval<step_memory&>()));
+struct prepared_for_session {
+  using type =
+      decltype(prepare_by<K>(std::declval<const plan_view&>(), std::declval<const plan_step&>(), std::declval<step_memory&>()));
+};
+template <class K>
+  requires(!is_listed_kernel<K>)
+struct prepared_for_session<K> {
+  using type = decltype(prepared_device_step<K>::prepared);
+};
+template <class K>
+using prepared_by = typename prepared_for_session<K>::type;
 
 template <class K>
 ready_step make_ready(const plan_view& p, const plan_step& s, step_memory& memory, prepared_objects& objects) {
@@ -42,6 +51,12 @@ ready_step make_ready(const plan_view& p, const plan_step& s, step_memory& memor
   return r;
 }
 
+[[noreturn, gnu::cold]] inline void throw_without_code(const char* kernel) {
+  throw error(std::string("a step has the kernel ") + kernel +
+              ", whose code for programs that are planned at run time is in no file of this program; include "
+              "gspmd/dynamic.hpp in the file that calls its operator");
+}
+
 inline namespace GSPMD_TARGET {
 
 /// Returns the steps of a plan, ready except for their joint functions.
@@ -50,10 +65,17 @@ std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, 
   std::vector<ready_step> ready;
   ready.reserve(p.steps.size());
   objects.reserve(p.steps.size());
-  for (const auto& s : p.steps)
-    mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.kernel), [&](auto id) {
-      ready.push_back(make_ready<mp11::mp_at_c<all_kernels, id>>(p, s, memory, objects));
+  for (const auto& s : p.steps) {
+    if (!s.kernel.name->is_listed()) {
+      const device_kernel_facts* const own = s.kernel.name->own;
+      if (own->ready == nullptr) throw_without_code(own->name);
+      own->ready(p, s, ready.emplace_back(), objects);
+      continue;
+    }
+    mp11::mp_with_index<listed_kernel_count>(s.kernel.number(), [&](auto number) {
+      ready.push_back(make_ready<mp11::mp_at_c<listed_kernels, number>>(p, s, memory, objects));
     });
+  }
   return ready;
 }
 GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
@@ -63,8 +85,9 @@ GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&
 template <class Comm>
 ready_step::joint_function joint_function_of(const plan_step& s) {
   ready_step::joint_function found = nullptr;
-  mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.kernel), [&](auto id) {
-    using K = mp11::mp_at_c<all_kernels, id>;
+  if (!s.kernel.name->is_listed()) return found;
+  mp11::mp_with_index<listed_kernel_count>(s.kernel.number(), [&](auto number) {
+    using K = mp11::mp_at_c<listed_kernels, number>;
     if constexpr (runs_jointly<K>)
       with_handled_type<K>(s.type, [&](auto element) { found = run_jointly<K, decltype(element), prepared_by<K>, Comm>; });
   });

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/ir/kernels/local_function.hpp"
 #include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/run/padding.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 
 namespace gspmd::detail {
@@ -45,5 +47,12 @@ inline void call_local_function(const plan_view& plan, const plan_step& s, const
       for (std::int64_t i = 0, n = elements(plan.result(s, r).local); i < n; ++i) out[i] = identity<T>(f.rule.reduced_by);
     });
 }
+
+inline void kernels::local::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
+  call_local_function(p, s, device);
+  for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
+}
+
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::local>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
 
 }  // namespace gspmd::detail

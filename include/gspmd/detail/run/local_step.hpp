@@ -10,17 +10,10 @@
 #include "gspmd/detail/kernels/contraction.hpp"
 #include "gspmd/detail/kernels/fill.hpp"
 #include "gspmd/detail/kernels/narrow_contraction.hpp"
-#include "gspmd/detail/run/local_function_step.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/transport/box.hpp"
-#include "gspmd/index/detail/fold_step.hpp"
-#include "gspmd/index/detail/index_step.hpp"
-#include "gspmd/index/detail/scan_step.hpp"
-#include "gspmd/index/detail/sort_step.hpp"
-#include "gspmd/windows/detail/window_reduction.hpp"
-#include "gspmd/windows/detail/window_selection.hpp"
 
 /// The kernels that run on one device, except for fused loops. `Spec` is the source of a kernel's description:
 /// constants in a compiled program, the tables of a plan in a session.
@@ -30,14 +23,6 @@ struct prepared_reduction {
   reduction_plan plan;
   const reduction_kernel* kernel;
 };
-struct prepared_window_reduction {
-  const window_reduction* windows;
-  const reduction_kernel* kernel;
-};
-struct prepared_window_selection {
-  const window_selection* windows;
-  window_selector select;
-};
 struct prepared_permutation {
   permutation_plan plan;
   void (*run)(const permutation_plan&, const void* from, void* to);
@@ -45,13 +30,6 @@ struct prepared_permutation {
 
 namespace kernels {
 
-/// Sets valid[letter] to the number of valid indices, for each letter with a bound.
-inline void read_bounds(const plan_view& p, const plan_step& s, const device_memory& device, std::int64_t* valid) {
-  for (int b = 0; b < s.bounds.count; ++b) {
-    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
-    valid[item.index] = valid_extent(p, item, device.at);
-  }
-}
 template <class = once>  // compiled only by programs that plan at run time
 prepared_contraction prepare_contraction(const contraction_plan& plan, dtype type) {
   prepared_contraction prepared{&plan, nullptr};
@@ -97,42 +75,6 @@ inline void reduce::run(const prepared_reduction& prepared, const plan_view& p, 
   std::int64_t valid[max_rank];
   read_valid(p, s, device, valid);
   detail::reduce(*prepared.kernel, prepared.plan, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
-}
-
-template <class>
-prepared_window_reduction reduce_window::prepare(const plan_view& p, const plan_step& s) {
-  const window_reduction& windows = table_of<window_reduction>(p)[static_cast<std::size_t>(s.spec)];
-  const reduction_kernel* kernel = nullptr;
-  with_computing_type(s.type, [&](auto element) { kernel = &reduction_kernel_for<decltype(element)>(windows.reduced_by); });
-  return {&windows, kernel};
-}
-/// Sets valid[d] to the number of valid indices of dim d of the result.
-[[gnu::noinline]] inline void read_existing(const plan_view& p, const plan_step& s, const device_memory& device,
-                                            std::int64_t* valid) {
-  const auto& result = p.result(s);
-  for (int d = 0; d < result.local.count; ++d) valid[d] = result.local[d];
-  read_bounds(p, s, device, valid);
-}
-inline void reduce_window::run(const prepared_window_reduction& prepared, const plan_view& p, const plan_step& s,
-                               const device_memory& device) {
-  std::int64_t valid[max_rank];
-  read_existing(p, s, device, valid);
-  reduce_windows(*prepared.kernel, *prepared.windows, valid, device.read(p.operand(s, 0).where), device.write(p.result(s).where));
-  clear_padding(p, p.result(s), device);
-}
-template <class>
-prepared_window_selection select_and_scatter::prepare(const plan_view& p, const plan_step& s) {
-  const window_selection& windows = table_of<window_selection>(p)[static_cast<std::size_t>(s.spec)];
-  window_selector select = nullptr;
-  with_computing_type(s.type, [&](auto element) { select = window_selector_for<decltype(element)>(windows.is_minimum); });
-  return {&windows, select};
-}
-inline void select_and_scatter::run(const prepared_window_selection& prepared, const plan_view& p, const plan_step& s,
-                                    const device_memory& device) {
-  std::int64_t valid[max_rank];
-  read_existing(p, s, device, valid);
-  prepared.select(*prepared.windows, valid, device.read(p.operand(s, 0).where), device.read(p.operand(s, 1).where),
-                  device.write(p.result(s).where));
 }
 
 template <class>
@@ -201,11 +143,6 @@ inline void terms::run(nothing_prepared, const plan_view& p, const plan_step& s,
 inline void copy::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   copy_operand(p, s, 0, device);
 }
-inline void local::run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
-  call_local_function(p, s, device);
-  for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
-}
-
 }  // namespace kernels
 
 }  // namespace gspmd::detail

@@ -126,4 +126,23 @@ inline void clear_results(const plan_view& plan, const plan_step& s, const devic
   }
 }
 
+namespace kernels {
+
+/// Sets valid[letter] to the number of valid indices, for each letter with a bound.
+inline void read_bounds(const plan_view& p, const plan_step& s, const device_memory& device, std::int64_t* valid) {
+  for (int b = 0; b < s.bounds.count; ++b) {
+    const auto& item = p.bounds[static_cast<std::size_t>(s.bounds.begin + b)];
+    valid[item.index] = valid_extent(p, item, device.at);
+  }
+}
+/// Sets valid[d] to the number of valid indices of dim d of the result.
+[[gnu::noinline]] inline void read_existing(const plan_view& p, const plan_step& s, const device_memory& device,
+                                            std::int64_t* valid) {
+  const auto& result = p.result(s);
+  for (int d = 0; d < result.local.count; ++d) valid[d] = result.local[d];
+  read_bounds(p, s, device, valid);
+}
+
+}  // namespace kernels
+
 }  // namespace gspmd::detail

@@ -7,6 +7,7 @@
 #include "gspmd/detail/kernels/fused_static.hpp"
 #include "gspmd/detail/kernels/unrolled_product.hpp"
 #include "gspmd/detail/run/equality_check.hpp"
+#include "gspmd/detail/run/frozen_step.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/loop_reduction_step.hpp"
@@ -19,13 +20,6 @@
 /// the program or the step. So steps with the same computation on shards of the same extents share one function, in
 /// all programs and meshes.
 namespace gspmd::detail {
-
-template <class Program, int Step>
-inline constexpr const plan_step& step_of = Program::view.steps[static_cast<std::size_t>(Step)];
-/// The description of a step: an entry of a table of the plan.
-template <class Program, int Step, class Entry>
-inline constexpr const Entry& entry_of_step =
-    table_of<Entry>(Program::view)[static_cast<std::size_t>(step_of<Program, Step>.spec)];
 
 /// The descriptions of kernels as types.
 template <class Program, std::size_t Index>
@@ -333,44 +327,6 @@ constexpr auto reduce::freeze() {
   return prepared_reduction{plan_reduction(spec), &reduction_kernel_of<kind, element>};
 }
 template <class Program, int Step>
-constexpr auto reduce_window::freeze() {
-  using element = element_t<step_of<Program, Step>.type>;
-  constexpr const window_reduction& spec = entry_of_step<Program, Step, window_reduction>;
-  constexpr monoid kind = natural_kind<element>(spec.reduced_by);
-  static_assert(monoid_is_defined<element>(kind), "gspmd: this reduction is not defined on this element type");
-  return prepared_window_reduction{&spec, &reduction_kernel_of<kind, element>};
-}
-template <class Program, int Step>
-constexpr auto select_and_scatter::freeze() {
-  constexpr const window_selection& spec = entry_of_step<Program, Step, window_selection>;
-  return prepared_window_selection{&spec, window_selector_for<element_t<step_of<Program, Step>.type>>(spec.is_minimum)};
-}
-template <class Program, int Step>
-constexpr auto gather::freeze() {
-  return gather_of<element_t<step_of<Program, Step>.type>>(entry_of_step<Program, Step, indexed_access>);
-}
-template <class Program, int Step>
-constexpr auto scatter::freeze() {
-  constexpr const indexed_access& access = entry_of_step<Program, Step, indexed_access>;
-  return scatter_of<element_t<step_of<Program, Step>.type>, access.combined_by>(access);
-}
-template <class Program, int Step>
-constexpr auto scatter_set::freeze() {
-  constexpr const indexed_access& access = entry_of_step<Program, Step, indexed_access>;
-  using element = element_t<step_of<Program, Step>.type>;
-  if constexpr (access.onto) return prepared_scatter{&access, scatter_of<element, access.combined_by>(access).code, nullptr};
-  else return scatter_set_of<element>(access);
-}
-template <class Program, int Step>
-constexpr auto scan::freeze() {
-  constexpr const scan_spec& spec = entry_of_step<Program, Step, scan_spec>;
-  return scan_of<element_t<step_of<Program, Step>.type>, spec.combined_by>(spec);
-}
-template <class Program, int Step>
-constexpr auto top_k::freeze() {
-  return prepared_top_k{&entry_of_step<Program, Step, top_k_spec>, top_of_lines<element_t<step_of<Program, Step>.type>>};
-}
-template <class Program, int Step>
 constexpr auto permute::freeze() {
   return []<int... D>(std::integer_sequence<int, D...>) {
     constexpr const permutation_spec& spec = entry_of_step<Program, Step, permutation_spec>;
@@ -383,14 +339,6 @@ constexpr auto permute::freeze() {
 
 }  // namespace kernels
 
-template <class Program, int Step, class K>
-constexpr auto freeze_by() {
-  if constexpr (requires { K::template freeze<Program, Step>(); }) return K::template freeze<Program, Step>();
-  else return K::prepare(Program::view, step_of<Program, Step>);
-}
-template <class Program, int Step, class K>
-inline constexpr auto frozen_by = freeze_by<Program, Step, K>();
-
 /// Returns the function of the blocks of rows that begin with a step, or null if their steps are not one loop
 /// (run/static_rows.hpp).
 template <class Program, int Begin>
@@ -398,7 +346,7 @@ constexpr ready_step::alone_function block_of_rows();
 
 template <class Program, int Step, class Comm>
 constexpr ready_step freeze_step() {
-  using K = mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Step>.kernel)>;
+  using K = kernel_of_step<Program, Step>;
   if constexpr (K::work == step_work::controls) {
     return {};
   } else {

@@ -279,9 +279,7 @@ template <class Program, int Begin>
 struct static_rows {
   static constexpr std::int64_t rows = entry_of_step<Program, Begin, row_blocks>.at_once;
   template <int Offset>
-  using row_of =
-      typename row_of_step<mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Begin + 1 + Offset>.kernel)>,
-                           Program, Begin + 1 + Offset, rows>::type;
+  using row_of = typename row_of_step<kernel_of_step<Program, Begin + 1 + Offset>, Program, Begin + 1 + Offset, rows>::type;
   using offsets = std::make_integer_sequence<int, step_of<Program, Begin>.target - Begin - 1>;
   /// The number of rows of a group, such that the first-level cache can hold the group.
   static constexpr std::int64_t together = [] {

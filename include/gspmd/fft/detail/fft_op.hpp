@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/fft/detail/line_transform.hpp"
 
 /// Fourier transforms along one dim, which is whole on each device. A transform along several dims is one transform

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/extend/kernel.hpp"
 
 namespace gspmd::detail {
 

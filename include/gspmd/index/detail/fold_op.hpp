@@ -3,13 +3,12 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/index/detail/fold_table.hpp"
+#include "gspmd/index/detail/fold_step.hpp"
 #include "gspmd/index/detail/scan_op.hpp"
 
 /// Reductions and scans of several tensors by a monoid of the user. If the dim is split, each device reduces its part.

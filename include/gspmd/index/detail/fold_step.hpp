@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/local_function.hpp"
-#include "gspmd/detail/run/padding.hpp"
-#include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/index/detail/fold_table.hpp"
 
 /// Reductions and scans by the user's monoids as steps of a plan.
@@ -91,5 +88,7 @@ inline void fold::run(const prepared_fold& prepared, const plan_view& p, const p
 }
 
 }  // namespace kernels
+
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::fold>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
 
 }  // namespace gspmd::detail

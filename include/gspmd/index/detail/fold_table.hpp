@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/extend/kernel.hpp"
 
 namespace gspmd::detail {
 
@@ -14,6 +14,7 @@ struct fold_spec {
   bool is_scan = false;       // every index has a result
   bool is_exclusive = false;  // excludes the element at the index
   bool is_reversed = false;   // reduces the elements from an index on
+  static constexpr void fields(auto& s, auto f) { f(s.dim, s.is_scan, s.is_exclusive, s.is_reversed); }
   friend constexpr bool operator==(const fold_spec&, const fold_spec&) = default;
 };
 
@@ -23,13 +24,11 @@ struct prepared_fold {
 
 namespace kernels {
 
-struct fold : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  using tables = mp11::mp_list<kernel_table<fold_spec, entries::shared_by_equal_steps>>;
-  static constexpr step_work work = step_work::computes;
+struct fold : device_kernel, plain_step, never_in_place, without_scratch, runs_on_one_thread {
+  static constexpr const char* name = "fold";
+  using description = fold_spec;
   static constexpr element_kinds handles = element_kinds::bytes;
-  static constexpr prepared_fold prepare(const auto& p, const plan_step& s) {
-    return {&table_of<fold_spec>(p)[static_cast<std::size_t>(s.spec)]};
-  }
+  static constexpr prepared_fold prepare(const fold_spec& spec, const plan_view&, const plan_step&) { return {&spec}; }
   static void run(const prepared_fold& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 

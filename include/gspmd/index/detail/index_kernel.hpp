@@ -7,7 +7,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/index/detail/index_table.hpp"
 

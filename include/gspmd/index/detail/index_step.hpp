@@ -7,8 +7,6 @@
 #include <string>
 #include <type_traits>
 
-#include "gspmd/detail/run/padding.hpp"
-#include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/index/detail/index_kernel.hpp"
 
@@ -83,14 +81,10 @@ inline void check_indices(const indexed_access& access, const index_ranges& r, c
   if (access.beyond != out_of_range::error) return;
   slice_walk(access, r).check(index, [&](int dim, std::int64_t named) { throw_outside(access, dim, named); });
 }
-inline const indexed_access& access_of(const plan_view& p, const plan_step& s) {
-  return table_of<indexed_access>(p)[static_cast<std::size_t>(s.spec)];
-}
-
 template <class>
-prepared_gather gather::prepare(const plan_view& p, const plan_step& s) {
+prepared_gather gather::prepare(const indexed_access& access, const plan_view&, const plan_step& s) {
   prepared_gather prepared{};
-  with_element_type(s.type, [&]<class T>(T) { prepared = gather_of<T>(access_of(p, s)); });
+  with_element_type(s.type, [&]<class T>(T) { prepared = gather_of<T>(access); });
   return prepared;
 }
 inline void gather::run(const prepared_gather& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
@@ -105,17 +99,16 @@ inline void gather::run(const prepared_gather& prepared, const plan_view& p, con
 /// Returns the code that combines elements of the type of a step. It covers all types and monoids, and only programs
 /// that call it contain it.
 template <class>
-prepared_scatter prepare_combining(const plan_view& p, const plan_step& s) {
+prepared_scatter prepare_combining(const indexed_access& access, const plan_step& s) {
   prepared_scatter prepared{};
-  const indexed_access& access = access_of(p, s);
   with_computing_type(s.type, [&]<class T>(T) {
     with_monoid(access.combined_by, [&](auto kind) { prepared = scatter_of<T, decltype(kind)::value>(access); });
   });
   return prepared;
 }
 template <class Once>
-prepared_scatter scatter::prepare(const plan_view& p, const plan_step& s) {
-  return prepare_combining<Once>(p, s);
+prepared_scatter scatter::prepare(const indexed_access& access, const plan_view&, const plan_step& s) {
+  return prepare_combining<Once>(access, s);
 }
 inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device) {
   void* const table = device.write(p.result(s).where);
@@ -128,10 +121,10 @@ inline void scatter::run(const prepared_scatter& prepared, const plan_view& p, c
 }
 
 template <class Once>
-prepared_scatter scatter_set::prepare(const plan_view& p, const plan_step& s) {
-  if (access_of(p, s).onto) return {&access_of(p, s), prepare_combining<Once>(p, s).code, nullptr};
+prepared_scatter scatter_set::prepare(const indexed_access& access, const plan_view&, const plan_step& s) {
+  if (access.onto) return {&access, prepare_combining<Once>(access, s).code, nullptr};
   prepared_scatter prepared{};
-  with_element_type(s.type, [&]<class T>(T) { prepared = scatter_set_of<T>(access_of(p, s)); });
+  with_element_type(s.type, [&]<class T>(T) { prepared = scatter_set_of<T>(access); });
   return prepared;
 }
 inline void scatter_set::run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s,
@@ -144,6 +137,28 @@ inline void scatter_set::run(const prepared_scatter& prepared, const plan_view& 
                  device.write(p.result(s).where));
 }
 
+template <class Program, int Step>
+constexpr auto gather::freeze() {
+  return gather_of<element_t<step_of<Program, Step>.type>>(description_of_step<Program, Step, gather>);
+}
+template <class Program, int Step>
+constexpr auto scatter::freeze() {
+  constexpr const indexed_access& access = description_of_step<Program, Step, scatter>;
+  return scatter_of<element_t<step_of<Program, Step>.type>, access.combined_by>(access);
+}
+template <class Program, int Step>
+constexpr auto scatter_set::freeze() {
+  constexpr const indexed_access& access = description_of_step<Program, Step, scatter_set>;
+  using element = element_t<step_of<Program, Step>.type>;
+  if constexpr (access.onto) return prepared_scatter{&access, scatter_of<element, access.combined_by>(access).code, nullptr};
+  else return scatter_set_of<element>(access);
+}
+
 }  // namespace kernels
+
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::gather>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter_set>(const plan_view&, const plan_step&, ready_step&,
+                                                                prepared_objects&));
 
 }  // namespace gspmd::detail

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/kernels/parts.hpp"
-#include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/extend/kernel.hpp"
 
 namespace gspmd {
 
@@ -30,6 +29,7 @@ struct indexed_access {
     std::int8_t column = -1;  // of the indices: the begin of a slice; -1: 0
     std::int8_t along = -1;   // the dim of the slices that corresponds to it; -1: a slice has one index there
     bool is_aligned = false;  // index i of that dim is index i of this dim
+    static constexpr void fields(auto& s, auto f) { f(s.size, s.slice, s.column, s.along, s.is_aligned); }
     friend constexpr bool operator==(const table_dim&, const table_dim&) = default;
   };
   inline_vec<table_dim, max_rank> dims;
@@ -43,6 +43,10 @@ struct indexed_access {
   bool is_uniform = false;           // scatter, scatter_set: one element in memory is used for all elements of the slices
   std::uint64_t fill = 0;            // gather: the bits of an element
   std::uint64_t nothing = 0;         // gather: the bits for an element that another device provides
+  static constexpr void fields(auto& s, auto f) {
+    f(s.dims, s.table, s.slices, s.indices, s.lookup, s.vector_dim, s.index_type, s.beyond, s.combined_by, s.onto, s.is_uniform,
+      s.fill, s.nothing);
+  }
   friend constexpr bool operator==(const indexed_access&, const indexed_access&) = default;
 
   static constexpr int of_slices = max_rank;  // a bound of dim d of the slices has this index plus d
@@ -50,19 +54,23 @@ struct indexed_access {
 
 struct prepared_gather;
 struct prepared_scatter;
+struct gathers_by_parts;  // index/detail/part_of_lookup.hpp
+template <class K>
+struct scatters_by_parts;
 
 namespace kernels {
 
-struct indexing_kernel : on_one_device, without_scratch, not_by_rows {
-  using tables = mp11::mp_list<kernel_table<indexed_access, entries::shared_by_equal_steps>>;
-  static constexpr step_work work = step_work::computes;
+struct indexing_kernel : device_kernel, without_scratch {
+  using description = indexed_access;
   static constexpr element_kinds handles = element_kinds::bytes;
 };
 
 /// Reads every slice at its index.
 struct gather : plain_step, indexing_kernel, never_in_place {
+  static constexpr const char* name = "gather";
+  using parts = gathers_by_parts;
   template <class = once>
-  static prepared_gather prepare(const plan_view& p, const plan_step& s);
+  static prepared_gather prepare(const indexed_access& access, const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
   static void run(const prepared_gather& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
@@ -70,8 +78,10 @@ struct gather : plain_step, indexing_kernel, never_in_place {
 
 /// Starts from the identity and combines every slice at its index, in row-major order of the indices.
 struct scatter : plain_step, indexing_kernel, never_in_place {
+  static constexpr const char* name = "scatter";
+  using parts = scatters_by_parts<scatter>;
   template <class = once>
-  static prepared_scatter prepare(const plan_view& p, const plan_step& s);
+  static prepared_scatter prepare(const indexed_access& access, const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
   static void run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
@@ -80,11 +90,13 @@ struct scatter : plain_step, indexing_kernel, never_in_place {
 /// Starts from operand 0 and writes every slice at its index, or combines it with the existing elements, in row-major
 /// order of the indices.
 struct scatter_set : indexing_kernel {
+  static constexpr const char* name = "scatter_set";
+  using parts = scatters_by_parts<scatter_set>;
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }
   template <class = once>
-  static prepared_scatter prepare(const plan_view& p, const plan_step& s);
+  static prepared_scatter prepare(const indexed_access& access, const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
   static void run(const prepared_scatter& prepared, const plan_view& p, const plan_step& s, const device_memory& device);

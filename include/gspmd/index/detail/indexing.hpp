@@ -9,7 +9,7 @@
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/index/detail/index_table.hpp"
+#include "gspmd/index/detail/part_of_lookup.hpp"
 
 /// The common facts and checks of gather and scatter: slices of a table at positions given by indices. The dimension
 /// numbers are those of StableHLO.
@@ -229,8 +229,9 @@ struct indexing_operator : plain_operator, without_movements, reads_shards, with
 
  protected:
   static void describe_mode(std::string& t, const plan_view& plan, const plan_step* step) {
-    if (step == nullptr) return;
-    const auto beyond = table_of<indexed_access>(plan)[static_cast<std::size_t>(step->spec)].beyond;
+    const auto access = description_if<kernels::gather, kernels::scatter, kernels::scatter_set>(plan, step);
+    if (!access) return;
+    const auto beyond = access->beyond;
     t += beyond == out_of_range::fill ? " (fill)" : beyond == out_of_range::error ? " (error)" : "";
   }
   /// Returns the description of the step, from the local shapes of table, slices and indices.

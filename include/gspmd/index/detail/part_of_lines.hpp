@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gspmd/detail/run/parts/part_of_units.hpp"
 #include "gspmd/index/detail/scan_step.hpp"
 #include "gspmd/index/detail/sort_step.hpp"
 
@@ -16,9 +15,6 @@ inline std::int64_t outer_of_scan(const scan_spec& s) {
   std::int64_t outer = 1;
   for (int d = 0; d < s.dim; ++d) outer *= s.shape[d];
   return outer;
-}
-inline const std::byte* bytes_from(const void* begin, std::int64_t offset) {
-  return begin == nullptr ? nullptr : static_cast<const std::byte*>(begin) + offset;
 }
 
 struct scan_part {
@@ -95,6 +91,33 @@ struct top_part {
   }
   void end(const plan_view& p, const plan_step& s, const device_memory& device) const {
     for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
+  }
+};
+
+/// Sorts of lines. The work of a line is n log n.
+struct sorts_by_parts : prepared_by_parts<kernels::sort, prepared_sort, sort_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const sort_spec spec = description_of<kernels::sort>(p, s);
+    std::int64_t rounds = 2;
+    for (auto n = spec.sorted_length; n > 1; n /= 2) ++rounds;
+    return spec.outer * spec.inner < 2 ? 0 : spec.outer * spec.inner * spec.sorted_length * rounds * s.results.count;
+  }
+};
+
+/// Scans, if the scanned dim has dims before it.
+struct scans_by_parts : prepared_by_parts<kernels::scan, prepared_scan, scan_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const scan_spec spec = description_of<kernels::scan>(p, s);
+    const auto elems = elements(p.result(s).local);
+    return outer_of_scan(spec) < 2 || elements(spec.shape) != elems ? 0 : 3 * elems;
+  }
+};
+
+/// Lines of a top_k.
+struct top_k_by_parts : prepared_by_parts<kernels::top_k, prepared_top_k, top_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    const top_k_spec spec = description_of<kernels::top_k>(p, s);
+    return top_part::lines_of(spec) < 2 ? 0 : 2 * elements(spec.shape);
   }
 };
 

@@ -7,19 +7,12 @@
 #include <cstring>
 #include <type_traits>
 
-#include "gspmd/detail/run/parts/part_of_units.hpp"
 #include "gspmd/index/detail/index_step.hpp"
 
 /// Gathers and scatters that the threads of a device share. In a gather each thread writes some slices. In a scatter
 /// each thread writes some indices of the table, in the order of a single thread.
 namespace gspmd::detail {
 
-/// Returns the number of elements between adjacent indices of dim d of a dense row-major tensor.
-inline std::int64_t step_of_dim(const extents& shape, int d) {
-  std::int64_t step = 1;
-  for (int k = d + 1; k < shape.count; ++k) step *= shape[k];
-  return step;
-}
 /// A dim of the slices that threads can share, and the distance between its indices in the three tensors, in
 /// elements.
 struct slices_dim {
@@ -136,5 +129,18 @@ inline std::int64_t shared_work_of_scatter(const indexed_access& a, const planne
   if (!a.dims[d].is_aligned && slice < least_elements_of_slice) return 0;
   return 2 * elements(a.slices);
 }
+
+/// Gathers. Each thread copies some slices.
+struct gathers_by_parts : prepared_by_parts<kernels::gather, prepared_gather, gather_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return shared_dim_of_slices(description_of<kernels::gather>(p, s)).dim < 0 ? 0 : 2 * elements(p.result(s).local);
+  }
+};
+template <class K>
+struct scatters_by_parts : prepared_by_parts<K, prepared_scatter, scatter_part<K>> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return shared_work_of_scatter(description_of<K>(p, s), p.result(s));
+  }
+};
 
 }  // namespace gspmd::detail

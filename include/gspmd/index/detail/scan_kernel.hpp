@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/index/detail/scan_table.hpp"
 

@@ -4,7 +4,7 @@
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
-#include "gspmd/index/detail/scan_table.hpp"
+#include "gspmd/index/detail/part_of_lines.hpp"
 #include "gspmd/index/detail/scatter_op.hpp"
 
 /// Operators along a dim that stays split: devices exchange a few values of each line, and do not gather the dim.
@@ -92,7 +92,7 @@ struct scan_op : plain_operator, same_dims, without_movements, reads_shards, out
     l.narrowed(op, to, op.result, has_ends(spec.combined_by));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::scan>(plan, *step))
+    if (const auto s = description_if<kernels::scan>(plan, step))
       t += '(' + std::string(name_of(s->combined_by)) + (s->is_exclusive ? ", exclusive" : "") +
            (s->is_reversed ? ", reversed" : "") + ')';
   }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/run/padding.hpp"
-#include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/index/detail/scan_kernel.hpp"
 
 /// Scans and top_k as steps of a plan.
@@ -27,8 +25,7 @@ constexpr prepared_scan scan_of(const scan_spec& spec) {
 namespace kernels {
 
 template <class>
-prepared_scan scan::prepare(const plan_view& p, const plan_step& s) {
-  const scan_spec& spec = table_of<scan_spec>(p)[static_cast<std::size_t>(s.spec)];
+prepared_scan scan::prepare(const scan_spec& spec, const plan_view&, const plan_step& s) {
   prepared_scan prepared{};
   with_computing_type(s.type, [&]<class T>(T) {
     with_monoid(spec.combined_by, [&](auto kind) { prepared = scan_of<T, decltype(kind)::value>(spec); });
@@ -49,8 +46,8 @@ inline void scan::run(const prepared_scan& prepared, const plan_view& p, const p
 }
 
 template <class>
-prepared_top_k top_k::prepare(const plan_view& p, const plan_step& s) {
-  prepared_top_k prepared{&table_of<top_k_spec>(p)[static_cast<std::size_t>(s.spec)], nullptr};
+prepared_top_k top_k::prepare(const top_k_spec& spec, const plan_view&, const plan_step& s) {
+  prepared_top_k prepared{&spec, nullptr};
   with_computing_type(s.type, [&]<class T>(T) { prepared.find = top_of_lines<T>; });
   return prepared;
 }
@@ -68,6 +65,19 @@ inline void top_k::run(const prepared_top_k& prepared, const plan_view& p, const
   for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
 }
 
+template <class Program, int Step>
+constexpr auto scan::freeze() {
+  constexpr const scan_spec& spec = description_of_step<Program, Step, scan>;
+  return scan_of<element_t<step_of<Program, Step>.type>, spec.combined_by>(spec);
+}
+template <class Program, int Step>
+constexpr auto top_k::freeze() {
+  return prepared_top_k{&description_of_step<Program, Step, top_k>, top_of_lines<element_t<step_of<Program, Step>.type>>};
+}
+
 }  // namespace kernels
+
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scan>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::top_k>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
 
 }  // namespace gspmd::detail

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/kernels/parts.hpp"
-#include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/extend/kernel.hpp"
 
 namespace gspmd::detail {
 
@@ -17,6 +16,7 @@ struct scan_spec {
   bool is_exclusive = false;  // excludes the element at the index
   bool is_reversed = false;   // reduces the elements from an index on
   std::int64_t parts = 1;
+  static constexpr void fields(auto& s, auto f) { f(s.shape, s.dim, s.combined_by, s.is_exclusive, s.is_reversed, s.parts); }
   friend constexpr bool operator==(const scan_spec&, const scan_spec&) = default;
 };
 
@@ -25,31 +25,36 @@ struct top_k_spec {
   extents shape;          // allocated, dense row-major
   std::int64_t k = 0;     // of the result; if a line has fewer elements, all its elements
   bool is_merge = false;  // operand 1 has the positions of the elements
+  static constexpr void fields(auto& s, auto f) { f(s.shape, s.k, s.is_merge); }
   friend constexpr bool operator==(const top_k_spec&, const top_k_spec&) = default;
 };
 
 struct prepared_scan;
 struct prepared_top_k;
+struct scans_by_parts;  // index/detail/part_of_lines.hpp
+struct top_k_by_parts;
 
 namespace kernels {
 
-struct scan : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  using tables = mp11::mp_list<kernel_table<scan_spec, entries::shared_by_equal_steps>>;
-  static constexpr step_work work = step_work::computes;
+struct scan : device_kernel, plain_step, never_in_place, without_scratch {
+  static constexpr const char* name = "scan";
+  using description = scan_spec;
+  using parts = scans_by_parts;
   static constexpr element_kinds handles = element_kinds::bytes;
   template <class = once>
-  static prepared_scan prepare(const plan_view& p, const plan_step& s);
+  static prepared_scan prepare(const scan_spec& spec, const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
   static void run(const prepared_scan& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-struct top_k : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
-  using tables = mp11::mp_list<kernel_table<top_k_spec, entries::shared_by_equal_steps>>;
-  static constexpr step_work work = step_work::computes;
+struct top_k : device_kernel, plain_step, never_in_place, without_scratch {
+  static constexpr const char* name = "top_k";
+  using description = top_k_spec;
+  using parts = top_k_by_parts;
   static constexpr element_kinds handles = element_kinds::bytes;
   template <class = once>
-  static prepared_top_k prepare(const plan_view& p, const plan_step& s);
+  static prepared_top_k prepare(const top_k_spec& spec, const plan_view& p, const plan_step& s);
   template <class Program, int Step>
   static constexpr auto freeze();
   static void run(const prepared_top_k& prepared, const plan_view& p, const plan_step& s, const device_memory& device);

@@ -9,7 +9,7 @@
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/support/span.hpp"
-#include "gspmd/index/detail/sort_table.hpp"
+#include "gspmd/index/detail/part_of_lines.hpp"
 
 /// Sorts tensors along a dim, which may stay split.
 namespace gspmd::detail {
@@ -194,13 +194,13 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     l.add_bound(add_step<kernels::sort_ends>(l, op, spec, all, results), 0, operands[0], dim);
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    const sort_order* order = nullptr;
-    if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::sort>(plan, *step)) order = &s->order;
-    if (const auto* const s = step == nullptr ? nullptr : description_by<kernels::sort_ends>(plan, *step)) {
-      order = &s->order;
+    sort_order order;
+    if (const auto s = description_if<kernels::sort>(plan, step)) order = s->order;
+    if (const auto s = description_if<kernels::sort_ends>(plan, step)) {
+      order = s->order;
       t += " of " + std::to_string(s->half) + " at the ends";
     }
-    if (order != nullptr && order->descending != 0) t += " (descending)";
+    if (order.descending != 0) t += " (descending)";
   }
 
  private:

@@ -3,8 +3,6 @@
 
 #include <cstring>
 
-#include "gspmd/detail/run/padding.hpp"
-#include "gspmd/detail/run/ready_step.hpp"
 #include "gspmd/index/detail/sort_kernel.hpp"
 
 /// Sorts as steps of a plan.
@@ -85,5 +83,9 @@ inline void sort_ends::run(const prepared_sort_ends& prepared, const plan_view& 
 }
 
 }  // namespace kernels
+
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort_ends>(const plan_view&, const plan_step&, ready_step&,
+                                                              prepared_objects&));
 
 }  // namespace gspmd::detail

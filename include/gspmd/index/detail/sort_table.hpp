@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/kernels/parts.hpp"
+#include "gspmd/extend/kernel.hpp"
 
 namespace gspmd::detail {
 
@@ -11,6 +11,7 @@ namespace gspmd::detail {
 struct sort_order {
   std::int8_t keys = 1;
   std::uint8_t descending = 0;
+  static constexpr void fields(auto& s, auto f) { f(s.keys, s.descending); }
   friend constexpr bool operator==(const sort_order&, const sort_order&) = default;
 };
 
@@ -22,6 +23,7 @@ struct sort_spec {
   std::int64_t cols = 1;    // element i of a line is stored at (i % cols) * (sorted_length / cols) + i / cols
   bool makes_rows = false;  // the results are [outer * inner, sorted_length], not the shape of the operands
   sort_order order;
+  static constexpr void fields(auto& s, auto f) { f(s.outer, s.length, s.inner, s.sorted_length, s.cols, s.makes_rows, s.order); }
   friend constexpr bool operator==(const sort_spec&, const sort_spec&) = default;
 };
 
@@ -34,45 +36,44 @@ struct sort_ends_spec {
   std::int64_t parts = 1;
   bool is_mirrored = false;  // of two parts: all elements of the other part, the last element first
   sort_order order;
+  static constexpr void fields(auto& s, auto f) { f(s.rows, s.length, s.half, s.parts, s.is_mirrored, s.order); }
   friend constexpr bool operator==(const sort_ends_spec&, const sort_ends_spec&) = default;
 };
 
 struct prepared_sort {
   const sort_spec* spec;
 };
+struct sorts_by_parts;  // index/detail/part_of_lines.hpp
 struct prepared_sort_ends {
   const sort_ends_spec* spec;
 };
 
 namespace kernels {
 
-struct sort : plain_step, on_one_device, never_in_place, not_by_rows {
-  using tables = mp11::mp_list<kernel_table<sort_spec, entries::shared_by_equal_steps>>;
-  static constexpr step_work work = step_work::computes;
+struct sort : device_kernel, plain_step, never_in_place {
+  static constexpr const char* name = "sort";
+  using description = sort_spec;
+  using parts = sorts_by_parts;
   static constexpr element_kinds handles = element_kinds::bytes;
   /// Returns the bytes for one line: twice its elements, as numbers with the same order. For several operands, also
   /// their original positions.
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
-    const auto n = table_of<sort_spec>(tables)[static_cast<std::size_t>(s.spec)].sorted_length;
+    const auto n = description_of<sort>(tables, s).sorted_length;
     return 2 * n * (s.operands.count == 1 ? bytes_of(s.type) : 16);
   }
-  static constexpr prepared_sort prepare(const auto& p, const plan_step& s) {
-    return {&table_of<sort_spec>(p)[static_cast<std::size_t>(s.spec)]};
-  }
+  static constexpr prepared_sort prepare(const sort_spec& spec, const plan_view&, const plan_step&) { return {&spec}; }
   static void run(const prepared_sort& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
-struct sort_ends : plain_step, on_one_device, never_in_place, not_by_rows {
-  using tables = mp11::mp_list<kernel_table<sort_ends_spec, entries::shared_by_equal_steps>>;
-  static constexpr step_work work = step_work::computes;
+struct sort_ends : device_kernel, plain_step, never_in_place, runs_on_one_thread {
+  static constexpr const char* name = "sort_ends";
+  using description = sort_ends_spec;
   static constexpr element_kinds handles = element_kinds::bytes;
   /// Returns the bytes for the original positions of the elements of a row, if there are several operands.
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {
-    return s.operands.count == 2 ? 0 : 8 * table_of<sort_ends_spec>(tables)[static_cast<std::size_t>(s.spec)].half;
+    return s.operands.count == 2 ? 0 : 8 * description_of<sort_ends>(tables, s).half;
   }
-  static constexpr prepared_sort_ends prepare(const auto& p, const plan_step& s) {
-    return {&table_of<sort_ends_spec>(p)[static_cast<std::size_t>(s.spec)]};
-  }
+  static constexpr prepared_sort_ends prepare(const sort_ends_spec& spec, const plan_view&, const plan_step&) { return {&spec}; }
   static void run(const prepared_sort_ends& prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 

@@ -8,6 +8,7 @@
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/linalg/detail/matrix_ops.hpp"
 
 namespace gspmd::detail {

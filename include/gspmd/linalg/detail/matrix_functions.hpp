@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/extend/kernel.hpp"
 
 /// Functions of the matrices of a device (linalg/detail/matrix_blocks.hpp).
 namespace gspmd::detail {

@@ -8,13 +8,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/einsum/einsum.hpp"
 #include "gspmd/detail/ops/elementwise.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/sources.hpp"
 #include "gspmd/detail/ops/transpose.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/linalg/detail/matrix_functions.hpp"
 
 /// Factorisations of matrices, and solutions of systems. The matrices are the last two dims, which are whole on a

@@ -6,6 +6,7 @@
 
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/shift.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/linalg/detail/matrix_ops.hpp"
 
 namespace gspmd::detail {

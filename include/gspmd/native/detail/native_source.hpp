@@ -11,7 +11,7 @@
 
 #include "gspmd/detail/kernels/fused_static.hpp"
 #include "gspmd/detail/run/loop_reduction_step.hpp"
-#include "gspmd/detail/run/padding.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/native/detail/native_library.hpp"
 #include "gspmd/version.hpp"
 

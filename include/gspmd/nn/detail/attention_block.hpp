@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/extend/kernel.hpp"
 
 namespace gspmd::detail {
 

@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "gspmd/detail/ir/fused_loop.hpp"
-#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/scalar_math.hpp"
 #include "gspmd/detail/kernels/gemm.hpp"
 #include "gspmd/detail/kernels/simd.hpp"
 #include "gspmd/detail/support/target.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/nn/detail/attention_block.hpp"
 
 /// Attention without storing the matrix of scores. It computes blocks of scores by matrix products, and keeps a running

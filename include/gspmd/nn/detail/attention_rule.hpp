@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "gspmd/detail/ir/local_function.hpp"
 #include "gspmd/detail/ops/operator.hpp"
+#include "gspmd/extend/kernel.hpp"
 #include "gspmd/nn/detail/attention_block.hpp"
 
 /// The tensors of attention and of its gradient. Letters name the last dims. The first dims of all tensors are dims of

@@ -86,7 +86,7 @@ struct step_log {
     }
     for (const auto& s : plan.steps) {
       const auto& n = plan.nodes[static_cast<std::size_t>(s.node)];
-      take(static_cast<std::uint64_t>(s.kernel) << 32 | static_cast<std::uint64_t>(s.collective));
+      take(std::uint64_t{s.kernel.number()} << 32 | static_cast<std::uint64_t>(s.collective));
       take(static_cast<std::uint64_t>(s.bytes_sent));
       take(static_cast<std::uint64_t>(s.axes));
       take(static_cast<std::uint64_t>(n.at.line) << 32 | static_cast<std::uint64_t>(s.node));

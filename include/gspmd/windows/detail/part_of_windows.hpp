@@ -5,10 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gspmd/detail/run/local_step.hpp"
-#include "gspmd/detail/run/parts/part_of_units.hpp"
-#include "gspmd/index/detail/part_of_lines.hpp"
-#include "gspmd/index/detail/part_of_lookup.hpp"
+#include "gspmd/windows/detail/window_step.hpp"
 
 /// Reductions of windows and their gradients. Each thread of a device computes some results.
 namespace gspmd::detail {
@@ -77,6 +74,18 @@ struct selection_part {
     whole.select(some, valid, bytes_from(device.read(p.operand(s, 0).where), bytes * step_of_dim(some.in, 0)),
                  bytes_from(device.read(p.operand(s, 1).where), bytes * step_of_dim(some.by, 0)),
                  static_cast<std::byte*>(device.write(p.result(s).where)) + bytes * step_of_dim(some.out, 0));
+  }
+};
+
+/// Pools, and gradients of maximum and minimum pools.
+struct windows_by_parts : prepared_by_parts<kernels::reduce_window, prepared_window_reduction, window_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return work_of_windows(description_of<kernels::reduce_window>(p, s));
+  }
+};
+struct selections_by_parts : prepared_by_parts<kernels::select_and_scatter, prepared_window_selection, selection_part> {
+  static std::int64_t work(const plan_view& p, const plan_step& s) {
+    return work_of_selection(description_of<kernels::select_and_scatter>(p, s));
   }
 };
 

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/reduce.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
@@ -136,8 +135,8 @@ struct reduce_window_op : windowed_operator {
     l.narrowed(op, to, op.result, has_ends(w.reduced_by));
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    const auto* const spec = step == nullptr ? nullptr : description_by<kernels::reduce_window>(plan, *step);
-    if (spec == nullptr) return;
+    const auto spec = description_if<kernels::reduce_window>(plan, step);
+    if (!spec) return;
     t += '(' + std::string(name_of(spec->reduced_by));
     for (const auto& along : spec->windows)
       t += ", dim " + std::to_string(along.dim) + " by " + std::to_string(along.window.size);

@@ -5,10 +5,10 @@
 #include <bit>
 #include <type_traits>
 
-#include "gspmd/detail/ir/monoid_ops.hpp"
 #include "gspmd/detail/ir/window.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/windows/detail/part_of_windows.hpp"
 
 /// The common facts of operators with windows.
 namespace gspmd::detail {

@@ -9,9 +9,10 @@ namespace gspmd::detail {
 
 /// Returns true if elements change their indices.
 constexpr bool is_mapped(const plan_step& s) {
-  constexpr auto first = id_of<kernels::move>, last = id_of<kernels::finish_move>;
-  static_assert(static_cast<int>(last) - static_cast<int>(first) == 3, "the kernels that move stand side by side in the list");
-  return s.spec >= 0 && s.kernel >= first && s.kernel <= last;
+  constexpr auto first = kernel_number<kernels::move>, last = kernel_number<kernels::finish_move>;
+  static_assert(last - first == 3, "the kernels that move are adjacent in the list");
+  const auto number = s.kernel.name->number;
+  return s.spec >= 0 && number >= first && number <= last;
 }
 /// Returns true for a movement of a single value to its own memory, or a reduction of a single value. The step can then
 /// run concurrently with other steps (start_move, start_combine).
@@ -26,7 +27,7 @@ namespace kernels {
 
 /// A slice (no axes), all_gather, all_to_all or collective_permute; a movement with a map, which can send nothing; a
 /// copy to the memory of an output.
-struct move : plain_step, without_scratch, not_by_rows {
+struct move : plain_step, without_scratch, not_by_rows, runs_on_one_thread {
   using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
   static constexpr step_work work = step_work::moves;
   static constexpr element_kinds handles = element_kinds::all;
@@ -52,7 +53,7 @@ using joint_movements = inline_vec<movement, most_moved_together>;
 /// Reductions that share one message to each other device.
 using joint_reductions = inline_vec<reduction, most_moved_together>;
 
-struct moves_together : plain_step, never_in_place, without_scratch, not_by_rows {
+struct moves_together : plain_step, never_in_place, without_scratch, not_by_rows, runs_on_one_thread {
   using tables = mp11::mp_list<kernel_table<index_map, entries::one_per_movement>>;
   static constexpr element_kinds handles = element_kinds::all;
   static constexpr ring_rounds_kind rounds(const plan_view&, const plan_step&) { return ring_rounds_kind::none; }
@@ -121,7 +122,7 @@ constexpr reduction by_parts(reduction r, dtype type) {
   return r;
 }
 /// reduce_scatter or all_reduce of a single value, or all_reduce of several values that are contiguous in memory.
-struct combine : without_scratch, not_by_rows {
+struct combine : without_scratch, not_by_rows, runs_on_one_thread {
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
   static constexpr step_role role = step_role::joins_operands;
@@ -147,7 +148,7 @@ struct combine : without_scratch, not_by_rows {
   static void run(const reduction& r, const plan_view& p, const plan_step& s, Comm& comm, const devices_here& devices);
 };
 /// Equal reductions over the same axes, of values anywhere in memory, with one message to each other device.
-struct combine_together : plain_step, never_in_place, without_scratch, not_by_rows {
+struct combine_together : plain_step, never_in_place, without_scratch, not_by_rows, runs_on_one_thread {
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::moves;
   static constexpr element_kinds handles = element_kinds::all;

@@ -33,11 +33,14 @@ inline namespace GSPMD_TARGET {
 struct prepared_contraction;
 }
 
+struct products_by_parts;  // run/parts/kernels_by_parts.hpp
+
 namespace kernels {
 
 /// An einsum of two operands.
 struct contract : plain_step, on_one_device, never_in_place {
   using tables = mp11::mp_list<kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
+  using parts = products_by_parts;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
 
@@ -100,7 +103,7 @@ struct contract : plain_step, on_one_device, never_in_place {
 };
 
 /// The same, while the shards of one operand rotate around a ring of devices.
-struct contract_round_ring : plain_step, never_in_place, not_by_rows {
+struct contract_round_ring : plain_step, never_in_place, not_by_rows, runs_on_one_thread {
   using tables = mp11::mp_list<kernel_table<planned_ring, entries::shared_by_equal_steps>,
                                kernel_table<contraction_plan, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes_while_moving;

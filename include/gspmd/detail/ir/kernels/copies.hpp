@@ -9,6 +9,7 @@ namespace gspmd::detail {
 
 /// The prepared object of kernels that need no description.
 struct nothing_prepared {};
+struct copies_by_parts;  // run/parts/kernels_by_parts.hpp
 
 struct without_description : on_one_device, without_scratch, not_by_rows {
   using tables = mp11::mp_list<>;
@@ -21,12 +22,12 @@ struct without_description : on_one_device, without_scratch, not_by_rows {
 namespace kernels {
 
 /// Reads one row at a computed index. The result is zeros if the device does not hold the row.
-struct row : plain_step, without_description, never_in_place {
+struct row : plain_step, without_description, never_in_place, runs_on_one_thread {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 
 /// The facts of a step that writes one row, if the device holds it.
-struct writes_row : without_description {
+struct writes_row : without_description, runs_on_one_thread {
   static constexpr step_role role = step_role::updates_a_part;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t* kept) { kept[1] = kept[2] = 1; }
@@ -44,6 +45,7 @@ struct add_row : writes_row {
 /// Copies a shard to a carried value, or to the result of a conditional's body. If a carried value alternates between
 /// two places, it is passed on without a copy: operand and result are the same.
 struct copy : without_description {
+  using parts = copies_by_parts;
   static constexpr step_role role = step_role::hands_on;
   static constexpr bool works_in_place(const plan_step&) { return true; }
   static constexpr void mark_kept(const table_views&, const plan_step&, std::uint8_t*) {}
@@ -53,12 +55,7 @@ struct copy : without_description {
 /// Computes a device's partial value of a reduction whose result is partial over some axes. For axes that split the
 /// operand, this is the device's part. For equal data, it is the whole value on the first device. All other elements
 /// are identity elements.
-struct terms : plain_step, without_description, never_in_place {
-  static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
-};
-
-/// A user's function of blocks: entry `spec` of the step's `local`.
-struct local : plain_step, without_description, never_in_place {
+struct terms : plain_step, without_description, never_in_place, runs_on_one_thread {
   static void run(nothing_prepared, const plan_view& p, const plan_step& s, const device_memory& device);
 };
 

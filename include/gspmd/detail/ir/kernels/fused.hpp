@@ -26,6 +26,7 @@ struct planned_group {
 };
 
 struct fused_loops;
+struct loops_by_parts;  // run/parts/kernels_by_parts.hpp
 
 namespace kernels {
 
@@ -38,6 +39,7 @@ struct fused : on_one_device {
                     kernel_table<loop_reduction, entries::shared_by_equal_steps>>;
   static constexpr step_work work = step_work::computes;
   static constexpr step_role role = step_role::fuses_operators;
+  using parts = loops_by_parts;
   static constexpr element_kinds handles = element_kinds::bytes;
 
   static constexpr std::int64_t scratch_bytes(const auto& tables, const plan_step& s) {

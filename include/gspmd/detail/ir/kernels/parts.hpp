@@ -18,26 +18,37 @@ class step_memory;
 struct row_work;  // ir/row_work.hpp
 struct row_part;
 
-/// The facts of a kernel. Each kernel is one struct in this folder, with all facts that passes, counts and executors
-/// query about its steps.
+/// The facts of a kernel. Each kernel is one struct, with all facts that passes, counts and executors query about its
+/// steps. The facts of every kernel:
 ///
-///   tables            the tables of the plan that it fills; `spec` of a step is an index of the first one
-///   work              the kind of work
+///   work              the kind of work (ir/kernel_list.hpp)
 ///   role              the facts that passes need
 ///   handles           the element types that it is compiled for
 ///   works_in_place    its result can use the memory of an operand that mark_kept() does not mark
 ///   scratch_bytes     the memory that it needs during a run
+///   parts             the parts of a step that the threads of a device run (run/parts/kernels_by_parts.hpp); one_thread:
+///                     one thread runs the step
+///   prepare, freeze   the computations that are done once (run/ready_step.hpp)
+///   run               executes the step
+///
+/// A listed kernel (ir/kernel_list.hpp) also states:
+///
+///   tables            the tables of the plan that it fills; `spec` of a step is an index of the first one
 ///   find_rows, take_rows    the rows of its operands that form blocks, and the same step for a block of rows. Both are
 ///                     for a step that `lowered` made (passes/lower/step_state.hpp), and for passes only
 ///   axes, messages, packing, rounds    its communication; steps of a plan store the first two as numbers
-///   prepare, freeze   the computations that are done once (run/ready_step.hpp)
-///   run               executes the step
+///
+/// Every other kernel is a device_kernel. It computes on one device, and its rows are not divided into blocks. It
+/// states:
+///
+///   name              identifies the kernel
+///   description       the type of the data of a step (ir/description.hpp), or no_description
 ///
 /// No fact has a default. A struct below contains the facts that several kernels share, and the kernels use it as a
 /// base. Code that runs on a device is defined in run/ and kernels/, so planning includes no code of kernels.
 
 /// A table of the plan.
-enum class entries : std::uint8_t { one_per_step, shared_by_equal_steps, one_per_movement, two_per_movement };
+enum class entries : std::uint8_t { one_per_step, shared_by_equal_steps, one_per_movement, two_per_movement, words };
 template <class Entry, entries Count>
 struct kernel_table {
   using entry = Entry;
@@ -46,29 +57,11 @@ struct kernel_table {
   static constexpr std::size_t guess(std::size_t ops, std::size_t movements) {
     if constexpr (Count == entries::one_per_movement) return movements;
     if constexpr (Count == entries::two_per_movement) return 2 * movements;
+    if constexpr (Count == entries::words) return 48 + ops + 8 * movements;
     else return Count == entries::one_per_step ? ops + 16 : 8 + ops / 16;
   }
 };
 
-enum class step_work : std::uint8_t {
-  computes,  // on one device, from its own memory to its own memory
-  moves,     // data between devices; a part of this can be inside one device
-  computes_while_moving,
-  ends_moving,  // that another step started
-  controls,     // the next step, which the runner executes
-};
-enum class step_role : std::uint8_t {
-  plain,
-  fuses_operators,  // a loop of elementwise operators, planned_group, which can write to the memory of any of its inputs
-  joins_operands,   // its operands are contiguous in memory, and so are its results
-  updates_a_part,   // of an operand: if it works in place, it copies nothing else
-  hands_on,         // the results of a body. This step and the following ones keep their position in the order of steps
-  loop_begin,
-  loop_end,
-  branch,
-  otherwise,
-  join,
-};
 enum class element_kinds : std::uint8_t { bytes, all };  // bytes: one function for all types
 enum class ring_rounds_kind : std::uint8_t { none, one_way, both_ways };
 
@@ -93,6 +86,18 @@ struct not_by_rows {
 };
 struct plain_step {
   static constexpr step_role role = step_role::plain;
+};
+/// A kernel whose steps are not divided between the threads of a device.
+struct one_thread {
+  static constexpr bool is_one = false;
+};
+struct runs_on_one_thread {
+  using parts = one_thread;
+};
+
+/// The base of every kernel that is not listed.
+struct device_kernel {
+  static constexpr step_work work = step_work::computes;
 };
 
 /// Returns the messages that one device of `members` sends in a collective, by the algorithm whose bytes are counted. A

@@ -12,12 +12,15 @@ namespace gspmd::detail {
 /// The loops, and the function that is compiled for the elements.
 struct prepared_reduction;
 struct prepared_permutation;
+struct reductions_by_parts;  // run/parts/kernels_by_parts.hpp
+struct permutations_by_parts;
 
 namespace kernels {
 
 /// Reduces dims of a shard.
 struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
   using tables = mp11::mp_list<kernel_table<reduction_spec, entries::shared_by_equal_steps>>;
+  using parts = reductions_by_parts;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
 
@@ -45,6 +48,7 @@ struct reduce : plain_step, on_one_device, never_in_place, without_scratch {
 /// Transposes a shard.
 struct permute : plain_step, on_one_device, never_in_place, without_scratch, not_by_rows {
   using tables = mp11::mp_list<kernel_table<permutation_spec, entries::shared_by_equal_steps>>;
+  using parts = permutations_by_parts;
   static constexpr step_work work = step_work::computes;
   static constexpr element_kinds handles = element_kinds::bytes;
 

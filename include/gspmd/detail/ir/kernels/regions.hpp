@@ -24,7 +24,7 @@ namespace gspmd::detail::kernels {
 
 /// A step at the begin or the end of the body of a loop or conditional.
 template <step_role Role>
-struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows {
+struct region_end : on_one_device, without_scratch, never_in_place, not_by_rows, runs_on_one_thread {
   using tables = mp11::mp_list<>;
   static constexpr step_work work = step_work::controls;
   static constexpr step_role role = Role;

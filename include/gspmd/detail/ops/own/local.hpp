@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "gspmd/detail/ir/kernels/local_function.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/detail/ops/own/local_rule.hpp"

@@ -14,7 +14,7 @@
 
 namespace gspmd::detail {
 
-/// The facts about rows that each kernel states.
+/// The facts about rows that each listed kernel states.
 struct row_facts {
   void (*find_rows)(const step_state& lowered, const plan_step& s, row_work& work);
   int (*take_rows)(step_state& lowered, plan_step& s, const row_part& part);  // returns how many dims fewer the bounds count
@@ -25,8 +25,10 @@ template <class... K>
 struct row_facts_of<mp11::mp_list<K...>> {
   static constexpr row_facts by_kernel[sizeof...(K)] = {{K::find_rows, K::take_rows}...};
 };
+inline constexpr row_facts no_row_facts{not_by_rows::find_rows, not_by_rows::take_rows};
 constexpr const row_facts& row_facts_of_step(const plan_step& s) {
-  return row_facts_of<all_kernels>::by_kernel[static_cast<int>(s.kernel)];
+  const kernel_name& kernel = *s.kernel.name;
+  return kernel.is_listed() ? row_facts_of<listed_kernels>::by_kernel[kernel.number] : no_row_facts;
 }
 
 /// Runs consecutive steps on blocks of rows of the same values. Each step finds the rows of the previous step in the

@@ -19,12 +19,22 @@ namespace gspmd::detail {
 
 template <class K>
 std::int64_t shared_work(const plan_view& p, const plan_step& s) {
-  if constexpr (by_parts<K>::is_one) return by_parts<K>::work(p, s);
+  if constexpr (K::parts::is_one) return K::parts::work(p, s);
   else return 0;
 }
+inline namespace GSPMD_TARGET {
+template <class K>
+std::int64_t shared_work_at_run_time(const plan_view& p, const plan_step& s) {
+  return shared_work<K>(p, s);
+}
+}  // namespace GSPMD_TARGET
 inline std::int64_t shared_work(const plan_view& p, const plan_step& s) {
-  return mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(s.kernel),
-                                           [&](auto id) { return shared_work<mp11::mp_at_c<all_kernels, id>>(p, s); });
+  if (!s.kernel.name->is_listed()) {
+    const device_kernel_facts* const own = s.kernel.name->own;
+    return own->shared_work == nullptr ? 0 : own->shared_work(p, s);
+  }
+  return mp11::mp_with_index<listed_kernel_count>(
+      s.kernel.number(), [&](auto number) { return shared_work<mp11::mp_at_c<listed_kernels, number>>(p, s); });
 }
 /// Returns the work of the steps of a block of rows, for all blocks together. Returns 0 if some step does not run on
 /// a single device.
@@ -101,13 +111,13 @@ template <class K, class Prepared>
 ready_step ready_by_parts(const Prepared& prepared, shared_plan& made, std::size_t step, int k) {
   auto& thread = *made.threads[static_cast<std::size_t>(k)];
   const auto& s = thread.steps[step];
-  if constexpr (requires { by_parts<K>::of_part(prepared, thread.view, s, 0, 1, nullptr); })
-    if (made.is_shared[step] != 0 && by_parts<K>::has_parts(thread.view, s)) {
-      using part = decltype(by_parts<K>::of_part(prepared, thread.view, s, 0, 1, nullptr));
-      if constexpr (requires { by_parts<K>::room_bytes(thread.view, s); })
-        if (const auto bytes = by_parts<K>::room_bytes(thread.view, s); bytes > 0 && k == 0)
+  if constexpr (requires { K::parts::of_part(prepared, thread.view, s, 0, 1, nullptr); })
+    if (made.is_shared[step] != 0 && K::parts::has_parts(thread.view, s)) {
+      using part = decltype(K::parts::of_part(prepared, thread.view, s, 0, 1, nullptr));
+      if constexpr (requires { K::parts::room_bytes(thread.view, s); })
+        if (const auto bytes = K::parts::room_bytes(thread.view, s); bytes > 0 && k == 0)
           made.rooms[step] = aligned_bytes(bytes, "a reduction that threads share");
-      const auto* const own = new part(by_parts<K>::of_part(prepared, thread.view, s, k, made.count(), made.rooms[step].get()));
+      const auto* const own = new part(K::parts::of_part(prepared, thread.view, s, k, made.count(), made.rooms[step].get()));
       thread.objects.emplace_back(own, [](const void* o) { delete static_cast<const part*>(o); });
       if constexpr (requires(const device_memory& device) { own->end(thread.view, s, device); }) made.end[step] = end_step<part>;
       return {run_by_parts<part>, nullptr, own};
@@ -118,15 +128,15 @@ ready_step ready_by_parts(const Prepared& prepared, shared_plan& made, std::size
 // ---- compiled programs ----
 
 template <class Program, int Step, class K>
-inline constexpr auto frozen_by_parts = by_parts<K>::template freeze<Program, Step>();
+inline constexpr auto frozen_by_parts = K::parts::template freeze<Program, Step>();
 
 template <class Program, int Step, class Comm>
 ready_step freeze_step_by_parts(shared_plan& made, int k) {
-  using K = mp11::mp_at_c<all_kernels, static_cast<std::size_t>(step_of<Program, Step>.kernel)>;
+  using K = kernel_of_step<Program, Step>;
   constexpr ready_step::alone_function rows = rows_from_steps<Program>[Step];
   if constexpr (rows != nullptr) return {nullptr, nullptr, nullptr, rows};
   else if constexpr (is_in_rows<Program>(Step)) return {};
-  else if constexpr (by_parts<K>::is_one) return ready_by_parts<K>(frozen_by_parts<in_parts<Program>, Step, K>, made, Step, k);
+  else if constexpr (K::parts::is_one) return ready_by_parts<K>(frozen_by_parts<in_parts<Program>, Step, K>, made, Step, k);
   else return freeze_step<Program, Step, Comm>();
 }
 template <class Program, class Comm>
@@ -146,23 +156,36 @@ std::unique_ptr<shared_plan> share_compiled(int threads, std::int64_t least_work
 /// Replaces `ready`, a step that is ready for one thread, by the step for the part of thread k.
 template <class K>
 void share_ready(ready_step& ready, shared_plan& made, std::size_t step, int k) {
-  if constexpr (by_parts<K>::is_one) {
+  if constexpr (K::parts::is_one) {
     auto& thread = *made.threads[static_cast<std::size_t>(k)];
-    using prepared = decltype(by_parts<K>::adopt(*static_cast<const prepared_by<K>*>(ready.prepared)));
-    const auto* const own = new prepared(by_parts<K>::adopt(*static_cast<const prepared_by<K>*>(ready.prepared)));
+    using prepared = decltype(K::parts::adopt(*static_cast<const prepared_by<K>*>(ready.prepared)));
+    const auto* const own = new prepared(K::parts::adopt(*static_cast<const prepared_by<K>*>(ready.prepared)));
     thread.objects.emplace_back(own, [](const void* o) { delete static_cast<const prepared*>(o); });
     ready = ready_by_parts<K>(*own, made, step, k);
   }
 }
+inline namespace GSPMD_TARGET {
+template <class K>
+void share_at_run_time(ready_step& ready, shared_plan& made, std::size_t step, int thread) {
+  share_ready<K>(ready, made, step, thread);
+}
+}  // namespace GSPMD_TARGET
 inline std::unique_ptr<shared_plan> share_session(const plan_view& p, int threads, std::int64_t least_work) {
   auto made = std::make_unique<shared_plan>(p, threads, find_shared_steps(p, least_work, [](std::size_t) { return false; }));
   for (int k = 0; k < threads; ++k) {
     auto& thread = *made->threads[static_cast<std::size_t>(k)];
     thread.ready = make_all_ready<>(thread.view, thread.memory, thread.objects);
-    for (std::size_t i = 0; i < p.steps.size(); ++i)
-      mp11::mp_with_index<kernel_count>(static_cast<std::size_t>(p.steps[i].kernel), [&](auto id) {
-        share_ready<mp11::mp_at_c<all_kernels, id>>(thread.ready[i], *made, i, k);
+    for (std::size_t i = 0; i < p.steps.size(); ++i) {
+      const kernel_id kernel = p.steps[i].kernel;
+      if (!kernel.name->is_listed()) {
+        const device_kernel_facts* const own = kernel.name->own;
+        if (own->share != nullptr) own->share(thread.ready[i], *made, i, k);
+        continue;
+      }
+      mp11::mp_with_index<listed_kernel_count>(kernel.number(), [&](auto number) {
+        share_ready<mp11::mp_at_c<listed_kernels, number>>(thread.ready[i], *made, i, k);
       });
+    }
   }
   return made;
 }
