@@ -32,7 +32,8 @@ struct surroundings {
 /// Runs the program.
 report run_application(const options& o, const surroundings& here);
 
-/// Prints the help, the version, or the mistake on the command line. Returns -1 if the command line asks for none of these.
+/// Prints the help, the version, or the mistake on the command line. Returns -1 if the command line has no mistake and
+/// asks for neither help nor version.
 int answer_usage(const char* usage, int argc, char** argv, options& o, bool talks);
 
 int say(const report& r);

@@ -27,7 +27,7 @@ struct options {
   std::string dot;
   std::string svg;
   std::string value;
-  std::string report;    // dearest, summary, outline or memory
+  std::string report;    // the name of a report, as --help lists it
   std::string timeline;  // files
   std::string layers;
   std::string html;
