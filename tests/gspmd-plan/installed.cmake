@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install BUILD --component tools` installs gspmd-plan. The installed program prints VERSION and plans DOCUMENT.
+# `cmake --install BUILD --component tools` installs gspmd-plan. The installed program prints VERSION and plans
+# DOCUMENT.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 execute_process(COMMAND "${CMAKE_COMMAND}" --install "${BUILD}" --component tools --prefix "${SCRATCH}/prefix"
                 RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)

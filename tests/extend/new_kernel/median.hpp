@@ -58,8 +58,8 @@ struct median : device_kernel, plain_step, never_in_place {
   static constexpr std::int64_t scratch_bytes(const table_views& tables, const plan_step& s) {
     return description_of<median>(tables, s).length * bytes_of(s.type);
   }
-  /// Programs that are planned at run time call `prepare` once for a session. It is a template, so other programs do not
-  /// compile the function for each element type.
+  /// Programs that are planned at run time call `prepare` once for a session. It is a template, so other programs do
+  /// not compile the function for each element type.
   template <class = once>
   static prepared_medians prepare(const median_spec& spec, const plan_view&, const plan_step& s) {
     prepared_medians prepared{&spec, nullptr};
