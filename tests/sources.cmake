@@ -78,8 +78,8 @@ if(composites LESS 4)
   message(FATAL_ERROR "no composites in ${ROOT}/include")
 endif()
 
-# Includes have one direction. docs/reference/headers.md has a table of folders, with the folders that each may include. Every
-# header may include gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
+# Includes have one direction. docs/reference/headers.md has a table of folders, with the folders that each may include.
+# Every header may include gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
 set(centre comm program ops plan run transform modes dynamic report extend)
 set(until_the_doors "")
 set(exceptions "")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Files that cannot read the version from project() state the same version: vcpkg.json, version.hpp, docs/how_to/packages.md,
-# the first entry of the CHANGELOG.
+# Files that cannot read the version from project() state the same version: vcpkg.json, version.hpp,
+# docs/how_to/packages.md, the first entry of the CHANGELOG.
 file(READ "${ROOT}/vcpkg/ports/gspmd/vcpkg.json" text)
 string(JSON port GET "${text}" version)
 if(NOT port STREQUAL VERSION)
