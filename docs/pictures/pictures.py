@@ -538,27 +538,27 @@ def picture_staggered():
 
 
 def picture_unstructured():
-    p = Picture("An unstructured mesh whose vertices are split over two devices, and the halo of each device", 230)
+    p = Picture("An unstructured mesh whose vertices and edges are split over two devices, and the halo of each device", 230)
     spots = [(40, 50), (100, 38), (160, 56), (66, 104), (126, 96), (186, 112), (44, 160), (104, 158), (164, 166)]
     edges = [(0, 1), (1, 2), (0, 3), (1, 3), (1, 4), (2, 4), (2, 5), (3, 4), (4, 5), (3, 6), (3, 7), (4, 7), (6, 7), (7, 8), (4, 8), (5, 8)]
     owner = [0, 0, 0, 0, 0, 1, 1, 1, 1]
-    for a, b in edges:
-        cut = owner[a] != owner[b]
-        p.line(*spots[a], *spots[b], red if cut else faint, 2 if cut else 1.2)
+    dark = [blue, "#a8690a"]
+    for e, (a, b) in enumerate(edges):
+        p.line(*spots[a], *spots[b], dark[e // 8], 2.5)
     for k, (x, y) in enumerate(spots):
         p.parts.append(f'<circle cx="{x}" cy="{y}" r="11" fill="{devices[owner[k]]}" stroke="{ink}"/>')
         p.text(x, y + 4, str(k), size=11)
     for d in range(2):
-        mine = [v for v in range(9) if owner[v] == d]
-        halo = sorted({b if owner[a] == d else a for a, b in edges if owner[a] != owner[b]})
-        halo = [v for v in halo if owner[v] != d]
-        y = 56 + 66 * d
-        p.rect(232, y - 12, 14, 14, devices[d], ink, 0.7)
-        p.left(254, y, f"device {d}", bold=True, size=12)
-        p.left(254, y + 17, "owns " + ", ".join(map(str, mine)), size=11)
-        p.left(254, y + 32, "halo " + ", ".join(map(str, halo)), size=11)
-    p.left(232, 190, "red: edges between devices", size=11, fill=red)
-    p.text(200, 220, "A product sends each element of a halo once.", size=11)
+        mine = edges[8 * d:8 * d + 8]
+        halo = sorted({v for edge in mine for v in edge if owner[v] != d})
+        y = 44 + 78 * d
+        p.rect(222, y - 12, 14, 14, devices[d], ink, 0.7)
+        p.left(244, y, f"device {d}", bold=True, size=12)
+        p.left(244, y + 17, "vertices " + ", ".join(str(v) for v in range(9) if owner[v] == d), size=11)
+        p.line(222, y + 28, 236, y + 28, dark[d], 2.5)
+        p.left(244, y + 32, f"edges {8 * d} to {8 * d + 7}", size=11)
+        p.left(244, y + 47, "halo: " + ("vertices " if len(halo) > 1 else "vertex ") + ", ".join(map(str, halo)), size=11)
+    p.text(200, 216, "A product sends each element of a halo once.", size=11)
     return p
 
 
