@@ -147,9 +147,9 @@ def picture_partial():
         p.rect(232, y, 48, 40, devices[k], ink, 1, "4 2")
         p.text(256, y + 24, f"P{k}", bold=True)
     p.left(290, 56, "partial values:", size=11, bold=True)
-    p.left(290, 72, "each has the shape", size=11)
-    p.left(290, 88, "of y, and y is", size=11)
-    p.left(290, 104, "P0 + P1", size=11)
+    p.left(290, 72, "their sum is y,", size=11)
+    p.left(290, 88, "and each has", size=11)
+    p.left(290, 104, "the shape of y", size=11)
     p.line(14, 158, 386, 158, faint, 0.8)
     both = "#d9c9ef"
     for n, (name, words) in enumerate([("all_reduce", "each device gets the sum"), ("reduce_scatter", "each device gets its part")]):
@@ -171,33 +171,33 @@ def picture_partial():
 
 
 def picture_collectives():
-    p = Picture("The data of three devices before and after each collective", 300)
+    p = Picture("The data of three devices before and after each collective", 338)
     tints = ["#9ecae9", "#ffd27f", "#a8d8a0"]
     p.text(190, 20, "before", bold=True)
     p.text(332, 20, "after", bold=True)
     for side in (148, 290):
         for k in range(3):
-            p.text(side + 14 + 36 * k - 8 + 14, 34, str(k), size=10, fill="#4a5560")
+            p.text(side + 14 + 36 * k, 34, str(k), size=10, fill="#4a5560")
     p.left(12, 34, "device", size=10, fill="#4a5560")
 
     def box(x, y, parts):
         for n in range(3):
             kind = parts[n]
             if kind is None:
-                p.rect(x, y + 10 * n, 28, 10, paper, "#c5ccd3", 0.6)
+                p.rect(x, y + 12 * n, 29, 12, paper, "#c5ccd3", 0.6)
             else:
                 tint, label = kind
-                p.rect(x, y + 10 * n, 28, 10, tint, ink, 0.7)
+                p.rect(x, y + 12 * n, 29, 12, tint, ink, 0.7)
                 if label:
-                    p.text(x + 14, y + 8.5 + 10 * n, label, size=8.5)
+                    p.text(x + 14.5, y + 9.6 + 12 * n, label, size=10)
 
     def row(n, name, before, after):
-        y = 40 + 43 * n
-        p.code(12, y + 20, name, size=11)
+        y = 40 + 49 * n
+        p.code(12, y + 22, name, size=11)
         for k in range(3):
             box(148 + 36 * k, y, [before(k, part) for part in range(3)])
             box(290 + 36 * k, y, [after(k, part) for part in range(3)])
-        p.arrow(257, y + 15, 282, y + 15)
+        p.arrow(257, y + 18, 282, y + 18)
 
     total = "#d9c9ef"
     letters = "abc"
