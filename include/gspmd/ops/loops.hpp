@@ -104,7 +104,7 @@ struct ghost_body {
 /// **Example.**
 ///     // 25 exchanges
 ///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);
-///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);  // by on_network's latency
+///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);  // by the network's latency
 ///
 /// The values equal those of the plain fori_loop, bit for bit. The body consists of stencils, shifts, rolls and
 /// elementwise operators. All carried fields have one shape and one sharding, which is that of the plain loop. The

@@ -102,7 +102,7 @@ consteval bool is_small_search() {
 ///
 /// The compiler plans the program at most `MostPlans` times, each time with other annotations. It takes the annotations
 /// with the least time of a step, among the plans that fit into the memory of a device. The planner estimates the time
-/// on the network of the mesh (`on_network`, `within`). `step` is the program compiled with these annotations.
+/// on the network of the options, and refuses plans that need more than their memory. `step` is the program compiled with these annotations.
 /// The search is that of dynamic::find_annotations (find_annotations.hpp), limited to one mesh and to inputs. With the
 /// same number of plans, the starts, the order and the result are the same. Existing annotations do not change. Each
 /// plan takes as long as one `compile`.
@@ -181,5 +181,10 @@ class search_annotations {
   /// holds.
   static constexpr std::string_view text{chars.data(), written.count};
 };
+
+/// Searches with options: the network and the memory of a device.
+template <std::size_t MostPlans, detail::constant_callable Callable, class Mesh, options Options, class... Inputs>
+class search_annotations<MostPlans, Callable, Mesh, with<Options>, Inputs...>
+    : public search_annotations<MostPlans, Callable, detail::mesh_with<Mesh, Options>, Inputs...> {};
 
 }  // namespace gspmd

@@ -169,7 +169,7 @@ consteval void refuse() {
         "gspmd: an operand of an einsum would be gathered to more than limit_gather allows, and cannot go round a ring; "
         "see message<>");
   else if constexpr (Broken == mistake::memory)
-    static_assert(accepted<Message>, "gspmd: within: no plan is known that holds so little; see message<>");
+    static_assert(accepted<Message>, "gspmd: options: no plan is known that holds so little memory; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(
         accepted<Message>,

@@ -240,7 +240,7 @@ TEST_CASE("several sweeps on one exchange: as many bits, and as many times fewer
 TEST_CASE("the time of a network chooses how many sweeps go on one exchange") {
   const auto sweeps_on = [](double latency, std::int64_t extent) {
     const network net(1e11, {{"x", topology::switched, 1e10, latency}});
-    const auto step = dynamic::compile([](value x) { return heat(96, -1, x); }, dynamic::mesh({{"x", 4}}).on(net),
+    const auto step = dynamic::compile([](value x) { return heat(96, -1, x); }, dynamic::mesh({{"x", 4}}).with({.network = net}),
                                        dynamic::in<double>({extent, extent}, {"x", ""}));
     return 96 * 2 / step.traffic().messages;
   };

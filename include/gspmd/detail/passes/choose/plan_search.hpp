@@ -65,7 +65,7 @@ struct search_state {
   }
 };
 
-/// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (searched.hpp) and
+/// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (plan/search.hpp) and
 /// if other plans may save enough time (support/tuning.hpp).
 ///
 /// Input: the best whole plan and the shardings that it prefers. Result: search_state::best and

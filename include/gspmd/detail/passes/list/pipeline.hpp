@@ -145,7 +145,7 @@ struct choose_pass {
     for (choose_lengths* const of : {&best, &trial}) of->table.nodes = of->book.roots = of->book.first = of->book.last = all;
   }
 };
-/// Searches for a better plan, if the mesh requests it (searched.hpp, which includes passes/list/search_pass.hpp).
+/// Searches for a better plan, if the mesh requests it (plan/search.hpp, which includes passes/list/search_pass.hpp).
 struct search_pass;
 
 /// Finds choices that the policies of the program forbid.
