@@ -43,7 +43,8 @@ using pod = mesh<axis<"data", devices>>;
 constexpr network slow(50e9, 250e6, 50e-6);  // the operations of one second, and the bytes that 2gbit sends in one second
 using weight = in<float, dims<width, width>, split<"data", _>>;
 template <options Options = options{}>
-using step = compile<train, pod, with<Options>, in<float, dims<devices * rows, width>, split<"data", _>>, weight, weight, weight, weight>;
+using step =
+    compile<train, pod, with<Options>, in<float, dims<devices * rows, width>, split<"data", _>>, weight, weight, weight, weight>;
 
 using matrix = std::vector<float>;
 using weights = std::array<matrix, layers>;

@@ -374,7 +374,8 @@ TEST_CASE("random regions of one axis give on a mesh of three what they give on 
     }
     INFO("program ", k, ": ", n, " ", z, " ", size, " ", p.entry, " ", p.exit, " ", given, words);
     const std::vector<dynamic::input> alone{dynamic::in<double>({size, size}), dynamic::in<double>({size, size})};
-    const auto with = with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], true); }, m.with({.checked = true}), inputs);
+    const auto with =
+        with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], true); }, m.with({.checked = true}), inputs);
     const auto without =
         with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], false); }, dynamic::mesh({{"x", n}}), alone);
     check_same(with, without, alone);

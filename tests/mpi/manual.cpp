@@ -86,7 +86,8 @@ TEST_CASE("manual regions over MPI, planned at run time") {
 }
 
 using two = mesh<axis<"x", 2>>;
-using step = compile<with_gradients, two, with<options{.checked = true}>, in<double, dims<8, 4>, split<"x", _>>, in<double, dims<4, 4>, split<"x", _>>>;
+using step = compile<with_gradients, two, with<options{.checked = true}>, in<double, dims<8, 4>, split<"x", _>>,
+                     in<double, dims<4, 4>, split<"x", _>>>;
 
 TEST_CASE("manual regions over MPI, planned when compiling, on each pair of ranks") {
   const own_communicator pair(2);

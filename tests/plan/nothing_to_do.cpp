@@ -109,8 +109,10 @@ using pod = mesh<axis<"data", 2>>;
 template <options Options = options{}>
 using step_with = compile<squares, pod, with<Options>, in<float, dims<64>, split<"data">>>;
 static_assert(step_with<options{.overlap = true}>::peak_bytes_per_device == step_with<>::peak_bytes_per_device);
-static_assert(step_with<options{.overlap = true}>::traffic.bytes == 0 && step_with<options{.overlap = true}>::view.steps.size() == 1);
-static_assert(step_with<options{.memory = 256}>::peak_bytes_per_device == 256 && step_with<options{.memory = 256}>::traffic.bytes == 0);
+static_assert(step_with<options{.overlap = true}>::traffic.bytes == 0 &&
+              step_with<options{.overlap = true}>::view.steps.size() == 1);
+static_assert(step_with<options{.memory = 256}>::peak_bytes_per_device == 256 &&
+              step_with<options{.memory = 256}>::traffic.bytes == 0);
 
 }  // namespace compiled_for_nothing
 

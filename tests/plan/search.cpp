@@ -26,8 +26,8 @@ constexpr auto train = [](auto x, auto w1, auto w2) {
   return std::tuple{w1 - 0.1 * g1, w2 - 0.1 * g2};
 };
 template <options Options = options{}>
-using step_with = compile<train, both, with<Options>, in<float, dims<512, 256>, split<"dp,tp", _>>, in<float, dims<256, 1024>, split<"dp,tp", _>>,
-                        in<float, dims<1024, 256>, split<"tp", _>>>;
+using step_with = compile<train, both, with<Options>, in<float, dims<512, 256>, split<"dp,tp", _>>,
+                          in<float, dims<256, 1024>, split<"dp,tp", _>>, in<float, dims<1024, 256>, split<"tp", _>>>;
 
 static_assert(step_with<>::traffic.bytes == 1572864);
 static_assert(step_with<options{.search = true}>::traffic.bytes == 1310720);

@@ -140,8 +140,9 @@ TEST_CASE("network: by a switch each collective takes the least of its algorithm
 }
 
 TEST_CASE("network: all_reduce over several axes scatters along the fast ones, and adds the parts along the slow ones") {
-  const auto m = dynamic::mesh({{"x", 8}, {"y", 2}})
-                     .with({.network = network(1e12, {{"x", topology::switched, 1e12, 1e-9}, {"y", topology::switched, 1e10, 1e-9}})});
+  const auto m =
+      dynamic::mesh({{"x", 8}, {"y", 2}})
+          .with({.network = network(1e12, {{"x", topology::switched, 1e12, 1e-9}, {"y", topology::switched, 1e10, 1e-9}})});
   const auto takes = [&](std::int64_t bytes) {
     const auto times = detail::times_of_collective(m.info().shape, m.info().request.network, collective_kind::all_reduce,
                                                    detail::axis_bit(0) | detail::axis_bit(1), bytes);
@@ -163,9 +164,9 @@ TEST_CASE("network: all_reduce over several axes scatters along the fast ones, a
 TEST_CASE("network: small sums are added up, none is gathered to save messages, on a cluster") {
   const auto plan = [](auto f, std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
     std::string all;
-    for (const auto& c :
-         dynamic::compile(f, dynamic::mesh({{"x", 8}, {"y", 4}}).with({.network = cluster_network}), f32(std::move(shape), std::move(sharding)))
-             .collectives())
+    for (const auto& c : dynamic::compile(f, dynamic::mesh({{"x", 8}, {"y", 4}}).with({.network = cluster_network}),
+                                          f32(std::move(shape), std::move(sharding)))
+                             .collectives())
       all += std::string(detail::name_of(c.kind)) + ' ' + std::string(c.axes.view()) + "; ";
     return all;
   };
@@ -439,7 +440,8 @@ constexpr network fast_x(1e15, {{"x", topology::torus, 100e9, 1e-6}, {"y", topol
 constexpr network fast_y(1e15, {{"x", topology::switched, 1e9, 1e-6}, {"y", topology::torus, 100e9, 1e-6}});
 using grid = mesh<axis<"x", 4>, axis<"y", 4>>;
 template <options Options>
-using product_with = compile<product, grid, with<Options>, in<float, dims<512, 512>, split<_, "x">>, in<float, dims<512, 512>, split<"y", _>>>;
+using product_with =
+    compile<product, grid, with<Options>, in<float, dims<512, 512>, split<_, "x">>, in<float, dims<512, 512>, split<"y", _>>>;
 using step_fast_x = product_with<options{.network = fast_x}>;
 using step_fast_y = product_with<options{.network = fast_y}>;
 static_assert(step_fast_x::accepted && step_fast_y::accepted);
@@ -473,8 +475,8 @@ TEST_CASE("one switch: a message costs what it costs, on any axis") {
   const dynamic::mesh m({{"x", 4}, {"y", 2}});
   const network slow(1e12, 10e9, 1e-3), prompt(1e12, 10e9, 0);
   const auto reduced = [&](const network& net) {
-    return dynamic::compile([](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<_, _>{}); }, m.with({.network = net}),
-                            f32({64, 64}, {"", "x"}), f32({64, 64}, {"x", ""}));
+    return dynamic::compile([](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<_, _>{}); },
+                            m.with({.network = net}), f32({64, 64}, {"", "x"}), f32({64, 64}, {"x", ""}));
   };
   // The devices along y may each reduce one half of a partial sum over x: fewer bytes, one more message.
   CHECK(reduced(slow).traffic().messages <= reduced(prompt).traffic().messages);

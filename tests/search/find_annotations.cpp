@@ -102,7 +102,8 @@ TEST_CASE("find_annotations: two layers, the batch along all devices, the width 
       for (const int k : i.inputs) b.annotate({&b.graph(), b.graph().inputs[k]}, i.sharding);
     return b.compile();
   };
-  CHECK(estimate(annotated(square.with({.network = cluster})), cluster).total() == doctest::Approx(both.compared.front().seconds));
+  CHECK(estimate(annotated(square.with({.network = cluster})), cluster).total() ==
+        doctest::Approx(both.compared.front().seconds));
 }
 
 TEST_CASE("find_annotations: weights are split over all devices where memory forces it, those of equal layers alike") {

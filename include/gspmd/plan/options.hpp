@@ -22,9 +22,8 @@ using hide_function = void (*)(plan&, span<const int> base, const network_rates&
 
 // GCC 12 refuses addresses of functions inside template arguments, so the options below refer to variables with them.
 template <class Network>
-inline constexpr describe_network describe_as = [](const network* n, const mesh_info& m) {
-  return static_cast<const Network*>(n)->rates_on(m);
-};
+inline constexpr describe_network describe_as =
+    [](const network* n, const mesh_info& m) { return static_cast<const Network*>(n)->rates_on(m); };
 /// The function that overlaps collectives with computation. plan/overlap.hpp specialises it for bool.
 template <class>
 struct overlap_header {
@@ -48,12 +47,12 @@ struct overlap_option {
   const hide_function* hide = nullptr;
 
   constexpr overlap_option() = default;
-  template <std::same_as<bool> Bool>  // a template, so that this header does not include plan/overlap.hpp
-  constexpr overlap_option(Bool is_on) {
-    static_assert(overlap_header<Bool>::is_included,
+  template <std::same_as<bool> Switch>  // a template, so that this header does not include plan/overlap.hpp
+  constexpr overlap_option(Switch is_on) {
+    static_assert(overlap_header<Switch>::is_included,
                   "gspmd: options: `overlap` needs a header; add #include <gspmd/plan/overlap.hpp>");
-    if constexpr (overlap_header<Bool>::is_included)
-      if (is_on) hide = &overlap_header<Bool>::hide;
+    if constexpr (overlap_header<Switch>::is_included)
+      if (is_on) hide = &overlap_header<Switch>::hide;
   }
 };
 
@@ -156,22 +155,21 @@ struct mesh_with {
   struct problem {
     static constexpr text make() { return network_problem(Options, Mesh::info); }
   };
-  static constexpr bool is_described = problem::make().empty();
+  static constexpr bool is_described = problem::make().empty(), has_header = !Options.search || has_search<Mesh>;
   static constexpr bool check() {
     static_assert(Options.memory > 0, "gspmd: options: memory is not positive; write a positive number, or leave it out");
-    static_assert(!Options.search || has_search<Mesh>,
-                  "gspmd: options: `search` needs a header; add #include <gspmd/plan/search.hpp>");
+    static_assert(has_header, "gspmd: options: `search` needs a header; add #include <gspmd/plan/search.hpp>");
     if constexpr (!is_described) refuse<mistake::network, problem>();
     return true;
   }
   static_assert(check());
 
  public:
-  /// False if the network does not describe the mesh. The compiler has then reported it.
-  static constexpr bool accepted = is_described;
+  /// False if an option is wrong. The compiler has then reported it.
+  static constexpr bool accepted = is_described && has_header && Options.memory > 0;
   static constexpr mesh_info info = [] {
     auto m = Mesh::info;
-    add_options(m.request, Options, Mesh::info);
+    if (accepted) add_options(m.request, Options, Mesh::info);
     return m;
   }();
   static constexpr int device_count = Mesh::device_count;

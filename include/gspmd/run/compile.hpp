@@ -300,7 +300,7 @@ class compile<Callable, Mesh, Inputs...> : public detail::without_mistakes<Mesh,
 
 /// A program that is compiled with options.
 template <detail::constant_callable Callable, class Mesh, options Options, class... Inputs>
-class compile<Callable, Mesh, with<Options>, Inputs...>
-    : public compile<Callable, detail::mesh_with<Mesh, Options>, Inputs...> {};
+class compile<Callable, Mesh, with<Options>, Inputs...> : public compile<Callable, detail::mesh_with<Mesh, Options>, Inputs...> {
+};
 
 }  // namespace gspmd

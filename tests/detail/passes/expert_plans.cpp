@@ -295,7 +295,8 @@ TEST_CASE("a plan within a device's memory gathers weights twice and keeps none"
   CHECK(one_byte.peak_bytes_per_device() < held);
   CHECK(one_byte.traffic().in(collective_kind::all_gather).collectives == 6 + 1);
   const auto refused = error_of([&] { layers_on(m.with({.memory = 1 << 20})); });
-  const auto saving = layers_on(m.with({.memory = std::stoll(refused.substr(refused.find("holds ") + 6))}));  // the smallest possible peak
+  const auto saving =
+      layers_on(m.with({.memory = std::stoll(refused.substr(refused.find("holds ") + 6))}));  // the smallest possible peak
   CHECK(saving.traffic().in(collective_kind::all_gather).collectives == 6 + 5);  // the first layer's input has no gradient
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).collectives == 6);
   CHECK(refused.find("are allowed: split more of the inputs, or use more devices") != std::string::npos);
@@ -333,7 +334,8 @@ TEST_CASE("a plan within a device's memory gives up no more than it must") {
   for (const bool is_annotated : {true, false}) {
     const auto plain = layers_on(m, is_annotated);
     const auto held = plain.peak_bytes_per_device();
-    const auto all = layers_on(m.with({.memory = held - (is_annotated ? 5 : 11) * 49152}), is_annotated);  // the most that it can save
+    const auto all =
+        layers_on(m.with({.memory = held - (is_annotated ? 5 : 11) * 49152}), is_annotated);  // the most that it can save
     std::int64_t before = plain.traffic().bytes;
     int split = 0;
     for (const std::int64_t k : {1, 2, 3, 4}) {
@@ -377,7 +379,8 @@ TEST_CASE("what a limit of memory cost is told") {
     const auto communication =
         network(1e12, 31.25e9, 0).with_memory(1e15);  // the update of split weights takes less time, which would outweigh
                                                       // the communication
-    return explain_memory(dynamic::inspection(layers_of(below < 0 ? m : m.with({.memory = held - below}), is_annotated)), communication);
+    return explain_memory(dynamic::inspection(layers_of(below < 0 ? m : m.with({.memory = held - below}), is_annotated)),
+                          communication);
   };
   CHECK(told(true, -1) == "no limit of memory is given: write options{.memory = bytes}\n");
   CHECK(has(told(true, 0), ", as without a limit\n"));
@@ -535,8 +538,8 @@ constexpr auto train = [](value w, value v, value x) {
 };
 using pod = mesh<axis<"data", 4>>;
 template <options Options = options{}>
-using step_with =
-    compile<train, pod, with<Options>, in<float, dims<32, 32>>, in<float, dims<32, 32>>, in<float, dims<512, 32>, split<"data", _>>>;
+using step_with = compile<train, pod, with<Options>, in<float, dims<32, 32>>, in<float, dims<32, 32>>,
+                          in<float, dims<512, 32>, split<"data", _>>>;
 constexpr std::int64_t limit = step_with<>::peak_bytes_per_device - 3 * 32 * 32;  // three quarters of a state less
 using step = step_with<options{.memory = limit}>;
 static_assert(step::peak_bytes_per_device <= limit && step::traffic.bytes == step_with<>::traffic.bytes);

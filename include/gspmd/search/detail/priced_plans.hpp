@@ -133,7 +133,9 @@ class priced_plans {
     return planned;
   }
   /// fastest() returns the fastest plan regardless of memory; planned() returns the plan within the memory of a device.
-  [[nodiscard]] dynamic::program fastest(const graph& g) const { return {mesh_.with({.memory = most_bytes}), g, program_.functions()}; }
+  [[nodiscard]] dynamic::program fastest(const graph& g) const {
+    return {mesh_.with({.memory = most_bytes}), g, program_.functions()};
+  }
   [[nodiscard]] dynamic::program planned(const graph& g) const { return {mesh_, g, program_.functions()}; }
   /// Returns the planner's shardings of the inputs, by group, for these annotations. Returns nothing if the program is
   /// refused or if the planner cuts an axis, because inputs may be sharded along a part of this axis.
