@@ -119,8 +119,8 @@ class mesh {
   }
   /// Returns the same mesh with options for the plans that it gets. Options that are not given stay as they are.
   ///
-  /// **Errors.** gspmd::error: a memory limit that is not positive; a network that does not describe an axis of more than
-  /// one device. If no plan fits a memory limit, `compile` throws gspmd::error with the smallest peak of the plans.
+  /// **Errors.** gspmd::error: a memory limit that is not positive; a network that does not describe an axis of several
+  /// devices. If no plan fits a memory limit, `compile` throws gspmd::error with the smallest peak of the plans.
   /// **Example.**
   ///
   ///     auto program = dynamic::compile(f, m.with({.memory = 512 * MiB, .search = true}), x, w);

@@ -107,13 +107,13 @@ struct options {
   /// Devices compute while collectives are under way. Include gspmd/plan/overlap.hpp, which says how.
   detail::overlap_option overlap = {};
 
-  /// After each step, a run compares the data that must be equal on several devices. It finds a kernel or an input whose
-  /// values contradict its type.
+  /// After each step, a run compares the data that must be equal on several devices. It finds a kernel or an input
+  /// whose values contradict its type.
   ///
   /// The compared data are the inputs and values whose types are invariant, replica or constant along an axis, also in
-  /// manual regions. In a program without types, they are the values that no axis splits. Bits are compared, except that
-  /// 0 equals -0 and every NaN equals every NaN. The program computes and sends the same as without the check, but each
-  /// operator stores its result, so a run uses more memory. Nothing is sent while a device computes.
+  /// manual regions. In a program without types, they are the values that no axis splits. Bits are compared, except
+  /// that 0 equals -0 and every NaN equals every NaN. The program computes and sends the same as without the check, but
+  /// each operator stores its result, so a run uses more memory. Nothing is sent while a device computes.
   ///
   /// **Communication.** For each such value one all_gather of 8 bytes per device along these axes. No plan counts these
   /// bytes.

@@ -7,9 +7,10 @@
 /// The option `overlap`: devices compute while collectives are under way. Include this header to use it.
 ///
 /// A collective starts after its operand exists, and finishes before the first user of its result. The work between
-/// start and finish takes at most about as long as the collective. Its time is estimated on the network of the plan (the
-/// option `network`, or the default network). Users of the result wait while other work continues. Split weights are
-/// gathered before the layer that uses them. Gradients are reduced while the gradients of earlier layers are computed.
+/// start and finish takes at most about as long as the collective. Its time is estimated on the network of the plan
+/// (the option `network`, or the default network). Users of the result wait while other work continues. Split weights
+/// are gathered before the layer that uses them. Gradients are reduced while the gradients of earlier layers are
+/// computed.
 ///
 /// Plans send the same bytes. Results have the same bits, except for reductions between nodes, because MPI's own calls
 /// do the blocking ones. A collective under way needs memory, which `peak_bytes_per_device` includes.
@@ -18,7 +19,7 @@
 ///
 /// **Example.**
 ///
-///     using step = compile<train, pod, with<options{.overlap = true}>, in<float, dims<64, 4096>, split<"data", _>>, ...>;
+///     using step = compile<train, pod, with<options{.overlap = true}>, in<float, dims<64, 4096>>, ...>;
 ///     const auto p = dynamic::compile(train, m, {.overlap = true}, x, w);
 ///
 /// **Source.** GSPMD, section 4.6, hides halos in the same way.

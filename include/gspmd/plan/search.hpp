@@ -8,7 +8,7 @@
 ///
 /// **Example.**
 ///
-///     using step = compile<layer, pod, with<options{.search = true}>, in<float, dims<64, 512>, split<"data", _>>, ...>;
+///     using step = compile<layer, pod, with<options{.search = true}>, in<float, dims<64, 512>>, ...>;
 ///     static_assert(step::traffic.bytes < compile<layer, pod, in<...>...>::traffic.bytes);   // the gain of the search
 namespace gspmd::detail {
 

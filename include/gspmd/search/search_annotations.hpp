@@ -102,10 +102,10 @@ consteval bool is_small_search() {
 ///
 /// The compiler plans the program at most `MostPlans` times, each time with other annotations. It takes the annotations
 /// with the least time of a step, among the plans that fit into the memory of a device. The planner estimates the time
-/// on the network of the options, and refuses plans that need more than their memory. `step` is the program compiled with these annotations.
-/// The search is that of dynamic::find_annotations (find_annotations.hpp), limited to one mesh and to inputs. With the
-/// same number of plans, the starts, the order and the result are the same. Existing annotations do not change. Each
-/// plan takes as long as one `compile`.
+/// on the network of the options, and refuses plans that need more than their memory. `step` is the program compiled
+/// with these annotations. The search is that of dynamic::find_annotations (find_annotations.hpp), limited to one mesh
+/// and to inputs. With the same number of plans, the starts, the order and the result are the same. Existing
+/// annotations do not change. Each plan takes as long as one `compile`.
 ///
 /// **Errors.** Compile error: more than 32 plans, 128 operators or 16 inputs; inputs other than `in`, `record` and
 /// `array_of`; a program that writes its own communication. If no plan is found, the errors are those of `compile` for

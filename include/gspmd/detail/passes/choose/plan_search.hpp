@@ -65,8 +65,8 @@ struct search_state {
   }
 };
 
-/// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (plan/search.hpp) and
-/// if other plans may save enough time (support/tuning.hpp).
+/// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (plan/search.hpp)
+/// and if other plans may save enough time (support/tuning.hpp).
 ///
 /// Input: the best whole plan and the shardings that it prefers. Result: search_state::best and
 /// search_state::preferred.
