@@ -60,8 +60,8 @@ inline constexpr std::int64_t unlimited_memory = INT64_MAX;
 
 }  // namespace detail
 
-/// The options of a plan. Pass them to `compile` as `with<options{...}>`, behind the mesh. At run time pass them to
-/// dynamic::compile behind the mesh, or to dynamic::mesh::with.
+/// The options of a plan. Pass them to `compile` as `with<options{...}>`, after the mesh. At run time pass them to
+/// dynamic::compile after the mesh, or to dynamic::mesh::with.
 ///
 /// Plans of all options compute the same results, except for the last bits of sums.
 ///
@@ -123,7 +123,7 @@ struct options {
   bool checked = false;
 };
 
-/// The options of a compiled program, as a type: the argument of `compile` behind the mesh.
+/// The options of a compiled program, as a type: the argument of `compile` after the mesh.
 template <options Options>
 struct with {};
 
