@@ -40,6 +40,7 @@
 #if (GSPMD_PRECOMPILED_HERE & 2) != 0
 // Headers with functions of the planner that dynamic/compile.hpp does not include.
 #include "gspmd/detail/passes/carried/weight_updates.hpp"
+#include "gspmd/detail/passes/ghost/ghost_zones.hpp"
 #include "gspmd/detail/passes/list/pass_list.hpp"
 #include "gspmd/detail/passes/typed/manual_regions.hpp"
 #endif

@@ -4,6 +4,7 @@
 // expect: in a loop of several sweeps on one
 // expect: computes of a field is no field
 #include <gspmd/gspmd.hpp>
+#include <gspmd/ops/ghost_zones.hpp>
 
 using namespace gspmd;
 

@@ -12,6 +12,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
+#include <gspmd/ops/ghost_zones.hpp>
 
 #include "support/by_hand.hpp"
 #include "support/error_of.hpp"

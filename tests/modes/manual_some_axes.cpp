@@ -332,7 +332,7 @@ bool is_refused(const body& p, const dynamic::mesh& m, std::int64_t size) {
   const value y = p(x, w, true);
   if (b.graph().error.empty()) {
     b.graph().outputs.push_back(y.id());
-    b.graph().type_local(b.graph(), false);
+    detail::run_at_run_time<detail::check_regions_pass>(b.graph());
   }
   return !b.graph().error.empty() || detail::elements(y.shape()) > 4096;
 }

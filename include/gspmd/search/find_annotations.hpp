@@ -131,7 +131,7 @@ class annotation_finder {
     auto& one = meshes_.emplace_back(one_mesh{program_(m), {}, {}, false});
     const graph& g = one.program.graph();
     if (g.failed()) throw error(std::string(g.error.view()));
-    if (g.find_types != nullptr || g.type_local != nullptr)
+    if (g.states_communication())
       throw error(
           "find_annotations: the program writes its own communication, by types or manual regions; nothing is left to annotate");
     one.plans.emplace(one.program, net_, budget_);

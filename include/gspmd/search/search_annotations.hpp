@@ -72,15 +72,16 @@ consteval bool can_be_searched() {
   else if constexpr (!is_constant_program<callable_argument<Callable>(), Mesh, Inputs...>) return false;
   else {
     using traced = traced_program<callable_run_by_the_compiler<callable_argument<Callable>(), Mesh, Inputs...>>;
-    return item<3>(traced::frozen().rest) == mistake::none;
+    return traced::frozen().rest.broken == mistake::none;
   }
 }
 /// Returns true if the program and the number of plans are small enough. Otherwise reports a compile error.
 template <std::size_t MostPlans, auto Callable, class Mesh, class... Inputs>
 consteval bool is_small_search() {
   using traced = traced_program<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>;
-  constexpr std::size_t nodes = traced::frozen().sizes.of[0], inputs = traced::frozen().sizes.of[1];
-  constexpr bool is_typed = item<5>(traced::frozen().rest) != nullptr || item<6>(traced::frozen().rest) != nullptr;
+  constexpr auto lists = lists_of_program(traced::frozen());
+  constexpr std::size_t nodes = lists.nodes.size(), inputs = lists.inputs.size();
+  constexpr bool is_typed = traced::frozen().rest.is_explicit || traced::frozen().rest.has_manual_regions;
   static_assert(
       !is_typed,
       "gspmd: search_annotations: the program writes its own communication, by types or manual regions; nothing is left "

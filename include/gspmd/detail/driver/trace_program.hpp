@@ -170,11 +170,12 @@ constexpr graph trace_callable() {
   return g;
 }
 
-/// Returns the program in the global view, ready to be planned, or its mistake. `Passes` are the remaining passes.
-template <class Mesh, class Passes = program_passes>
+/// Returns the program in the global view, ready to be planned, or its mistake. `At` are the positions of the remaining
+/// passes.
+template <class Mesh, pass_positions At = pass_positions{}>
 constexpr graph traced_to_plan(graph traced) {
   if (traced.failed()) return traced;
-  graph program = program_to_plan<Passes>(std::move(traced));
+  graph program = program_to_plan<At>(std::move(traced));
   if (program.failed()) return program;
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
     program.fail({}, "compile", mistake::size, problem);
