@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <gspmd/detail/transport/mpi/arrival.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/mpi.hpp>
 
