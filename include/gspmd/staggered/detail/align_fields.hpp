@@ -481,7 +481,7 @@ constexpr void align_fields(graph& g, bool) {
   if (aligner.run()) g = std::move(aligner.result());
   else if (!aligner.is_staggered())
     g.fail({}, "staggered", mistake::extent,
-           "no slice, padding or concatenation here is 1 to 8 elements longer or shorter than what it is made of, so no field is "
+           "no slice, padding or concatenation here is 1 to 8 elements longer or shorter than its operand, so no field is "
            "staggered; call the function itself");
 }
 
