@@ -45,9 +45,8 @@ inline std::string by(std::int64_t a, std::int64_t b) { return std::to_string(a)
 
 inline void print_table_1(report& r) {
   r.table("GSPMD Table 1 and Fig. 7",
-          "The 64B model of Table 2 on (X, Y) = (8, 16), batch 64: elements that a device holds and what it sends in the "
-          "feed-forward "
-          "layer, beside the orders of the table with the sizes put in, and the collectives of Fig. 7.");
+          "The 64B model of Table 2 on (X, Y) = (8, 16), batch 64: elements that a device holds and sends in the feed-forward "
+          "layer, next to the orders of the table with these sizes, and the collectives of Fig. 7.");
   constexpr std::int64_t B = 64, S = 1024, M = 8192, H = 65536, N = 128, D = 256;
   constexpr double X = 8, Y = 16;
   const dynamic::mesh m({{"x", 8}, {"y", 16}});
@@ -160,7 +159,7 @@ inline void print_tables_2_and_3(report& r) {
       "collectives run at their full rates. So the estimates are below the published times. Memory: weights are updated in "
       "place. "
       "The plan keeps to the memory of the paper's step, or to the least multiple of 5 % more that it fits into. No product is "
-      "recomputed; gathered values are gathered again, and norms, casts and relu are recomputed, as far as the limit requires. "
+      "recomputed; gathered values are gathered again, and norms, casts and relu are recomputed, if the limit requires it. "
       "Without a limit, gathered values are kept. Layers recomputed: recompute(layer) keeps the input of each layer.",
       {{32, 8192, 65536, 128, 256, 8, 16, 64},
        {32, 8192, 65536, 128, 256, 16, 32, 256},
@@ -215,12 +214,12 @@ inline void print_tables_4_and_5(report& r) {
           "Pipelines of the narrower model on 256 devices. Bubbles are a model, (L - 1) / (R M + L - 1) for L stages, M "
           "microbatches and R "
           "layers in turns "
-          "on a device, and so is what is computed again, a quarter of the rest: a formula beside the published number, of which "
+          "on a device, and so are recomputed values, a quarter of the rest: a formula next to the published number, of which "
           "nothing is planned. Useful time: the operations of the step, planned, over 61.5 T/s; "
           "published, "
           "step time times raw FLOPS util times what is neither bubble nor recomputed. Memory: of a planned step of GPipe, whose "
           "weights are "
-          "updated in place; what is between layers is kept for all microbatches, and the rest computed again.");
+          "updated in place; values between layers are kept for all microbatches, and the rest is recomputed.");
   const dense_model narrow{64, 4096, 16384, 64, 128, 1, 1, 1024};
   const double flops = 3 * static_cast<double>(dense_step(narrow, narrow.mesh(), 64, false).flops_per_device()) / 256;
   for (const planned_column& c :
@@ -241,7 +240,7 @@ inline void print_tables_4_and_5(report& r) {
       "half the weights on a device. Not had: step time, of which these copies are a part. The columns' order is not in the text "
       "of the "
       "paper that we have; "
-      "it follows from the useful time, which is the same in all of them.");
+      "it follows from the useful time, which is the same in all columns.");
   r.table("GSPMD Table 5",
           "Pipelines of Conformers. Bubbles are the same formula, and parameters are counted from the plain Conformer (Gulati et "
           "al. 2020): two feed-forward halves, attention and a convolution over 32 places. Nothing is planned.");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: options: no plan is known that holds so little memory
+// expect: gspmd: options: every known plan needs more memory than the limit
 // expect: a device holds 11264 bytes
-// expect: in the plan that holds least; 4096
-// expect: computes values again unasked:
-// expect: write recompute(f), or plan at run
+// expect: memory; 4096 are allowed: split
+// expect: recomputes values only if you write
+// expect: recompute(f); write it, or plan at
 #include <gspmd/gspmd.hpp>
 using namespace gspmd;
 #ifdef FIXED

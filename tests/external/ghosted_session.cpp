@@ -330,11 +330,12 @@ TEST_CASE("what a ghosted_program and its session are not given") {
     };
     refuses(s, "input 0 with its ghost layers is [6,3] on device", block.part({1, 0}, {5, 3}), to);
     refuses(
-        s, "; a reshard at the end of the program says how a result is split; parts that are dealt otherwise go to a placed_step",
+        s,
+        "; a reshard at the end of the program says how a result is split; pass parts with another distribution to a placed_step",
         block, to.part({0, 0}, {3, 3}));
     refuses(s, "output 0 is given memory that overlaps input 0", block, block.part({2, 0}, {4, 3}));
-    refuses(s, "has ghost layers; give a strided_view of it with them", memory.data(), to);
-    refuses(s, "filled() is for inputs with ghost layers, and leaf 1 is none", block, filled(to));
+    refuses(s, "has ghost layers; pass a strided_view that includes the layers", memory.data(), to);
+    refuses(s, "filled() is for inputs with ghost layers, and leaf 1 has none", block, filled(to));
     refuses(s, "and the call gives 1 shard", block);
     refuses(d, "the layers of input 0 cannot be filled: operators of the program go on differently beyond one end",
             filled(strided_view(memory.data(), {6, 3}).part({1, 0}, {6 - 1, 3})), next);

@@ -56,7 +56,7 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
   CHECK(program.traffic().bytes == plain.traffic().bytes);
   lies = true;
   const auto differs = [](const std::string& text) {
-    return caught::contains(text, "devices hold different data of what is the same on all of them: at [1,2] device ") &&
+    return caught::contains(text, "devices hold different data of a value that must be equal on all devices: at [1,2] device ") &&
            caught::contains(text, " has 7.5") && caught::contains(text, "local_op at ") && caught::contains(text, "checked.cpp:");
   };
   calls = 0;

@@ -58,10 +58,11 @@ TEST_CASE("what would be in registers only, or in rows of a block, is looked at 
   calls = 0;
   const auto found = said_of(1, m.with({.checked = true}), in_a_loop);
   CHECK_MESSAGE(caught::contains(found, "map at "), found);
-  CHECK_MESSAGE(caught::contains(found,
-                                 "devices hold different data of what is the same on all of them: at [0,1] device 4 has 2 and "
-                                 "device 3 has 0.5, along `y`: (x=1, y=1) and (x=1, y=0)"),
-                found);
+  CHECK_MESSAGE(
+      caught::contains(found,
+                       "devices hold different data of a value that must be equal on all devices: at [0,1] device 4 has 2 and "
+                       "device 3 has 0.5, along `y`: (x=1, y=1) and (x=1, y=0)"),
+      found);
 
   constexpr std::int64_t rows = 1 << 15;  // more than a block
   const auto by_rows = [&](value w) {

@@ -361,7 +361,7 @@ TEST_CASE("random programs are accepted as if there were the explicit axes alone
     const auto& steps = with->view().steps;
     if (std::any_of(steps.begin(), steps.end(), [](const auto& s) { return s.forced; })) {  // an automatic axis
       ++gave_way;
-      CHECK(explain(*with).find("forced: what reads it cannot work on this split") != std::string::npos);
+      CHECK(explain(*with).find("forced: a user cannot work on this split") != std::string::npos);
     }
     sent_by_planner += with->traffic().bytes > sent_over(*with, typed) ? 1 : 0;
   }

@@ -61,8 +61,8 @@ TEST_CASE("fields that are not staggered are refused") {
     });
   };
   const char* const sentence =
-      "staggered: no slice, padding or concatenation here is 1 to 8 elements longer or shorter than what it is made of, so no "
-      "field is staggered; call the function itself";
+      "staggered: no slice, padding or concatenation here is 1 to 8 elements longer or shorter than its operand, so no field is "
+      "staggered; call the function itself";
   const auto inner = [](value u, value h) { return h + slice(u, {1}, {1 + h.shape()[0]}); };
   CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + h; }), sentence));
   CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + shift(h, 0, 1); }), sentence));

@@ -185,7 +185,7 @@ TEST_CASE("network: what is not described is refused") {
           static_cast<void>(network(1, {{"x", topology::torus, 0, 0}}));
         }) == "gspmd: network: axis `x` needs a positive rate and a time that is not negative");
   CHECK(error_of([] { static_cast<void>(network(1, 1, 0, topology::torus)); }) ==
-        "gspmd: network: what joins all devices alike is `switched` or `tapered`");
+        "gspmd: network: a link between all devices is `switched` or `tapered`");
   const dynamic::mesh m({{"rows", 4}});
   dynamic::builder b(m);
   b.output(b.reshard(b.input(f32({8}, {"rows"})), {""}));

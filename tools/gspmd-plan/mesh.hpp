@@ -83,7 +83,7 @@ class mesh_reader {
     } else if (const path at_links(at, "links"); !list->is_object()) {
       errors_.add(at_links.str(), "is " + found(*list) + ", not an object from axes to links");
     } else if (list->empty()) {
-      errors_.add(at_links.str(), "has no link; it says one for each axis of the mesh, or bytes_per_second stands in its place");
+      errors_.add(at_links.str(), "has no link; write one for each axis of the mesh, or bytes_per_second instead");
     } else {
       for (const auto& [name, link] : list->items()) {
         const path at_link(at_links, name);

@@ -60,7 +60,7 @@ class mesh {
       devices *= a.size;
       held_->info.add_axis(a.name, static_cast<std::int32_t>(a.size));
     }
-    if (held_->info.has_equal_names()) throw error("mesh: two axes have one name; rename one of them");
+    if (held_->info.has_equal_names()) throw error("mesh: two axes have one name; rename one axis");
     if (order.empty()) return;
     held_->order = order;
     held_->position.assign(static_cast<std::size_t>(devices), -1);

@@ -81,7 +81,7 @@ class strided_step {
           [&]<class Leaf>(const Leaf& leaf) {
             static_assert(
                 detail::is_strided_view<Leaf>,
-                "gspmd: strided_step: in a group of shards one is a strided_view and another one is not; make all of them one");
+                "gspmd: strided_step: in a group of shards one is a strided_view and another is not; make all strided_views");
             if constexpr (detail::is_strided_view<Leaf>)
               return static_cast<typename Leaf::element*>(copies_.take(k++, detail::memory_of(leaf)));
           },

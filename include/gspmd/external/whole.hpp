@@ -45,7 +45,7 @@ decltype(auto) with_pointers(const Tree& tree) {
     return transform_leaves(
         []<class Leaf>(const Leaf& leaf) {
           static_assert(is_strided_view<Leaf>,
-                        "gspmd: in a group of arrays one is a strided_view and another one is not; make all of them one");
+                        "gspmd: in a group of arrays one is a strided_view and another is not; make all strided_views");
           if constexpr (is_strided_view<Leaf>) return leaf.data();
         },
         tree);
@@ -88,7 +88,7 @@ class strided_results {
       for (std::size_t b = 0; b < a; ++b)
         if (shared_elements::any(views_[a], elem_bytes(a), views_[b], elem_bytes(b)))
           throw error("run_into: results " + std::to_string(b) + " and " + std::to_string(a) +
-                      " are given memory that overlaps, or that cannot be told from such since their strides differ");
+                      " are given memory that overlaps, or whose strides differ so that gspmd cannot exclude an overlap");
   }
   [[nodiscard]] void* const* pointers() const { return pointers_.data(); }
   void put_back() const {

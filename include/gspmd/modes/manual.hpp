@@ -70,7 +70,7 @@ struct manual_border {
     if (!x.is_valid() || g.failed()) return x;
     if (!g.is_explicit && s.partial != 0) {
       g.fail(at, "manual", mistake::states,
-             "in_spec_mismatch: a partial sum comes from a program of tensors only (the explicit mode); take the argument as "
+             "in_spec_mismatch: only a program of tensors (the explicit mode) passes partial sums; take the argument as "
              "invariant");
       return made(-1, x);
     }
@@ -99,7 +99,7 @@ struct manual_border {
   constexpr value leave(value x, const sharding& s) const {
     if (!x.is_valid() || g.failed()) return x;
     if (x.graph() != &g || x.node().local_axes != (g.open_local | axes)) {
-      g.fail(at, "manual", mistake::states, "a result of the region is no value of it; return what operators in it give");
+      g.fail(at, "manual", mistake::states, "a result is no value of the region; return results of operators in the region");
       return x;
     }
     return made(g, add_leave(g, x.id(), axes, s, at), x.type(), x.shape());
@@ -126,7 +126,7 @@ struct manual_region {
     static_assert((is_tree_of<Args, value>() && ...) && sizeof...(Args) > 0,
                   "gspmd: manual: a region is called with values of the program, or tuples and structs of them");
     using result_type = std::invoke_result_t<const F&, Args...>;
-    static_assert(is_tree_of<result_type, value>(), "gspmd: manual: a region returns values: one, or a tuple or struct of them");
+    static_assert(is_tree_of<result_type, value>(), "gspmd: manual: a region returns a value, or a tuple or struct of values");
     graph* const found = graph_of(args...);
     if (found == nullptr) return body(args...);
     graph& g = *found;

@@ -135,7 +135,7 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
     if constexpr (!detail::is_element<T>) g.fail(n.at, "input", detail::mistake::reported, "see the error at the type");
     if (!detail::same_mesh(Mesh::info, *g.mesh))
       g.fail(n.at, "input", detail::mistake::states,
-             detail::text("mesh_mismatch: the tensor lies on ")
+             detail::text("mesh_mismatch: the tensor is on ")
                  << detail::named_sizes_text(Mesh::info) << ", and the program is for " << detail::named_sizes_text(*g.mesh));
     const auto parts = detail::parts_of_place<Parts...>(*g.mesh, Dims::rank);
     if (!parts.problem.empty()) g.fail(n.at, "input", parts.broken, parts.problem);
@@ -220,7 +220,7 @@ template <class F, class... Arguments>
 constexpr auto exchanging(std::string_view axes, F f, const Arguments&... arguments) {
   static_assert(
       (is_values<Arguments> && ...),
-      "gspmd: with_exchange: the arguments of the function are values, or tuples or structs of values; capture what is none");
+      "gspmd: with_exchange: the arguments of the function are values, or tuples or structs of values; capture other arguments");
   graph* const g = graph_of(arguments...);
   const std::size_t before = g == nullptr ? 0 : g->nodes.size();
   auto result = f(arguments...);

@@ -332,7 +332,7 @@ constexpr auto local_op(F f) {
                   "gspmd: local_op: types<R(A...)> names a type for each operand of the rule");
     static_assert(
         facts::fault != local_fault::function,
-        "gspmd: local_op: the function takes no element type; several devices call it at once, with a local_block for "
+        "gspmd: local_op: the function takes no element type; several devices call it concurrently, with a local_block for "
         "each operand of the rule and one for each result: it must take them also when it is const, and return nothing");
   }
   return local_operator<Rule, F, Options...>(std::move(f));

@@ -56,7 +56,7 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
     return fori_loop(n, init...);
   } else if constexpr (sizeof...(Carry) == 0 || !(detail::is_values<Carry> && ...)) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: fori_loop: give the values that are carried, or groups of them: fori_loop(n, body, init...); for a "
+                  "gspmd: fori_loop: pass the carried values, or groups of values: fori_loop(n, body, init...); for a "
                   "number write constant<float>(x, {}, number)");
     return detail::unlooped(init...);
   } else if constexpr (call::refuses) {
@@ -67,8 +67,7 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
   } else if constexpr (!call::compiles) {
     return detail::unlooped(init...);  // the compiler has reported the mistake in the body
   } else if constexpr (!detail::is_carried<typename call::result, Carry...>) {
-    static_assert(detail::written_so<Body>,
-                  "gspmd: fori_loop: the body must return what is carried, as a tuple if it is several values");
+    static_assert(detail::written_so<Body>, "gspmd: fori_loop: the body must return the carried values, several as a tuple");
     return detail::unlooped(init...);
   } else {
     using carried_type = std::tuple<Carry...>;
@@ -110,14 +109,14 @@ constexpr Carry while_loop(Condition&& condition, Body&& body, const Carry& init
   using call = detail::call_with<Body&, const Carry&>;
   if constexpr (!detail::is_values<Carry> || asked::refuses || call::refuses) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: while_loop: both functions are called with what is carried, a value or a group of values: "
-                  "while_loop(condition, body, init)");
+                  "gspmd: while_loop: both functions are called with the carried value or group of values: while_loop(condition, "
+                  "body, init)");
     return detail::unlooped(init);
   } else if constexpr (!asked::compiles || !call::compiles) {
     return detail::unlooped(init);  // the compiler has reported the mistake in a function
   } else if constexpr (!std::is_same_v<typename asked::result, value> || !std::is_same_v<typename call::result, Carry>) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: while_loop: the condition returns one value, a bool of rank 0, and the body what is carried");
+                  "gspmd: while_loop: the condition returns one value, a bool of rank 0, and the body the carried values");
     return detail::unlooped(init);
   } else {
     detail::graph* const g = detail::graph_of(init);

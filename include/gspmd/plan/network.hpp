@@ -64,7 +64,7 @@ class network {
   constexpr network(double flops_per_second, double bytes_per_second, double seconds_per_message,
                     topology connected = topology::switched)
       : network(flops_per_second, {{_, connected, bytes_per_second, seconds_per_message}}) {
-    if (connected == topology::torus) throw error("network: what joins all devices alike is `switched` or `tapered`");
+    if (connected == topology::torus) throw error("network: a link between all devices is `switched` or `tapered`");
     is_one_switch_ = true;
   }
   /// Returns the same network with a memory bandwidth, in bytes read and written per second. The default is one byte in

@@ -52,10 +52,9 @@ class compile {
   // include and instantiation context.
   static_assert(Mesh::device_count >= 0 && (detail::accepts_meshes<Mesh> || true));
   static_assert(((Inputs::leaves >= 0) && ...) || true);
-  static_assert(
-      Callable.is_known,
-      "gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`, "
-      "or give the callable to dynamic::compile; a constexpr number is captured by value or not at all");
+  static_assert(Callable.is_known,
+                "gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`, "
+                "or give the callable to dynamic::compile; a constexpr number is captured by value or not at all");
   static constexpr auto callable = detail::callable_argument<Callable>();
   using call = detail::traced_call<callable, Inputs...>;
   static_assert(call::compiles || true);

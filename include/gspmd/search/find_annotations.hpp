@@ -176,7 +176,7 @@ class annotation_finder {
         bytes += own;
         if (own > largest) {
           largest = own;
-          name = of + " of " + std::string(shape_text(v.global).view()) + ", of which a device has " +
+          name = of + " of " + std::string(shape_text(v.global).view()) + ", and a device has " +
                  std::string(shape_text(v.local).view());
         }
       }
@@ -190,7 +190,7 @@ class annotation_finder {
     throw error("find_annotations: no plan was found that fits into the " + std::to_string(best.plans->most_memory()) +
                 " bytes of a device. The one that holds least, on the mesh " + text_of(best.plans->mesh()) + ", holds " +
                 std::to_string(found->price.memory) + ": " + part("inputs", inputs) + ", " + part("outputs", outputs) +
-                ", and what is between them " + std::to_string(view.arena_bytes) + "; use more devices" +
+                ", and intermediate values " + std::to_string(view.arena_bytes) + "; use more devices" +
                 (best.plans->too_large().empty() ? "" : ". Saving memory, " + best.plans->too_large()));
   }
 

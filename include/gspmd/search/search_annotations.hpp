@@ -57,7 +57,7 @@ struct found_words {
       for (const auto& [price, name] : rows) add_row(t, " ", name, price);
       t << static_cast<std::int64_t>(Search::made) << " plans were made; "
         << (Search::is_complete ? "no other annotation of one input, or of two along one axis, is better\n"
-                                : "the search ended there, and more of them may find a better one\n");
+                                : "the search ended there, and with more plans it may find a better annotation\n");
       return t;
     });
   }

@@ -239,7 +239,7 @@ struct static_plan {
       if constexpr (refused_when_traced != mistake::none) return program_on<traced_program<run>, Mesh>::type::error();
       else if constexpr (refused_when_planned == mistake::memory)
         return too_large(traced::found().holds, traced::mesh::info.request.most_memory)
-               << "; compilers make no plan that computes values again unasked: write recompute(f), or plan at run time";
+               << "; a plan of the compiler recomputes values only if you write recompute(f); write it, or plan at run time";
       else if constexpr (refused_when_planned == mistake::facts) return why_refused_steps(plan_view(traced::passes::plan()));
       else return refuse_pass::why(typename traced::passes{});
     }

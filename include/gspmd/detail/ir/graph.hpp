@@ -224,7 +224,7 @@ class graph {
       for (const int o : n.operands)
         if (!is_visible(o))
           return fail(n.at, name_of(n.op), mistake::region,
-                      "uses a value of the body of a loop or conditional outside of it; return the value from the body");
+                      "uses a value of the body of a loop or conditional outside of the body; return the value from the body");
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }
@@ -241,7 +241,7 @@ class graph {
       text what("operand ");
       what << static_cast<std::int64_t>(k)
            << (open_local != 0 ? " is a value from outside of this manual region; give it to the region as an argument"
-                               : " is a value of a manual region, outside of it; return it from the region");
+                               : " is a value of a manual region that is used outside of the region; return it from the region");
       fail(at, op, mistake::states, what);
       return false;
     }

@@ -67,7 +67,7 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
   if (!(a.shape == b.shape))
     return g.fail(at, "shard_alike", mistake::extent,
                   text("the tensors are ") << shape_text(a.shape) << " and " << shape_text(b.shape)
-                                           << "; only tensors of one shape can be sharded alike");
+                                           << "; only tensors of one shape can have equal shardings");
   node n;
   n.op = code_of<shard_alike_op>;
   n.type = a.type;

@@ -116,7 +116,7 @@ inline void require_shard_shape(const plan_view& plan, std::size_t leaf, int dev
   std::reverse(turned.begin(), turned.end());
   throw error(
       leaf_text(plan, leaf) + " is " + std::string(shape_text(v.local).view()) + " on every device" +
-      (held == v.local ? "" : ", of which device " + std::to_string(device) + " holds " + std::string(shape_text(held).view())) +
+      (held == v.local ? "" : ", and device " + std::to_string(device) + " holds " + std::string(shape_text(held).view())) +
       ", and the view given is " + std::string(shape_text(given).view()) +
       (fits(turned) ? "; reversed() of it has the dims in the other order" : ""));
 }
@@ -201,7 +201,7 @@ class dense_copies {
         if (!x.is_given || !y.is_given || (!x.is_copied && !y.is_copied)) continue;
         if (shared_elements::any(x.given, bytes_of(value(a).type), y.given, bytes_of(value(b).type)))
           throw error("step: outputs " + std::to_string(b - inputs) + " and " + std::to_string(a - inputs) +
-                      " are given memory that overlaps, or that cannot be told from such since their strides differ; every "
+                      " are given memory that overlaps, or whose strides differ so that gspmd cannot exclude an overlap; every "
                       "output needs memory of its own");
       }
   }

@@ -138,10 +138,9 @@ constexpr bool is_update() {
                   "gspmd: optimizer: the gradients are a group of another form than the parameters; give grad(loss, parameters)");
     return false;
   } else {
-    static_assert(
-        std::is_same_v<State, Wanted>,
-        "gspmd: optimizer: the state is none of this optimizer for these parameters; give what its init made of them, or "
-        "its last update");
+    static_assert(std::is_same_v<State, Wanted>,
+                  "gspmd: optimizer: the state does not belong to this optimizer and these parameters; pass the result of its "
+                  "init or its last update");
     return std::is_same_v<State, Wanted>;
   }
 }

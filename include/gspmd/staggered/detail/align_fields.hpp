@@ -485,10 +485,9 @@ struct align_fields_pass {
     field_aligner aligner(g);
     if (aligner.run()) g = std::move(aligner.result());
     else if (!aligner.is_staggered())
-      g.fail(
-          {}, "staggered", mistake::extent,
-          "no slice, padding or concatenation here is 1 to 8 elements longer or shorter than what it is made of, so no field is "
-          "staggered; call the function itself");
+      g.fail({}, "staggered", mistake::extent,
+             "no slice, padding or concatenation here is 1 to 8 elements longer or shorter than its operand, so no field is "
+             "staggered; call the function itself");
     return node_order::changed;
   }
 };

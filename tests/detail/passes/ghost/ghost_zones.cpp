@@ -311,7 +311,7 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
   };
   const auto near = [](value u) { return shift(u, 0, 1) + shift(u, 0, -1); };
   says(problem([&](value, value u) { return near(u) * sum(u); }), "reduce at ghost_zones.cpp");
-  says(problem([&](value, value u) { return near(u) * sum(u); }), "what it computes of a field is no field");
+  says(problem([&](value, value u) { return near(u) * sum(u); }), "its result from a field is not a field");
   says(problem([&](value, value u) { return near(reverse(u, {0})); }), "is neither elementwise nor a shift");
   says(problem([&](value, value u) { return near(map([](double x) { return x + 1; }, u)); }), "is a function of yours");
   says(problem([&](value, value u) { return near(reshard(u, split<_, "x">{})); }),

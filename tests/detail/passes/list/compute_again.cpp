@@ -138,7 +138,7 @@ TEST_CASE("what was gathered is gathered again where a device holds too much, an
   CHECK(outputs_of(freely) == outputs_of(less.program()));
   const auto text = explain_memory(less);
   CHECK_MESSAGE(text.find("fewer than without a limit, for 475 ns more: ") != std::string::npos, text);
-  CHECK_MESSAGE(text.find("values that are computed or gathered again for those who read them late, 1:\n  value at "
+  CHECK_MESSAGE(text.find("values that are recomputed or gathered again for late users, 1:\n  value at "
                           "compute_again.cpp:") != std::string::npos,
                 text);
   CHECK_MESSAGE(text.find(" a byte\n") != std::string::npos, text);
