@@ -303,7 +303,7 @@ TEST_CASE("whole results over arguments, which other devices may not have cut ye
   // stride
   std::vector<double> x(static_cast<std::size_t>(n * n)), y(x);
   const auto waits = [&](const detail::strided_memory& input) {
-    const detail::strided_results places(rows_of_4::view, {input}, strided_view(y.data(), {n, n}));
+    const detail::external_results places(rows_of_4::view, {detail::external_block(input, 8)}, strided_view(y.data(), {n, n}));
     return places.pointers()[0] != y.data();
   };
   CHECK(!waits(detail::dense_memory(x.data(), {n, n})));
