@@ -8,8 +8,8 @@
 #include "gspmd/detail/transport/exclusive_use.hpp"
 
 /// The header for authors of edges. An edge states how a view of external memory becomes a shard. Write a view, which
-/// programs pass, and one struct that states every fact of `complete_edge`. No list changes. A missing fact is a compile
-/// error that names the edge and the fact. docs/extending/edge.md adds an edge as an example.
+/// programs pass, and one struct that states every fact of `complete_edge`. No list changes. A missing fact is a
+/// compile error that names the edge and the fact. docs/extending/edge.md adds an edge as an example.
 namespace gspmd::extend {
 
 // The facts, and a base class for facts that many edges share (detail/edge/edge_facts.hpp).

@@ -16,7 +16,8 @@
 namespace gspmd::detail {
 
 /// The shards that are passed to a step in one call, after checks: the pointer to each shard or to its dense copy. A
-/// shard is a view of external memory, a sharded_array, a contiguous range with the number of elements of a shard, or a pointer.
+/// shard is a view of external memory, a sharded_array, a contiguous range with the number of elements of a shard, or a
+/// pointer.
 class taken_shards {
  public:
   /// Throws gspmd::error unless a sharded_array is leaf `leaf`. The array has the plan's value `has`, on `count`

@@ -88,8 +88,8 @@ class view_exchange {
       }
     }
   }
-  /// Copies from `from[i]` to `to[i]`, for the i-th device of this process. One of the two has strides. Collective. Elements are sent as words of
-  /// 8, 4, 2 or 1 bytes; for example, an element of 12 bytes is three words of 4 bytes.
+  /// Copies from `from[i]` to `to[i]`, for the i-th device of this process. One of the two has strides. Collective.
+  /// Elements are sent as words of 8, 4, 2 or 1 bytes; for example, an element of 12 bytes is three words of 4 bytes.
   template <class Comm>
   void run(Comm& comm, std::int64_t elem_bytes, const external_block* from, const external_block* to) {
     switch (elem_bytes % 8 == 0 ? 8 : elem_bytes % 4 == 0 ? 4 : elem_bytes % 2 == 0 ? 2 : 1) {
