@@ -31,11 +31,10 @@ inline void require_shard_shape(const plan_view& plan, std::size_t leaf, int dev
   if (fits(given)) return;
   extents turned = given;
   std::reverse(turned.begin(), turned.end());
-  throw error(
-      leaf_text(plan, leaf) + " is " + std::string(shape_text(v.local).view()) + " on every device" +
-      (held == v.local ? "" : ", of which device " + std::to_string(device) + " holds " + std::string(shape_text(held).view())) +
-      ", and the view given is " + std::string(shape_text(given).view()) +
-      (fits(turned) ? "; reversed() of it has the dims in the other order" : ""));
+  throw error(leaf_text(plan, leaf) + " is " + std::string(shape_text(v.local).view()) + " on every device" +
+              (held == v.local ? "" : "; device " + std::to_string(device) + " has " + std::string(shape_text(held).view())) +
+              ", and the view given is " + std::string(shape_text(given).view()) +
+              (fits(turned) ? "; its reversed() has the dims in the other order" : ""));
 }
 
 /// The dense copies of the views that are passed to a step on one device. The copies are kept for the next call.
@@ -91,8 +90,8 @@ class dense_copies {
         if (!x.is_given || !y.is_given || (!x.is_copied && !y.is_copied)) continue;
         if (shared_elements::any(given(a), bytes_of(value(a).type), given(b), bytes_of(value(b).type)))
           throw error("step: outputs " + std::to_string(b - inputs) + " and " + std::to_string(a - inputs) +
-                      " are given memory that overlaps, or that cannot be told from such since their strides differ; every "
-                      "output needs memory of its own");
+                      " are given memory that overlaps, or that may overlap because its strides differ; every output needs "
+                      "memory of its own");
       }
   }
   /// Copies the results back to the user's memory, after the step.

@@ -108,10 +108,11 @@ inline void require_whole_shape(const std::string& what, const extents& wanted, 
   std::reverse(turned.begin(), turned.end());
   throw error(what + " is " + std::string(shape_text(wanted).view()) + " and the view given is " +
               std::string(shape_text(given).view()) +
-              (turned == wanted ? "; reversed() of it has the dims in the other order" : ""));
+              (turned == wanted ? "; its reversed() has the dims in the other order" : ""));
 }
 
-/// Fills the shard of the device at `at` from a view of the whole tensor. The overload in scatter.hpp takes a dense array.
+/// Fills the shard of the device at `at` from a view of the whole tensor. scatter.hpp has the overload for a dense
+/// array.
 inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coordinates& at, const external_block& whole,
                       void* shard) {
   for (int a = 0; a < mesh.axis_count(); ++a)
