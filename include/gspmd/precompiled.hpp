@@ -33,7 +33,7 @@
 #pragma GCC optimize("O1")
 #endif
 #if GSPMD_PRECOMPILED_HERE != 1
-// Included first, because an explicit instantiation needs the definition of ready_at_run_time before it.
+// Included first, because an explicit instantiation needs the definition of at_run_time<K>::make_ready before it.
 #include "gspmd/detail/run/run_time_kernel.hpp"
 #include "gspmd/dynamic.hpp"
 #endif

@@ -84,8 +84,9 @@ inline void sort_ends::run(const prepared_sort_ends& prepared, const plan_view& 
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort_ends>(const plan_view&, const plan_step&, ready_step&,
-                                                              prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::sort>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                               prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::sort_ends>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                    prepared_objects&));
 
 }  // namespace gspmd::detail
