@@ -12,7 +12,8 @@
 
 namespace gspmd {
 
-/// A strided_step that also takes placed_views of inputs and results. The messages and their receivers are found in the
+/// A strided_step that also takes views of inputs and results with a layout of their own: a placed_view, or a view
+/// whose edge states a layout (gspmd/extend/edge.hpp). The messages and their receivers are found in the
 /// first call with a layout, and kept.
 ///
 /// **Communication.** Collective. Each element that is on another device in the step's sharding is sent once, before or

@@ -80,8 +80,8 @@ void run_into(const dynamic::program& program, const Backend& backend, const Res
   outputs.put_back();
 }
 
-/// A session with typed and checked shards, which can be strided_views, like strided_step for a program that is
-/// compiled at run time.
+/// A session with typed and checked shards, which can be views of external memory, like strided_step for a program that
+/// is compiled at run time.
 ///
 /// A shard is given as:
 ///

@@ -24,8 +24,9 @@ const void* begin_of(const Leaf& leaf) {
 
 }  // namespace detail
 
-/// A compiled step that takes strided_views as shards. A view has the local extents. If this device holds less along a
-/// dim, the view can also have only the elements of the device.
+/// A compiled step that takes views of external memory as shards: a strided_view, or a view with an edge of your own
+/// (gspmd/extend/edge.hpp). A view has the local extents. If this device holds less along a dim, the view can also have
+/// only the elements of the device.
 ///
 /// A shard that is dense, row-major and of the local extents is used in place. The device copies other inputs before
 /// the step and other results after it. The copies are in memory of this object, which stays for the next call. If
@@ -42,7 +43,7 @@ const void* begin_of(const Leaf& leaf) {
 template <class Step>
 class strided_step {
  public:
-  /// Runs the step: see compile::operator(). Either all leaves of a group are strided_views, or none. Collective.
+  /// Runs the step: see compile::operator(). Either all leaves of a group are views, or none. Collective.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
     static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));

@@ -82,7 +82,7 @@ consteval bool accept_container() {
   static_assert(!is_external_view<plain>,
                 "gspmd: a view of external memory is not accepted here; pass it to run(program, ...) or to a strided_session "
                 "(gspmd/external/session.hpp), or for a compiled step to run<step>, scatter<step, K> or strided_step "
-                "(gspmd/external.hpp)");
+                "(gspmd/external.hpp); pass a view with a layout of its own to placed_step or placed_session");
   static_assert(has_addresses<plain>,
                 "gspmd: std::vector<bool> stores bits, and a tensor of bool has a byte for each element; pass a "
                 "gspmd::array<bool>, or a pointer to or a span of bools");
