@@ -235,7 +235,7 @@ TEST_CASE("lines of every kind, alone and beside others, within their shard and 
 
 // ---- traffic ----
 
-// The example of docs/operators.md.
+// The example of docs/reference/operators.md.
 namespace {
 
 /// The heat equation on a torus, exact in the space of frequencies.

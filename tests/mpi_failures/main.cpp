@@ -211,7 +211,7 @@ void share_between_namespaces() {
 /// Rank 1 ends the program before the other ranks call run. `again`: after a first run on all ranks.
 void leave_before_run(const mpi& world, bool again) {
   if (again) run<step_of_two>(world, array<double>({8}));
-  else launch(world, 4, [](auto&) {});  // as in docs/mpi.md
+  else launch(world, 4, [](auto&) {});  // as in docs/how_to/mpi.md
   if (rank_of_process() == 1) return say_when();
   if (again) run<step_of_two>(world, array<double>({8}));
   else launch(world, 4, [](auto&) { std::puts("a rank went on"); });

@@ -180,7 +180,7 @@ using causal_step = compile<causal, mesh<axis<"x", 2>>, in<double, dims<2, Rows,
 
 }  // namespace
 
-// The example of docs/operators.md.
+// The example of docs/reference/operators.md.
 namespace {
 
 constexpr auto attend = [](auto q, auto k, auto v) {
