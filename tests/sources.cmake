@@ -94,20 +94,20 @@ list(APPEND until_the_doors
 # that every kernel needs.
 list(APPEND until_the_doors
     detail/ir/collective detail/ir/element_bits detail/ir/fused_group detail/ir/fused_loop detail/ir/graph detail/ir/index_map
-    detail/ir/kernel_facts detail/ir/layout detail/ir/loops detail/ir/may_overwrite
-    detail/ir/mesh_info detail/ir/permutation_plan detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
-    detail/kernels/fill detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm detail/kernels/permute
+    detail/ir/kernel_facts detail/ir/layout detail/ir/may_overwrite
+    detail/ir/mesh_info detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
+    detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices detail/run/checked_memory
     detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
-    detail/run/runner detail/run/static_program detail/run/step_checks)
+    detail/run/runner detail/run/static_program)
 # Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
 # them.
 list(APPEND until_the_doors
     detail/driver/edge_elements detail/driver/given_shard detail/driver/static_passes detail/driver/static_plan detail/notation/mesh_views
     detail/notation/xla_convert detail/report/cost_report detail/report/explain_plan)
-# Shards in external memory, and messages between devices. gspmd/extend/edge.hpp replaces them.
+# The boxes that files are read and written in, and communicators that forward calls. io/ and trace/ use them.
 list(APPEND until_the_doors
-    detail/transport/box detail/transport/communicator detail/transport/device_memory detail/transport/exclusive_use
+    detail/transport/box detail/transport/communicator detail/transport/device_memory
     detail/transport/forwarding_communicator detail/transport/meeting_subject)
 # Includes that remain to be removed, with the remedy.
 # reproducible(f) names the operators that sum. A fact of the operator, `exact`, replaces this. Or

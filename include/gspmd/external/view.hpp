@@ -13,6 +13,25 @@
 #include "gspmd/program/tree.hpp"
 
 namespace gspmd {
+template <class T>
+class strided_view;
+
+namespace detail {
+
+/// The edge of strided_view.
+template <class T>
+struct strided_edge : edge_struct, block_of_step {
+  static constexpr const char* name = "strided_view";
+  using view = strided_view<T>;
+  static strided_elements<T> memory(const view& x) { return {x.data(), x.shape(), x.strides()}; }
+};
+
+template <class X>
+inline constexpr bool is_strided_view = false;
+template <class T>
+inline constexpr bool is_strided_view<strided_view<T>> = true;
+
+}  // namespace detail
 
 /// Fortran's order: the first dim is fastest.
 struct column_major_order {};
@@ -40,6 +59,7 @@ template <class T>
 class strided_view {
  public:
   using element = T;
+  using edge = detail::strided_edge<T>;
 
   strided_view(T* data, const detail::int_list& shape) : data_(data), shape_(shape.items) {
     detail::found_strides<T> dense{data, shape_, {}};

@@ -10,7 +10,7 @@
 
 /// The facts that the struct of an elementwise operator states, and base classes for facts that many operators share.
 /// No fact has a default: `complete_elementwise` (ops/elementwise.hpp) rejects a struct that lacks a fact.
-/// docs/extending.md shows how to write an operator.
+/// docs/extending/elementwise.md shows how to write an operator.
 namespace gspmd::detail {
 struct node;
 class gradient_builder;
