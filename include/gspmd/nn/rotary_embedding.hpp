@@ -62,14 +62,14 @@ constexpr bool can_rotate(value x, location at) {
 
 }  // namespace detail
 
-/// Returns `x` with pairs of elements of its last dim rotated by an angle that grows with the position of the row (RoPE).
-/// Rows are the second-to-last dim, and have the positions first_row, first_row + 1, and so on.
+/// Returns `x` with pairs of elements of its last dim rotated by an angle that grows with the position of the row
+/// (RoPE). Rows are the second-to-last dim, and have the positions first_row, first_row + 1, and so on.
 ///
 /// Angles are computed in double. bf16 and f16 are rotated as float and rounded once (ops/composite.hpp).
 ///
 /// **Shapes.** x [..., T, D] -> [..., T, D]. q and k of attention have these shapes.
-/// **Communication.** None if the last dim is not split. If it is split into halves that do not contain whole pairs, one
-/// collective_permute.
+/// **Communication.** None if the last dim is not split. If it is split into halves that do not contain whole pairs,
+/// one collective_permute.
 /// **Errors.** Compile error `type` if the elements are not real floats, `extent` if D is odd, `rank` if `x` has fewer
 /// than two dims.
 /// **Example.**

@@ -114,8 +114,8 @@ class ghosted_leaves {
     if (!facts_->is_in_place(k)) return shards_.template add_block<T>(external_block(inner, block.elem_bytes()));
     const int last = shape.count - 1;
     if (last >= 0 && memory.strides[last] != 1 && memory.shape[last] > 1)
-      throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the last dim of the view is not dense: " +
-                  block.text() + "; turn it around with reversed(), and the program's dims with it");
+      throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the last dim of the view is not dense: " + block.text() +
+                  "; turn it around with reversed(), and the program's dims with it");
     const bool is_input = k < facts_->input_count();
     if ((!is_input || memory_.leaves[k].fills) && !block.has_own_elements())
       throw error(leaf_text(*facts_->plan, k) +
