@@ -100,11 +100,8 @@ list(APPEND until_the_doors
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices detail/run/checked_memory
     detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
     detail/run/runner detail/run/static_program)
-# Planning with other passes or requests. gspmd/extend/pass.hpp replaces them.
-list(APPEND until_the_doors
-    detail/passes/list/program_to_plan)
-# Tracing a program with other inputs, and the texts of plans. gspmd/extend/program_hook.hpp and a public header of
-# report/ replace them.
+# Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
+# them.
 list(APPEND until_the_doors
     detail/driver/edge_elements detail/driver/given_shard detail/driver/static_passes detail/driver/static_plan detail/notation/mesh_views
     detail/notation/xla_convert detail/report/cost_report detail/report/explain_plan)

@@ -65,7 +65,7 @@ class ghost_exchange {
         for (std::size_t i = 1; i < part.size(); ++i)
           if (part[i] != part[i - 1] + 1)
             throw error("ghost_exchange: the parts of dim " + std::to_string(d) +
-                        " are no runs of indices, so nothing lies beside them");
+                        " are no contiguous indices, so they have no neighbours");
     }
   }
 
@@ -103,7 +103,7 @@ class ghost_exchange {
  private:
   void check_device(int device) const {
     if (device < 0 || device >= tables_.mesh.device_count())
-      throw error("ghost_exchange: device " + std::to_string(device) + " is asked for and the mesh has " +
+      throw error("ghost_exchange: device " + std::to_string(device) + " does not exist; the mesh has " +
                   detail::counted(static_cast<int>(tables_.mesh.device_count()), "device") + "; devices count from 0");
   }
   template <class Comm, class T>

@@ -153,8 +153,8 @@ class ghosted_step {
                       "gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim, so that no layer "
                       "can hold what all read there; fill the layers yourself, or use one boundary");
         static_assert(can_fill[K] != detail::fillable::not_known,
-                      "gspmd: ghosted_step: an operator between the input and a shift of it hides what is read beyond the ends "
-                      "of the tensor; fill the layers yourself, or shift the input itself");
+                      "gspmd: ghosted_step: an operator between the input and its shift hides the elements that are read beyond "
+                      "the ends of the tensor; fill the layers yourself, or shift the input itself");
       }
     }
     detail::for_each_leaf(given, [this](auto& leaf) { leaves_.add(leaf); });

@@ -84,7 +84,7 @@ class placed_leaves {
         if ((!x.is_placed && !y.is_placed) || !is_known(x.memory) || !is_known(y.memory)) continue;
         if (shared_elements::any(x.memory, bytes(a), y.memory, bytes(b)))
           throw error(std::string(step_) + ": outputs " + std::to_string(b) + " and " + std::to_string(a) +
-                      " are given memory that overlaps, or that cannot be told from such since their strides differ; every "
+                      " are given memory that overlaps, or whose strides differ so that gspmd cannot exclude an overlap; every "
                       "output needs memory of its own");
       }
   }

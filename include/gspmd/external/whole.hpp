@@ -74,7 +74,7 @@ class external_results {
       for (std::size_t b = 0; b < a; ++b)
         if (shared_elements::any(views_[a].memory(), elem_bytes(a), views_[b].memory(), elem_bytes(b)))
           throw error("run_into: results " + std::to_string(b) + " and " + std::to_string(a) +
-                      " are given memory that overlaps, or that cannot be told from such since their strides differ");
+                      " are given memory that overlaps, or whose strides differ so that gspmd cannot exclude an overlap");
   }
   [[nodiscard]] void* const* pointers() const { return pointers_.data(); }
   void put_back() const {

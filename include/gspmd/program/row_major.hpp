@@ -171,7 +171,7 @@ constexpr void require_dense(const C& container) {
   } else if constexpr (requires { container.is_exhaustive(); }) {  // mdspan's family
     is_dense = container.is_exhaustive();
   }
-  if (!is_dense) throw error("the elements of the container given do not lie one after the other; give a strided_view of it");
+  if (!is_dense) throw error("the elements of the container are not contiguous; pass a strided_view of it");
 }
 
 }  // namespace detail

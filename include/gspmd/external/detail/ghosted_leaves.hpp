@@ -47,7 +47,7 @@ class ghosted_leaves {
       else shards_.add(leaf);
     } else {
       if (facts_->is_listed(k))
-        throw error(leaf_text(*facts_->plan, k) + " has ghost layers; give a strided_view of it with them");
+        throw error(leaf_text(*facts_->plan, k) + " has ghost layers; pass a strided_view that includes the layers");
       shards_.add(leaf);
     }
   }
@@ -81,14 +81,15 @@ class ghosted_leaves {
       return;
     const auto is = [&] { return std::string(step_) + ": the layers of input " + std::to_string(k) + " cannot be filled: "; };
     if (k >= facts_->can_fill.size() || !facts_->is_listed(k))
-      throw error(std::string(step_) + ": filled() is for inputs with ghost layers, and leaf " + std::to_string(k) + " is none");
+      throw error(std::string(step_) + ": filled() is for inputs with ghost layers, and leaf " + std::to_string(k) + " has none");
     if (facts_->can_fill[k] == fillable::ends_differ)
       throw error(is() +
                   "operators of the program go on differently beyond one end of a dim, so that no layer can hold what all "
                   "read there; fill the layers yourself, or use one boundary");
-    throw error(is() +
-                "an operator between the input and a shift of it hides what is read beyond the ends of the tensor; fill "
-                "the layers yourself, or shift the input itself");
+    throw error(
+        is() +
+        "an operator between the input and its shift hides the elements that are read beyond the ends of the tensor; fill "
+        "the layers yourself, or shift the input itself");
   }
   /// A copied input is read with the program's boundary and not with the caller's layers. So its layers must be filled,
   /// not read.
@@ -96,7 +97,7 @@ class ghosted_leaves {
     if (k >= facts_->input_count() || !facts_->is_listed(k) || facts_->is_in_place(k)) return;
     throw error(leaf_text(*facts_->plan, k) +
                 " has a dim of one element and is moved before it is read, so that nothing reads its ghost layers; give "
-                "filled(view), with which the program's boundary is read, or list no layers for it");
+                "filled(view), so that the program reads its boundary, or list no layers for it");
   }
   template <class T>
   void add_block(std::size_t k, const char* name, const external_block& block) {
@@ -113,8 +114,8 @@ class ghosted_leaves {
     if (!facts_->is_in_place(k)) return shards_.template add_block<T>(external_block(inner, block.elem_bytes()));
     const int last = shape.count - 1;
     if (last >= 0 && memory.strides[last] != 1 && memory.shape[last] > 1)
-      throw error(leaf_text(*facts_->plan, k) + " lies among ghost layers, and the last dim of the view given is not dense: " +
-                  block.text() + "; turn it around with reversed(), and the program's dims with it");
+      throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the last dim of the view is not dense: " + block.text() +
+                  "; turn it around with reversed(), and the program's dims with it");
     const bool is_input = k < facts_->input_count();
     if ((!is_input || memory_.leaves[k].fills) && !block.has_own_elements())
       throw error(leaf_text(*facts_->plan, k) +
@@ -139,7 +140,7 @@ class ghosted_leaves {
     throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
                 " on device " + std::to_string(device_) + ", and the view given is " + std::string(shape_text(given).view()) +
                 (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
-                "; parts that are dealt otherwise go to a placed_step or placed_session");
+                "; pass parts with another distribution to a placed_step or placed_session");
   }
 
   const char* step_ = "";

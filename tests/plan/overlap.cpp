@@ -11,11 +11,10 @@
 
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
-#include <gspmd/dynamic/overlapped.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/nn/pipeline.hpp>
-#include <gspmd/plan/on_network.hpp>
-#include <gspmd/plan/overlapped.hpp>
+#include <gspmd/plan/network.hpp>
+#include <gspmd/plan/overlap.hpp>
 
 #include "support/equal_plans.hpp"
 
@@ -32,10 +31,10 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3) {
 };
 // Weights are split over the devices that split the batch; the last device has 126 of 510 rows.
 using weight = in<float, dims<64, 64>, split<"data", _>>;
-template <class Mesh>
-using step_on = compile<train, Mesh, in<float, dims<510, 64>, split<"data", _>>, weight, weight, weight>;
-using plain = step_on<pod>;
-using hiding = step_on<overlapped<pod>>;
+template <options Options = options{}>
+using step_with = compile<train, pod, with<Options>, in<float, dims<510, 64>, split<"data", _>>, weight, weight, weight>;
+using plain = step_with<>;
+using hiding = step_with<options{.overlap = true}>;
 
 /// The numbers of the steps that start collectives, of the steps that finish them, and of products.
 struct places {
@@ -97,12 +96,12 @@ TEST_CASE("overlapped: the same plan on both paths, and no earlier than the time
                             dynamic::in<float>({510 * width / 64, width}, {"data", ""}), w, w, w);
   };
   const dynamic::mesh m({{"data", 4}});
-  const auto program = planned_on(dynamic::overlapped(m), 64);
+  const auto program = planned_on(m.with({.overlap = true}), 64);
   CHECK(reference::difference(program.view(), hiding::view) == "");
   // The second weight is gathered during the first product if the network is faster than the product. If the gather
   // takes longer than all products together, all weights are gathered first.
   const auto before_first_product = [&](double bytes_per_second) {
-    const auto p = planned_on(dynamic::overlapped(m.on(network(1e9, bytes_per_second, 0))), 240);
+    const auto p = planned_on(m.with({.network = network(1e9, bytes_per_second, 0), .overlap = true}), 240);
     const places at(p.view());
     return std::count_if(at.started.begin(), at.started.end(), [&](int i) { return i < at.products.front(); });
   };
@@ -122,7 +121,7 @@ TEST_CASE("overlapped: rows that are gone through together hide a collective, an
     return dynamic::compile(block, m, dynamic::in<double>({16000, 64}, {"data", ""}), w, w);
   };
   const dynamic::mesh m({{"data", 4}});
-  const auto plain = planned_on(m), hiding = planned_on(dynamic::overlapped(m.on(network(1e12, 1e8, 0))));
+  const auto plain = planned_on(m), hiding = planned_on(m.with({.network = network(1e12, 1e8, 0), .overlap = true}));
   int rows = 0, inside = 0;
   for (const auto& s : hiding.view().steps) rows += detail::goes_by_rows(s) ? 1 : 0;
   const places at(hiding.view());
@@ -154,7 +153,7 @@ TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the 
                             dynamic::in<double>({6, 5, 32}));
   };
   const dynamic::mesh m({{"stage", 4}});
-  const auto plain = planned_on(m), hiding = planned_on(dynamic::overlapped(m));
+  const auto plain = planned_on(m), hiding = planned_on(m.with({.overlap = true}));
   CHECK(plain.traffic().bytes == hiding.traffic().bytes);
   const places at(hiding.view());
   // In the forward pass, during the copies that the backward pass needs. In the backward pass, during the recomputed
@@ -190,9 +189,9 @@ TEST_CASE("overlapped: margins as wide as a shard are each under way beside a pr
     return dynamic::compile(f, m, rows, rows, dynamic::in<float>({64, 64}));
   };
   const dynamic::mesh m({{"data", 4}});
-  const auto plain = planned_on(beside, m), hiding = planned_on(beside, dynamic::overlapped(m));
+  const auto plain = planned_on(beside, m), hiding = planned_on(beside, m.with({.overlap = true}));
   CHECK(places(hiding.view()).started.size() == 2);
-  CHECK(planned_on(alone, dynamic::overlapped(m)).traffic().collectives == 1);
+  CHECK(planned_on(alone, m.with({.overlap = true})).traffic().collectives == 1);
   CHECK(plain.traffic().bytes == hiding.traffic().bytes);
   std::vector<float> u(64 * 64), v(64 * 64), w(64 * 64);
   unsigned seed = 5;

@@ -5,18 +5,15 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/network_rates.hpp"
-#include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/program/mesh.hpp"
 #include "gspmd/program/sharding.hpp"
 
-/// A network is one link for each mesh axis, and the speed of a device. The planner chooses plans by their time on a
-/// network. network.hpp estimates times on a network.
+/// A network is one link for each mesh axis, and the speed of a device. With the option `network`, the planner chooses
+/// plans by their time on the network. report/network.hpp estimates times on a network.
 namespace gspmd {
 
 /// The connection of the devices along one mesh axis.
@@ -67,7 +64,7 @@ class network {
   constexpr network(double flops_per_second, double bytes_per_second, double seconds_per_message,
                     topology connected = topology::switched)
       : network(flops_per_second, {{_, connected, bytes_per_second, seconds_per_message}}) {
-    if (connected == topology::torus) throw error("network: what joins all devices alike is `switched` or `tapered`");
+    if (connected == topology::torus) throw error("network: a link between all devices is `switched` or `tapered`");
     is_one_switch_ = true;
   }
   /// Returns the same network with a memory bandwidth, in bytes read and written per second. The default is one byte in
@@ -95,14 +92,10 @@ class network {
     throw error("network: nothing is said about the mesh axis `" + std::string(axis) + '`');
   }
 
-  /// The same rates as integers, for each axis of a mesh. If the network does not describe an axis of more than one
-  /// device, `problem` names the axis.
-  struct rates_or_problem {
-    detail::network_rates rates;
-    detail::text problem;
-  };
-  [[nodiscard]] constexpr rates_or_problem rates_on(const detail::mesh_info& mesh) const {
-    rates_or_problem result;
+  /// Returns the same rates as integers, for each axis of a mesh. If the network does not describe an axis of more than
+  /// one device, `problem` names the axis.
+  [[nodiscard]] constexpr detail::described_network rates_on(const detail::mesh_info& mesh) const {
+    detail::described_network result;
     result.rates.per_mebiflop = per_1024(flops_per_second_ / 1024);
     result.rates.per_kib_of_memory = per_1024(memory_bytes_per_second_);
     result.rates.is_named = true;
@@ -163,54 +156,8 @@ inline constexpr network default_network(1e12, 31.25e9, 0, topology::tapered);
 ///
 /// **Example.**
 ///
-///     using step = compile<layer, on_network<pod, cluster_network>, in<float, dims<65536, 8192>, split<"x", "y">>>;
+///     using step = compile<layer, pod, with<options{.network = cluster_network}>,
+///                          in<float, dims<65536, 8192>, split<"x", "y">>>;
 inline constexpr network cluster_network(1e12, 25e9, 2e-6, topology::tapered);
 
-/// A mesh whose devices are connected by `Network`. Pass it to `compile` instead of the mesh.
-///
-/// The planner chooses the plan that takes the least time on this network, then the plan that sends the fewest bytes.
-/// The time is the time of the collectives, by axis, and the time of the devices: the larger of computation and memory
-/// traffic. Without on_network the planner uses default_network. Arrays belong to the mesh itself. At run time:
-/// dynamic::mesh::on.
-///
-/// **Errors.** Compile error: the network does not describe a mesh axis of more than one device.
-/// **Example.**
-///
-///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
-///     using step = compile<layer, on_network<pod, torus>, in<float, dims<64, 512>, split<"x", "y">>>;
-template <class Mesh, const network& Network>
-struct on_network {
- private:
-  struct problem {
-    static constexpr detail::text make() { return detail::text("on_network: ") << Network.rates_on(Mesh::info).problem; }
-  };
-  static constexpr bool is_described = [] {
-    const auto found = Network.rates_on(Mesh::info);
-    return found.problem.empty();
-  }();
-  static constexpr bool check() {
-    if constexpr (!is_described) detail::refuse<detail::mistake::network, problem>();
-    return true;
-  }
-  static_assert(check());
-
- public:
-  /// False if the network does not describe the mesh. The compiler has then reported it.
-  static constexpr bool accepted = is_described;
-  static constexpr detail::mesh_info info = [] {
-    auto m = Mesh::info;
-    m.request.network = Network.rates_on(m).rates;
-    return m;
-  }();
-  static constexpr int device_count = Mesh::device_count;
-};
-
-namespace detail {
-
-template <class Mesh, const network& Network>
-struct changed_mesh<on_network<Mesh, Network>> : std::type_identity<Mesh> {};
-template <class Mesh, const network& Network>
-inline constexpr bool accepts_meshes<on_network<Mesh, Network>> = accepts_meshes<Mesh> && on_network<Mesh, Network>::accepted;
-
-}  // namespace detail
 }  // namespace gspmd
