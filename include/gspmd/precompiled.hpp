@@ -10,10 +10,15 @@
 ///     // gspmd.cpp, the whole file
 ///     #include <gspmd/precompiled.hpp>
 ///
+/// For a program that includes gspmd/mpi.hpp, define GSPMD_PRECOMPILED_MPI too. Then the file also compiles the MPI
+/// backend, and the other files compile no MPI code.
+///
 /// If GSPMD_PRECOMPILED_PART is defined before the include, the file compiles a single part. Part 1 runs every program,
-/// part 2 is the planner, and part 4 has the kernels of programs planned at run time. Three files with the parts can be
-/// compiled in parallel. A program that plans nothing at run time needs only part 1.
-/// The CMake target gspmd::precompiled does all this. The target gspmd::precompiled_run is part 1 alone.
+/// part 2 is the planner, part 4 has the kernels of programs planned at run time, and part 8 is the MPI backend. Files
+/// with different parts can be compiled in parallel. A program that plans nothing at run time does not need parts 2
+/// and 4.
+/// The CMake target gspmd::precompiled does all this for parts 1, 2 and 4. The target gspmd::precompiled_run is part 1
+/// alone, and gspmd::precompiled_mpi is parts 1 and 8.
 /// A program with files of different flags does not link. The undefined references name
 /// `precompiled_needs_one_march_and_one_blas_in_all_files`.
 #if !defined(GSPMD_PRECOMPILED)
@@ -21,10 +26,15 @@
 #elif defined(GSPMD_COMPILED_ONCE)
 #error "gspmd: precompiled.hpp: include this header before any other header of gspmd"
 #endif
-#if !defined(GSPMD_PRECOMPILED_PART)
-#define GSPMD_PRECOMPILED_HERE 7
-#else
+#if defined(GSPMD_PRECOMPILED_PART)
 #define GSPMD_PRECOMPILED_HERE GSPMD_PRECOMPILED_PART
+#elif defined(GSPMD_PRECOMPILED_MPI)
+#define GSPMD_PRECOMPILED_HERE 15
+#else
+#define GSPMD_PRECOMPILED_HERE 7
+#endif
+#if (GSPMD_PRECOMPILED_HERE & 8) != 0 && !defined(GSPMD_PRECOMPILED_MPI)
+#error "gspmd: precompiled.hpp: define GSPMD_PRECOMPILED_MPI for all files of the program (CMake: link gspmd::precompiled_mpi)"
 #endif
 
 #if GSPMD_PRECOMPILED_HERE == 2 && defined(__OPTIMIZE__) && !defined(__clang__)
@@ -32,7 +42,7 @@
 // At -Os the ratios are 0.7 and 1.7.
 #pragma GCC optimize("O1")
 #endif
-#if GSPMD_PRECOMPILED_HERE != 1
+#if (GSPMD_PRECOMPILED_HERE & 6) != 0
 // Included first, because an explicit instantiation needs the definition of at_run_time<K>::make_ready before it.
 #include "gspmd/detail/run/run_time_kernel.hpp"
 #include "gspmd/dynamic.hpp"
@@ -40,7 +50,13 @@
 #if (GSPMD_PRECOMPILED_HERE & 2) != 0
 // Headers with functions of the planner that dynamic/compile.hpp does not include.
 #include "gspmd/detail/passes/carried/weight_updates.hpp"
+#include "gspmd/detail/passes/ghost/ghost_zones.hpp"
 #include "gspmd/detail/passes/list/pass_list.hpp"
 #include "gspmd/detail/passes/typed/manual_regions.hpp"
 #endif
+#if (GSPMD_PRECOMPILED_HERE & 7) != 0
 #include "gspmd/gspmd.hpp"
+#endif
+#if (GSPMD_PRECOMPILED_HERE & 8) != 0
+#include "gspmd/mpi.hpp"
+#endif

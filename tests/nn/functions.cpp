@@ -455,7 +455,7 @@ TEST_CASE("mistakes in the functions of networks are refused with the remedy") {
   says([](value x, value n) { return layer_norm(x, convert<float>(n)); }, {4, 6}, {4},
        "the gain is [4] and the last dims of [4,6] are [6]; both must be equal");
   says([](value x, value n) { return rms_norm(x, convert<double>(n)); }, {4, 6}, {6},
-       "the gain is f64 and the operand is f32; convert one of them");
+       "the gain is f64 and the operand is f32; convert one operand");
   says([](value x, value n) { return cross_entropy(x, n); }, {4, 6}, {6},
        "the labels are [6]; for logits [4,6] with classes along dim 1 they must be [4]");
   says([](value x, value) { return cross_entropy(x, x); }, {4, 6}, {},

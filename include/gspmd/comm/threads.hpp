@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -57,14 +58,26 @@ class threads_communicator {
     move_elements(mesh, m, detail::dtype_of<T>(), in[0], out[0]);
   }
 
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* const* in, void* const* out) {
+    move_elements(mesh, m, type, in[0], out[0]);
+  }
+
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const* in, T* const* out) {
     start_list({&mesh, all, {}, {}, detail::subject_of(mesh, all[0], detail::dtype_of<T>()), take_movements}, in, out);
+  }
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, dtype type, const void* const* in,
+             void* const* out) {
+    start_list({&mesh, all, {}, {}, detail::subject_of(mesh, all[0], type), take_movements}, in, out);
   }
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in, T* const* out) {
     const auto op = detail::combiner_of<T>(all[0].reduced_by);
     start_list({&mesh, {}, all, op, detail::subject_of(mesh, all[0], detail::dtype_of<T>()), take_reductions}, in, out);
+  }
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+             const detail::row_combiner& op, const void* const* in, void* const* out) {
+    start_list({&mesh, {}, all, op, detail::subject_of(mesh, all[0], type), take_reductions}, in, out);
   }
   template <class T, class List>
   void finish(const detail::mesh_shape& mesh, const List& all, const T* const*, T* const* out) {
@@ -75,11 +88,20 @@ class threads_communicator {
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
     reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.reduced_by), in[0], out[0]);
   }
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
+              const void* const* in, void* const* out) {
+    reduce_elements(mesh, r, type, op, in[0], out[0]);
+  }
 
   template <class T>
   void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
     start(mesh, all, in, out);
+    finish(mesh, all, in, out);
+  }
+  void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+                       const detail::row_combiner& op, const void* const* in, void* const* out) {
+    start(mesh, all, type, op, in, out);
     finish(mesh, all, in, out);
   }
 
@@ -108,22 +130,7 @@ class threads_communicator {
   /// copies nothing then.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
-    auto& all = everyone();
-    static constexpr detail::meeting_subject subject{2 + sizeof(T), nullptr, nullptr, nullptr, describe_exchange};
-    const auto parity = meet(all, subject, in[0], const_cast<std::int64_t*>(sent[0]));  // the other devices only read the counts
-    for (int k = 0; k < device_count(); ++k)
-      if (const auto comes = static_cast<const std::int64_t*>(all.lane(k, parity).out)[rank_]; comes != received[0][k])
-        stop_all(subject, detail::different_blocks(k, comes, rank_, received[0][k], sizeof(T)));
-    T* to = out[0];
-    for (int k = 0; k < device_count(); ++k) {
-      const auto& lane = all.lane(k, parity);
-      const auto* counts = static_cast<const std::int64_t*>(lane.out);
-      const auto* from = static_cast<const T*>(lane.in);
-      for (int before = 0; before < rank_; ++before) from += counts[before];
-      std::copy_n(from, received[0][k], to);
-      to += received[0][k];
-    }
-    meet(all, subject, nullptr, nullptr);
+    exchange_blocks(sizeof(T), in[0], sent[0], out[0], received[0]);
   }
 
   /// Declares that this device no longer reads buffers of other devices. launch() calls it at the end.
@@ -274,6 +281,9 @@ class threads_communicator {
   template <class = detail::once>
   void reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
                        const void* in, void* out);
+  template <class = detail::once>
+  void exchange_blocks(std::int64_t bytes_per_elem, const void* in, const std::int64_t* sent, void* out,
+                       const std::int64_t* received);
 
   detail::thread_session& session_;
   std::list<membership> memberships_;
@@ -402,6 +412,29 @@ void threads_communicator::reduce_elements(const detail::mesh_shape& mesh, const
 GSPMD_COMPILED_ONCE(void threads_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&,
                                                                              dtype, const detail::row_combiner&, const void*,
                                                                              void*));
+
+template <class Once>
+void threads_communicator::exchange_blocks(std::int64_t bytes_per_elem, const void* in, const std::int64_t* sent, void* out,
+                                           const std::int64_t* received) {
+  auto& all = everyone();
+  const detail::meeting_subject subject{static_cast<std::uint32_t>(2 + bytes_per_elem), nullptr, nullptr, nullptr,
+                                        describe_exchange};
+  const auto parity = meet(all, subject, in, const_cast<std::int64_t*>(sent));  // the other devices only read the counts
+  const auto counts_of = [&](int k) { return static_cast<const std::int64_t*>(all.lane(k, parity).out); };
+  for (int k = 0; k < device_count(); ++k)
+    if (const auto comes = counts_of(k)[rank_]; comes != received[k])
+      stop_all(subject, detail::different_blocks(k, comes, rank_, received[k], static_cast<std::size_t>(bytes_per_elem)));
+  auto* to = static_cast<std::byte*>(out);
+  for (int k = 0; k < device_count(); ++k) {
+    std::int64_t before = 0;
+    for (int d = 0; d < rank_; ++d) before += counts_of(k)[d];
+    to = std::copy_n(static_cast<const std::byte*>(all.lane(k, parity).in) + before * bytes_per_elem,
+                     received[k] * bytes_per_elem, to);
+  }
+  meet(all, subject, nullptr, nullptr);
+}
+GSPMD_COMPILED_ONCE(void threads_communicator::exchange_blocks<detail::once>(std::int64_t, const void*, const std::int64_t*,
+                                                                             void*, const std::int64_t*));
 
 /// Backend: one thread per device, in this process. More devices than cores work, but slowly.
 struct threads {};

@@ -60,8 +60,8 @@ constexpr bool can_rotate(value x, location at) {
 
 }  // namespace detail
 
-/// Returns `x` with pairs of elements of its last dim rotated by an angle that grows with the position of the row (RoPE).
-/// Rows are the second-to-last dim, and have the positions first_row, first_row + 1, and so on.
+/// Returns `x` with pairs of elements of its last dim rotated by an angle that grows with the position of the row
+/// (RoPE). Rows are the second-to-last dim, and have the positions first_row, first_row + 1, and so on.
 ///
 /// Angles are computed in double. bf16 and f16 are rotated as float and rounded once (ops/composite.hpp).
 ///

@@ -14,6 +14,7 @@
 ///     GSPMD_COMPILED_ONCE   part 1: for all programs: the runner, transports, checks, texts
 ///     GSPMD_PLANNED_ONCE    part 2: the planner for programs that are planned at run time; it runs for milliseconds
 ///     GSPMD_KERNELS_ONCE    part 4: the kernels of all element types for these programs
+///     GSPMD_MPI_ONCE        part 8: the MPI backend (comm/mpi.hpp)
 ///
 /// The functions are not inline, because a compiler reads the bodies of inline functions anyway. Code that depends on
 /// the processor is in the namespace GSPMD_TARGET. So a file that was compiled with other flags fails to link, and does
