@@ -28,7 +28,7 @@
 namespace gspmd::initializers {
 
 /// The dims of the inputs and of the outputs of a weight. The defaults fit a matrix [in, out] and a convolution's
-/// kernel [..., in, out]. The dims `batch` are in neither fan: each of their indices has a weight.
+/// kernel [..., in, out]. The dims `batch` number independent weights, for example experts, and are in neither fan.
 struct fan_dims {
   kept_integers in{-2}, out{-1}, batch{};
 };

@@ -11,7 +11,7 @@
 /// Normalisation over the last dims: layer_norm and rms_norm.
 ///
 /// bf16 and f16 are computed as float and rounded once (ops/composite.hpp). `gain` and `bias` have the shape of the
-/// normalised dims. They may be bf16, f16 or float if `x` is bf16, f16 or float; the result has the type of `x`.
+/// normalised dims. Each of the three tensors may be bf16, f16 or float, and the result has the type of `x`.
 ///
 /// **Communication.** None if the normalised dims are not split. Otherwise each mean is one all_reduce with one number
 /// for each line: two in layer_norm, one in rms_norm. For bf16 and f16 these numbers are floats.
