@@ -118,18 +118,10 @@ row_combiner combiner_of(monoid kind) {
     }
   });
 }
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<float>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<double>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int32_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int64_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<bool>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<bf16>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<f16>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int8_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint8_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int16_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint32_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint64_t>(monoid));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/kernels/combine_rows_instances.ipp"
+#endif

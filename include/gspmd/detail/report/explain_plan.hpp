@@ -361,9 +361,10 @@ class plan_explainer {
 };
 
 template <class = once>
-[[gnu::cold]] std::string explain_plan(const plan_view& plan, const mesh_info& mesh, const explained_part& part) {
-  return plan_explainer(plan, mesh, part).text();
-}
-GSPMD_COMPILED_ONCE(std::string explain_plan<once>(const plan_view&, const mesh_info&, const explained_part&));
+[[gnu::cold]] std::string explain_plan(const plan_view& plan, const mesh_info& mesh, const explained_part& part);
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/report/explain_plan.ipp"
+#endif

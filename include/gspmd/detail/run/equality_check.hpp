@@ -217,12 +217,10 @@ class equality_check {
 /// Runs a plan for a checked mesh.
 template <class = once>
 void run_plan_checked(const plan_view& plan, const mesh_info& named, const ready_step* ready, const devices_here& devices,
-                      ready_step::joint_function move) {
-  equality_check<> checks(plan, named, devices, move);
-  checks.look_at_inputs();
-  run_plan(plan, ready, devices, checks);
-}
-GSPMD_COMPILED_ONCE(void run_plan_checked<once>(const plan_view&, const mesh_info&, const ready_step*, const devices_here&,
-                                                ready_step::joint_function));
+                      ready_step::joint_function move);
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/run/equality_check.ipp"
+#endif

@@ -61,24 +61,7 @@ inline namespace GSPMD_TARGET {
 
 /// Returns the steps of a plan, ready except for their joint functions.
 template <class = once>
-std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, prepared_objects& objects) {
-  std::vector<ready_step> ready;
-  ready.reserve(p.steps.size());
-  objects.reserve(p.steps.size());
-  for (const auto& s : p.steps) {
-    if (!s.kernel.name->is_listed()) {
-      const device_kernel_facts* const own = s.kernel.name->own;
-      if (own->ready == nullptr) throw_without_code(own->name);
-      own->ready(p, s, ready.emplace_back(), objects);
-      continue;
-    }
-    mp11::mp_with_index<listed_kernel_count>(s.kernel.number(), [&](auto number) {
-      ready.push_back(make_ready<mp11::mp_at_c<listed_kernels, number>>(p, s, memory, objects));
-    });
-  }
-  return ready;
-}
-GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
+std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, prepared_objects& objects);
 
 /// Returns the function for the joint work of a communicator's devices in a step. Returns null for a step without
 /// joint work.
@@ -158,3 +141,7 @@ class interpreter {
 };
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/run/interpreter.ipp"
+#endif

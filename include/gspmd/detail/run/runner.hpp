@@ -154,10 +154,10 @@ void run_plan(const plan_view& plan, const ready_step* ready, const devices_here
   }
 }
 template <class = once>
-void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices) {
-  no_checks none;
-  run_plan(plan, ready, devices, none);
-}
-GSPMD_COMPILED_ONCE(void run_plan<once>(const plan_view&, const ready_step*, const devices_here&));
+void run_plan(const plan_view& plan, const ready_step* ready, const devices_here& devices);
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/run/runner.ipp"
+#endif

@@ -373,9 +373,10 @@ constexpr void place_carried(graph& g, const vec<sharding>& layouts) {
   if (!g.failed()) place_next_values(g, layouts);
 }
 template <class = once>
-void place_carried_at_run_time(graph& g, const vec<sharding>& layouts) {
-  place_carried(g, layouts);
-}
-GSPMD_PLANNED_ONCE(void place_carried_at_run_time<once>(graph&, const vec<sharding>&));
+void place_carried_at_run_time(graph& g, const vec<sharding>& layouts);
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/carried/weight_updates.ipp"
+#endif

@@ -122,9 +122,10 @@ constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
 }
 
 template <class = once>
-graph program_to_plan_at_run_time(const graph& traced) {
-  return program_to_plan(traced);
-}
-GSPMD_PLANNED_ONCE(graph program_to_plan_at_run_time<once>(const graph&));
+graph program_to_plan_at_run_time(const graph& traced);
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/list/program_to_plan.ipp"
+#endif

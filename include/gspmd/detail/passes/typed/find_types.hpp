@@ -137,12 +137,13 @@ constexpr void find_types(graph& g, bool annotate) {
   g.broken = mistake::states;
 }
 template <class = once>
-void find_types_at_run_time(graph& g, bool annotate) {
-  find_types(g, annotate);
-}
-GSPMD_PLANNED_ONCE(void find_types_at_run_time<once>(graph&, bool));
+void find_types_at_run_time(graph& g, bool annotate);
 
 /// Returns the function for `graph::find_types`.
 constexpr pass_of_mode explicit_pass() { return pass_by_time<&find_types>(&find_types_at_run_time<>); }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/find_types.ipp"
+#endif

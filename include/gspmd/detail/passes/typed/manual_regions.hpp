@@ -331,12 +331,13 @@ constexpr void type_local(graph& g, bool annotate) {
   if (g.find_types != nullptr && !g.failed()) plan_automatic_axes(g);
 }
 template <class = once>
-void type_local_at_run_time(graph& g, bool annotate) {
-  type_local(g, annotate);
-}
-GSPMD_PLANNED_ONCE(void type_local_at_run_time<once>(graph&, bool));
+void type_local_at_run_time(graph& g, bool annotate);
 
 /// Returns the function for `graph::type_local`.
 constexpr pass_of_mode manual_pass() { return pass_by_time<&type_local>(&type_local_at_run_time<>); }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/manual_regions.ipp"
+#endif
