@@ -99,7 +99,7 @@ list(APPEND until_the_doors
     detail/kernels/fill detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm detail/kernels/permute
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices detail/run/checked_memory
     detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
-    detail/run/runner detail/run/static_program detail/run/step_checks)
+    detail/run/plan_runner detail/run/static_program detail/run/step_checks)
 # Planning with other passes or requests. gspmd/extend/pass.hpp replaces them.
 list(APPEND until_the_doors
     detail/passes/list/program_to_plan)

@@ -34,6 +34,7 @@
 #include "gspmd/gspmd.hpp"
 #if GSPMD_PRECOMPILED_HERE != 1
 #include "gspmd/detail/passes/list/pass_list.hpp"
+#include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/dynamic.hpp"
 #endif
 
@@ -63,11 +64,11 @@
 #undef GSPMD_PLANNED_ONCE
 #define GSPMD_PLANNED_ONCE(...) template __VA_ARGS__
 #include "gspmd/detail/passes/carried/weight_updates.ipp"
+#include "gspmd/detail/passes/list/at_run_time.ipp"
 #include "gspmd/detail/passes/list/compute_again.ipp"
 #include "gspmd/detail/passes/list/make_plan.ipp"
 #include "gspmd/detail/passes/list/pass_list.ipp"
 #include "gspmd/detail/passes/list/pass_list_instances.ipp"
-#include "gspmd/detail/passes/list/program_to_plan.ipp"
 #include "gspmd/detail/passes/typed/automatic_axes.ipp"
 #include "gspmd/detail/passes/typed/find_types.ipp"
 #include "gspmd/detail/passes/typed/manual_regions.ipp"

@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "gspmd/detail/edge/whole_run.hpp"
+#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/own/kept_functions.hpp"
-#include "gspmd/detail/passes/choose/total_bytes.hpp"
-#include "gspmd/detail/passes/list/compute_again.hpp"
-#include "gspmd/detail/passes/list/make_plan.hpp"
-#include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
@@ -22,7 +23,7 @@
 #include "gspmd/dynamic/mesh.hpp"
 #include "gspmd/dynamic/placed_tensor.hpp"
 #include "gspmd/plan/budget.hpp"
-#include "gspmd/run/run.hpp"
+#include "gspmd/program/array.hpp"
 
 namespace gspmd {
 namespace detail {

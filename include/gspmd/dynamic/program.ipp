@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/choose/total_bytes.hpp"
+#include "gspmd/detail/passes/list/compute_again.hpp"
+#include "gspmd/detail/passes/list/make_plan.hpp"
+#include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/dynamic/program.hpp"
 
 namespace gspmd {

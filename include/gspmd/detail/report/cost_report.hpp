@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/detail/report/text_table.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
 #include "gspmd/report/network.hpp"

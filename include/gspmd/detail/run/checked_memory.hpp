@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "gspmd/detail/ir/may_overwrite.hpp"
 #include "gspmd/detail/ir/plan.hpp"
-#include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
-#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
@@ -22,37 +17,6 @@ struct shard_place {
   std::size_t leaf = 0;
   std::size_t device = 0;
 };
-inline shard_place place_of(const plan_view& plan, int value, const void* shard, std::size_t leaf, std::size_t device) {
-  const auto& v = plan.value(value);
-  const auto begin = reinterpret_cast<std::uintptr_t>(shard);
-  return {begin, begin + static_cast<std::uintptr_t>(elements(v.local) * bytes_of(v.type)), leaf, device};
-}
-
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_no_memory(const plan_view& plan, std::size_t leaf) {
-  throw error(leaf_text(plan, leaf) + " is given no memory: the pointer is null");
-}
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_two_outputs(const shard_place& a, const shard_place& b) {
-  throw error("step: " +
-              (a.leaf == b.leaf ? "output " + std::to_string(a.leaf) + " is given overlapping memory on two devices"
-                                : "outputs " + std::to_string(std::min(a.leaf, b.leaf)) + " and " +
-                                      std::to_string(std::max(a.leaf, b.leaf)) + " are given memory that overlaps") +
-              "; every output needs memory of its own");
-}
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_partial_overlap(std::size_t output, std::size_t input) {
-  throw error("step: output " + std::to_string(output) + " is given memory that overlaps input " + std::to_string(input) +
-              "; give it memory of its own, or just that of an input that step::may_overwrite allows");
-}
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_read_later(std::size_t output, std::size_t input) {
-  throw error("step: output " + std::to_string(output) + " is given the memory of input " + std::to_string(input) +
-              ", which is read after the output is written; give it memory of its own (step::may_overwrite says what may "
-              "be shared)");
-}
-
-/// Throws gspmd::error if the memory may not be used. `written` is scratch memory for the addresses of the outputs.
-template <class = once>
-void require_usable_memory(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs,
-                           std::vector<shard_place>& written);
-
 /// Checks the memory of a call of a step. No pointer may be null, and no output may overlap another output on the
 /// devices of this process. An output may overlap an input only if it may replace this input.
 ///

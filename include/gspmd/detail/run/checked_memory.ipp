@@ -1,13 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gspmd/detail/ir/may_overwrite.hpp"
 #include "gspmd/detail/run/checked_memory.hpp"
+#include "gspmd/detail/run/step_checks.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
-template <class Once>
-void require_usable_memory(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs,
-                           std::vector<shard_place>& written) {
+inline shard_place place_of(const plan_view& plan, int value, const void* shard, std::size_t leaf, std::size_t device) {
+  const auto& v = plan.value(value);
+  const auto begin = reinterpret_cast<std::uintptr_t>(shard);
+  return {begin, begin + static_cast<std::uintptr_t>(elements(v.local) * bytes_of(v.type)), leaf, device};
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_no_memory(const plan_view& plan, std::size_t leaf) {
+  throw error(leaf_text(plan, leaf) + " is given no memory: the pointer is null");
+}
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_two_outputs(const shard_place& a, const shard_place& b) {
+  throw error("step: " +
+              (a.leaf == b.leaf ? "output " + std::to_string(a.leaf) + " is given overlapping memory on two devices"
+                                : "outputs " + std::to_string(std::min(a.leaf, b.leaf)) + " and " +
+                                      std::to_string(std::max(a.leaf, b.leaf)) + " are given memory that overlaps") +
+              "; every output needs memory of its own");
+}
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_partial_overlap(std::size_t output, std::size_t input) {
+  throw error("step: output " + std::to_string(output) + " is given memory that overlaps input " + std::to_string(input) +
+              "; give it memory of its own, or just that of an input that step::may_overwrite allows");
+}
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_read_later(std::size_t output, std::size_t input) {
+  throw error("step: output " + std::to_string(output) + " is given the memory of input " + std::to_string(input) +
+              ", which is read after the output is written; give it memory of its own (step::may_overwrite says what may "
+              "be shared)");
+}
+
+/// Throws gspmd::error if the memory may not be used. `written` is scratch memory for the addresses of the outputs.
+inline void require_usable_memory(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs,
+                                  std::vector<shard_place>& written) {
   written.clear();
   for (std::size_t d = 0; d < devices; ++d)
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
@@ -32,8 +67,6 @@ void require_usable_memory(const plan_view& plan, std::size_t devices, const voi
       if (!may_overwrite(plan, first->leaf, k)) throw_read_later(first->leaf, k);
     }
 }
-GSPMD_COMPILED_ONCE(void require_usable_memory<once>(const plan_view&, std::size_t, const void* const*, void* const*,
-                                                     std::vector<shard_place>&));
 
 template <class Once>
 void checked_memory::check(const plan_view& plan, std::size_t devices, const void* const* inputs, void* const* outputs) {

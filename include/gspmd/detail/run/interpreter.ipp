@@ -1,9 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "gspmd/detail/run/fused_step.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
+#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
+template <class K>
+ready_step make_ready(const plan_view& p, const plan_step& s, step_memory& memory, prepared_objects& objects) {
+  ready_step r;
+  if constexpr (K::work != step_work::controls) {
+    using prepared = prepared_by<K>;
+    if constexpr (!std::is_empty_v<prepared>) {
+      r.prepared = new prepared(prepare_by<K>(p, s, memory));
+      objects.emplace_back(r.prepared, [](const void* o) { delete static_cast<const prepared*>(o); });
+    }
+    if constexpr (runs_alone<K>)
+      with_handled_type<K>(s.type, [&](auto element) { r.alone = run_alone<K, decltype(element), prepared>; });
+  }
+  return r;
+}
+
+[[noreturn, gnu::cold]] inline void throw_without_code(const char* kernel) {
+  throw error(std::string("a step has the kernel ") + kernel +
+              ", whose code for programs that are planned at run time is in no file of this program; include "
+              "gspmd/dynamic.hpp in the file that calls its operator");
+}
+
 inline namespace GSPMD_TARGET {
 
 template <class Once>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/run/plan_runner.hpp"
 #include "gspmd/detail/run/runner.hpp"
 
 namespace gspmd::detail {

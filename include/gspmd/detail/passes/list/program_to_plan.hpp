@@ -11,7 +11,6 @@
 #include "gspmd/detail/passes/rewrite/read_in_place.hpp"
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
-#include "gspmd/detail/support/precompiled.hpp"
 
 /// The passes from a program as written to the program that is planned, in order. Each pass is a struct with these
 /// functions:
@@ -121,11 +120,4 @@ constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
   return g;
 }
 
-template <class = once>
-graph program_to_plan_at_run_time(const graph& traced);
-
 }  // namespace gspmd::detail
-
-#if !defined(GSPMD_PRECOMPILED)
-#include "gspmd/detail/passes/list/program_to_plan.ipp"
-#endif

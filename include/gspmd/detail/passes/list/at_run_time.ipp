@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/passes/list/at_run_time.hpp"
 #include "gspmd/detail/passes/list/program_to_plan.hpp"
 
 namespace gspmd::detail {
