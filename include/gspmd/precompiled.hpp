@@ -50,7 +50,7 @@
 #include "gspmd/detail/report/explain_plan.ipp"
 #include "gspmd/detail/run/bound_devices.ipp"
 #include "gspmd/detail/run/checked_memory.ipp"
-#include "gspmd/detail/run/equality_check.ipp"
+#include "gspmd/detail/run/checked_run.ipp"
 #include "gspmd/detail/run/runner.ipp"
 #include "gspmd/detail/run/static_program_instances.ipp"
 #include "gspmd/detail/support/no_memory.ipp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/run/equality_check.hpp"
+#include "gspmd/detail/run/checked_run.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/run_time_kernel.hpp"

@@ -6,7 +6,7 @@
 
 #include "gspmd/detail/kernels/fused_static.hpp"
 #include "gspmd/detail/kernels/unrolled_product.hpp"
-#include "gspmd/detail/run/equality_check.hpp"
+#include "gspmd/detail/run/checked_run.hpp"
 #include "gspmd/detail/run/frozen_step.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
