@@ -11,7 +11,6 @@
 #include "gspmd/detail/support/target.hpp"
 #include "gspmd/detail/transport/box.hpp"
 #include "gspmd/detail/transport/combine.hpp"
-#include "gspmd/detail/transport/movement_boxes.hpp"
 
 /// The part of a device in a collective, if the device can read the buffers of its peers. Threads process their parts
 /// concurrently between two barriers, the simulated backend processes them one after the other. Peers are identified

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/kernels/simd.hpp"
+#include "gspmd/detail/transport/movement_boxes.hpp"
 #include "gspmd/detail/transport/shared_memory.hpp"
 
 namespace gspmd::detail {
