@@ -78,8 +78,8 @@ if(composites LESS 4)
   message(FATAL_ERROR "no composites in ${ROOT}/include")
 endif()
 
-# Includes have one direction. docs/headers.md has a table of folders, with the folders that each may include. Every
-# header may include gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
+# Includes have one direction. docs/reference/headers.md has a table of folders, with the folders that each may include.
+# Every header may include gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
 set(centre comm program ops plan run transform modes dynamic report extend)
 set(until_the_doors "")
 set(exceptions "")
@@ -94,23 +94,20 @@ list(APPEND until_the_doors
 # that every kernel needs.
 list(APPEND until_the_doors
     detail/ir/collective detail/ir/element_bits detail/ir/fused_group detail/ir/fused_loop detail/ir/graph detail/ir/index_map
-    detail/ir/kernel_facts detail/ir/layout detail/ir/loops detail/ir/may_overwrite
-    detail/ir/mesh_info detail/ir/permutation_plan detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
-    detail/kernels/fill detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm detail/kernels/permute
+    detail/ir/kernel_facts detail/ir/layout detail/ir/may_overwrite
+    detail/ir/mesh_info detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
+    detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices detail/run/checked_memory
     detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
-    detail/run/plan_runner detail/run/static_program detail/run/step_checks)
-# Planning with other passes or requests. gspmd/extend/pass.hpp replaces them.
-list(APPEND until_the_doors
-    detail/passes/list/program_to_plan)
-# Tracing a program with other inputs, and the texts of plans. gspmd/extend/program_hook.hpp and a public header of
-# report/ replace them.
+    detail/run/plan_runner detail/run/static_program)
+# Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
+# them.
 list(APPEND until_the_doors
     detail/driver/edge_elements detail/driver/given_shard detail/driver/static_passes detail/driver/static_plan detail/notation/mesh_views
     detail/notation/xla_convert detail/report/cost_report detail/report/explain_plan)
-# Shards in external memory, and messages between devices. gspmd/extend/edge.hpp replaces them.
+# The boxes that files are read and written in, and communicators that forward calls. io/ and trace/ use them.
 list(APPEND until_the_doors
-    detail/transport/box detail/transport/communicator detail/transport/device_memory detail/transport/exclusive_use
+    detail/transport/box detail/transport/communicator detail/transport/device_memory
     detail/transport/forwarding_communicator detail/transport/meeting_subject)
 # Includes that remain to be removed, with the remedy.
 # reproducible(f) names the operators that sum. A fact of the operator, `exact`, replaces this. Or
@@ -134,7 +131,7 @@ list(APPEND exceptions
     external/detail/ghost_ends>layouts/detail/placed_tables
     external/detail/view_exchange>layouts/detail/placed_tables)
 
-file(STRINGS "${ROOT}/docs/headers.md" rows REGEX "^\\| `[a-z_/]+/` \\|")
+file(STRINGS "${ROOT}/docs/reference/headers.md" rows REGEX "^\\| `[a-z_/]+/` \\|")
 set(folders "")
 foreach(row IN LISTS rows)
   string(REGEX REPLACE "^\\| `([a-z_/]+)/`.*" "\\1" folder "${row}")
@@ -144,7 +141,7 @@ foreach(row IN LISTS rows)
   list(APPEND folders "${folder}")
   set("may_${folder}" ${cell})
   if(NOT IS_DIRECTORY "${ROOT}/include/gspmd/${folder}")
-    string(APPEND complaints "docs/headers.md: there is no folder include/gspmd/${folder}\n")
+    string(APPEND complaints "docs/reference/headers.md: there is no folder include/gspmd/${folder}\n")
   endif()
 endforeach()
 # The targets of the wings, in cmake/wings.cmake, have the dependencies of this table.
@@ -153,11 +150,11 @@ set(wings ${folders})
 list(FILTER wings EXCLUDE REGEX "^detail/")
 list(REMOVE_ITEM wings ${centre})
 if(NOT wings STREQUAL gspmd_wings)
-  string(APPEND complaints "cmake/wings.cmake lists the wings ${gspmd_wings}, and docs/headers.md has ${wings}\n")
+  string(APPEND complaints "cmake/wings.cmake lists the wings ${gspmd_wings}, and docs/reference/headers.md has ${wings}\n")
 endif()
 foreach(wing IN LISTS gspmd_wings)
   if(NOT "${gspmd_${wing}_needs}" STREQUAL "${may_${wing}}")
-    string(APPEND complaints "cmake/wings.cmake: ${wing} needs '${gspmd_${wing}_needs}', and docs/headers.md says '${may_${wing}}'\n")
+    string(APPEND complaints "cmake/wings.cmake: ${wing} needs '${gspmd_${wing}_needs}', and docs/reference/headers.md says '${may_${wing}}'\n")
   endif()
 endforeach()
 # gspmd_folder_of(FOLDER HEADER): detail/ir of detail/ir/plan, linalg of linalg/detail/matrix_ops, nothing of core.
@@ -185,7 +182,7 @@ foreach(file IN LISTS headers)
     continue()
   endif()
   if(NOT from IN_LIST folders)
-    string(APPEND complaints "${file}: docs/headers.md does not list the folder ${from}\n")
+    string(APPEND complaints "${file}: docs/reference/headers.md does not list the folder ${from}\n")
   endif()
   file(STRINGS "${ROOT}/include/gspmd/${file}" lines REGEX "^#include \"gspmd/")
   foreach(line IN LISTS lines)
@@ -212,7 +209,7 @@ foreach(file IN LISTS headers)
       list(APPEND used "${header}>${target}")
       continue()
     endif()
-    string(APPEND complaints "${file}: ${from}/ may not include this, see docs/headers.md: ${line}\n")
+    string(APPEND complaints "${file}: ${from}/ may not include this, see docs/reference/headers.md: ${line}\n")
   endforeach()
 endforeach()
 if(arrows LESS 200)

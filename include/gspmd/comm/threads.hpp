@@ -52,14 +52,26 @@ class threads_communicator {
     move_elements(mesh, m, detail::dtype_of<T>(), in[0], out[0]);
   }
 
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* const* in, void* const* out) {
+    move_elements(mesh, m, type, in[0], out[0]);
+  }
+
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const* in, T* const* out) {
     start_list({&mesh, all, {}, {}, detail::subject_of(mesh, all[0], detail::dtype_of<T>()), take_movements}, in, out);
+  }
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, dtype type, const void* const* in,
+             void* const* out) {
+    start_list({&mesh, all, {}, {}, detail::subject_of(mesh, all[0], type), take_movements}, in, out);
   }
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in, T* const* out) {
     const auto op = detail::combiner_of<T>(all[0].reduced_by);
     start_list({&mesh, {}, all, op, detail::subject_of(mesh, all[0], detail::dtype_of<T>()), take_reductions}, in, out);
+  }
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+             const detail::row_combiner& op, const void* const* in, void* const* out) {
+    start_list({&mesh, {}, all, op, detail::subject_of(mesh, all[0], type), take_reductions}, in, out);
   }
   template <class T, class List>
   void finish(const detail::mesh_shape& mesh, const List& all, const T* const*, T* const* out) {
@@ -70,11 +82,20 @@ class threads_communicator {
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
     reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.reduced_by), in[0], out[0]);
   }
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
+              const void* const* in, void* const* out) {
+    reduce_elements(mesh, r, type, op, in[0], out[0]);
+  }
 
   template <class T>
   void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
     start(mesh, all, in, out);
+    finish(mesh, all, in, out);
+  }
+  void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+                       const detail::row_combiner& op, const void* const* in, void* const* out) {
+    start(mesh, all, type, op, in, out);
     finish(mesh, all, in, out);
   }
 

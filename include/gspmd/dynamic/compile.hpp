@@ -59,5 +59,15 @@ template <class Callable, class... Inputs>
 program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   return build(callable, m, inputs...).compile();
 }
+/// Compiles with options.
+///
+/// **Errors.** Throws gspmd::error for options that mesh::with refuses, and as the overload above.
+/// **Example.**
+///
+///     auto step = dynamic::compile(mlp, m, {.memory = 512 * MiB}, dynamic::in<float>({n, 512}, {"data", ""}));
+template <class Callable, class... Inputs>
+program compile(Callable&& callable, const mesh& m, const options& given, const Inputs&... inputs) {
+  return build(callable, m.with(given), inputs...).compile();
+}
 
 }  // namespace gspmd::dynamic

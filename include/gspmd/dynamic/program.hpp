@@ -168,7 +168,7 @@ class program {
 
   [[nodiscard]] placed_tensor placed(detail::span<const int> list, std::size_t k, const char* what) const {
     if (k >= list.size())
-      throw error(std::string(what) + ' ' + std::to_string(k) + " is asked for and the program has " +
+      throw error(std::string(what) + ' ' + std::to_string(k) + " does not exist; the program has " +
                   std::to_string(list.size()) + ", which count from 0");
     return {mesh_.shared_info(), view_.value(list[k])};
   }

@@ -57,7 +57,7 @@ class whole_inputs {
       check_type<leaf_element_t<Leaf>>(k);
       add_pointer(leaf);
     } else {
-      static_assert(is_strided_view<Leaf> || !has_addresses<Leaf>,  // both are reported by accept_container
+      static_assert(is_external_view<Leaf> || !has_addresses<Leaf>,  // both are reported by accept_container
                     "gspmd: run: give arrays, contiguous ranges, pointers, or structs of them");
     }
   }

@@ -216,8 +216,8 @@ class plan_explainer {
       const auto& of = plan_.nodes[static_cast<std::size_t>(i)].op;
       const bool is_for_reader = words_of(of).made == origin::renamed;  // for an operator that renames its operand, in a
                                                                         // program with explicit axes
-      table.add({"       forced: " + std::string(is_for_reader ? "what reads it" : name_of(of)) +
-                 " cannot work on this split of " + name + ", so the value is gathered"});
+      table.add({"       forced: " + std::string(is_for_reader ? "a user" : name_of(of)) + " cannot work on this split of " +
+                 name + ", so the value is gathered"});
     }
   }
 
@@ -226,7 +226,7 @@ class plan_explainer {
     if (s.target < 0) return {};
     for (int i = s.target; i-- > 0;)
       if (is_inner_part(plan_, plan_.steps[static_cast<std::size_t>(i)]))
-        return ", while loop " + std::to_string(loop_[static_cast<std::size_t>(i)]) + " computes what needs none of them";
+        return ", while loop " + std::to_string(loop_[static_cast<std::size_t>(i)]) + " computes its interior";
     return {};
   }
 

@@ -36,8 +36,8 @@ inline shard_place place_of(const plan_view& plan, int value, const void* shard,
 }
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_read_later(std::size_t output, std::size_t input) {
   throw error("step: output " + std::to_string(output) + " is given the memory of input " + std::to_string(input) +
-              ", which is read after the output is written; give it memory of its own (step::may_overwrite says what may "
-              "be shared)");
+              ", which is read after the output is written; give it memory of its own (step::may_overwrite states the outputs "
+              "and inputs that may share memory)");
 }
 
 /// Throws gspmd::error if the memory may not be used. `written` is scratch memory for the addresses of the outputs.

@@ -204,8 +204,8 @@ class equality_check {
         if (mesh.sizes[a] > 1) words += (words.empty() ? "" : ", ") + std::string(named_.name(a)) + '=' + std::to_string(of[a]);
       return '(' + words + ')';
     };
-    throw error("devices hold different data of what is the same on all of them: at [" + index + "] " + has(other) + " and " +
-                has(one) + ", along `" + std::string(named_.name(axis)) + "`: " + place(other) + " and " + place(one));
+    throw error("devices hold different data of a value that must be equal on all devices: at [" + index + "] " + has(other) +
+                " and " + has(one) + ", along `" + std::string(named_.name(axis)) + "`: " + place(other) + " and " + place(one));
   }
 
   const plan_view& plan_;

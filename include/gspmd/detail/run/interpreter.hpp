@@ -49,7 +49,8 @@ ready_step::joint_function joint_function_of(const plan_step& s) {
   if (!s.kernel.name->is_listed()) return found;
   mp11::mp_with_index<listed_kernel_count>(s.kernel.number(), [&](auto number) {
     using K = mp11::mp_at_c<listed_kernels, number>;
-    if constexpr (runs_jointly<K>)
+    if constexpr (runs_jointly<K> && takes_types<Comm>) found = run_jointly<K, type_of_step, prepared_by<K>, Comm>;
+    else if constexpr (runs_jointly<K>)
       with_handled_type<K>(s.type, [&](auto element) { found = run_jointly<K, decltype(element), prepared_by<K>, Comm>; });
   });
   return found;

@@ -4,6 +4,7 @@
 
 namespace gspmd::detail {
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::local>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::local>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                prepared_objects&));
 
 }  // namespace gspmd::detail

@@ -16,6 +16,7 @@
 ///     GSPMD_COMPILED_ONCE   part 1: for all programs: the runner, transports, checks, texts
 ///     GSPMD_PLANNED_ONCE    part 2: the planner for programs that are planned at run time; it runs for milliseconds
 ///     GSPMD_KERNELS_ONCE    part 4: the kernels of all element types for these programs
+///     GSPMD_MPI_ONCE        part 8: the MPI backend (comm/mpi.hpp)
 ///
 /// By default, a header includes its definitions at the end, so each file compiles the functions that it calls.
 /// If GSPMD_PRECOMPILED is defined, only gspmd/precompiled.hpp includes the definitions, and other files do not read them.

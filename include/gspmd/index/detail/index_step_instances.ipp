@@ -4,9 +4,11 @@
 
 namespace gspmd::detail {
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::gather>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter_set>(const plan_view&, const plan_step&, ready_step&,
-                                                                prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::gather>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                 prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::scatter>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                  prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::scatter_set>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                      prepared_objects&));
 
 }  // namespace gspmd::detail

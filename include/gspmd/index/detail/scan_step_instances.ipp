@@ -4,7 +4,9 @@
 
 namespace gspmd::detail {
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scan>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::top_k>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::scan>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                               prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::top_k>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                prepared_objects&));
 
 }  // namespace gspmd::detail

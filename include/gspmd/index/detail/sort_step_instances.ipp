@@ -4,8 +4,9 @@
 
 namespace gspmd::detail {
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort_ends>(const plan_view&, const plan_step&, ready_step&,
-                                                              prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::sort>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                               prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::sort_ends>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                    prepared_objects&));
 
 }  // namespace gspmd::detail

@@ -4,9 +4,9 @@
 
 namespace gspmd::detail {
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::reduce_window>(const plan_view&, const plan_step&, ready_step&,
-                                                                  prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::select_and_scatter>(const plan_view&, const plan_step&, ready_step&,
-                                                                       prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::reduce_window>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                        prepared_objects&));
+GSPMD_KERNELS_ONCE(void at_run_time<kernels::select_and_scatter>::make_ready(const plan_view&, const plan_step&, ready_step&,
+                                                                             prepared_objects&));
 
 }  // namespace gspmd::detail

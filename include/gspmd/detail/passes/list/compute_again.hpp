@@ -367,7 +367,7 @@ plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& reque
   constexpr int most_rounds = 6;
   const auto most = request.most_memory;
   const bool fits = best.broken == mistake::none;
-  if (g.find_types != nullptr || most <= 0 || (fits ? best.saving == 0 : best.broken != mistake::memory)) return;
+  if (g.is_explicit || most <= 0 || (fits ? best.saving == 0 : best.broken != mistake::memory)) return;
   std::int64_t least = fits ? 0 : peak_bytes(plan_view(best));
   for (const int level : {0, 2}) {
     request.saving = level;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -31,7 +32,7 @@ typename Pass::result result_at_run_time(const graph& g, const mesh_shape& mesh,
   return pass_results(g, mesh, request, origins).template take<Pass>();
 }
 
-/// Returns the name of a pass, derived from its type: `compose written` for compose_written_pass.
+/// Returns the name of a pass after program_to_plan, derived from its type: `row blocks` for row_blocks_pass.
 template <class Pass>
 std::string name_of_pass() {
   std::string name = __PRETTY_FUNCTION__;

@@ -10,9 +10,10 @@ template <class Once>
 std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh,
                                                const plan_request& request) {
   std::vector<dynamic::pass_made> list;
-  boost::mp11::mp_for_each<program_passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), {}}); });
-  program_to_plan(written, [&]<class Pass>(Pass, const graph& g) {
-    list[boost::mp11::mp_find<program_passes, Pass>::value].made = counted(g.nodes.size(), "value");
+  for_each_pass(written.passes, {}, [&](const char* name, auto, auto) { list.push_back({name, {}}); });
+  program_to_plan(written, [&](std::string_view name, const graph& g) {
+    for (auto& pass : list)
+      if (pass.name == name) pass.made = counted(g.nodes.size(), "value");
   });
   const pass_results results(planned, mesh, request);
   boost::mp11::mp_for_each<passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), made_by<Pass>(results)}); });
