@@ -68,10 +68,10 @@ opens = re.compile(r"(?:inline )?namespace ([\w:]+) \{$")
 closes = re.compile(r"\}  // namespace")
 # A declaration at the beginning of a line; clang-format does not indent the contents of namespaces.
 declares = [
-    re.compile(r"(?:template <.*> )?(?:struct|class|enum class|enum|union|concept) (\w+)\b(?!<)"),
+    re.compile(r"(?:template <.*> )?(?:struct|class|enum class|enum|union|concept) (?:\[\[\w+\]\] )?(\w+)\b(?!<)"),
     re.compile(r"using (\w+) = "),
-    re.compile(r"(?:template <.*> )?(?:inline |static )*constexpr [\w:<>, *&]*?[ *&](\w+)(?: = | ?\{|;)"),
-    re.compile(r"(?:template <.*> )?(?:\[\[\w+\]\] |inline |static |constexpr )*[\w:][\w:<>, ]*[*&]* [*&]*((?:operator)[^\w\s(]+|\w+)\("),
+    re.compile(r"(?:template <.*> )?(?:inline |static )*constexpr [\w:<>, *&]*?[ *&](\w+)(?: =| ?\{|;)"),
+    re.compile(r"(?:template <.*> )?(?:\[\[\w+\]\] |inline |static |constexpr )*[\w:][\w:<>,. ]*[*&]* [*&]*((?:operator)[^\w\s(]+|\w+)\("),
 ]
 named = re.compile(r"using detail::(\w+);")
 keywords = re.compile(r"(?:requires|return|static_assert|friend|public|private|if|for|else|using namespace|extern|typedef|template <>)\b")
@@ -154,7 +154,7 @@ def copy_headers(folder):
                     used[name].append((namespace, header, group, comment))
             if name is not None:
                 any_name = True
-                if not (inside and line.endswith(";") and "=" not in line and "using" not in line):  # a forward declaration
+                if not (inside and re.search(r"(?:struct|class) \w+;", line)):  # a forward declaration
                     public.setdefault(f"{namespace}::{name}", header)
             if opens.match(line) and is_public(namespace):
                 line += f" /** @open{{{group}}} */"
@@ -286,6 +286,9 @@ def main(arguments):
     if done.returncode != 0:
         sys.exit("\n".join(complaints + ["doxygen failed"]))
     names = read_names(folder)
+    for name in names:
+        if is_public(name) and name.count("::") == 1:
+            public.setdefault(name, "*")
     for name, header in sorted(public.items()):
         if name not in names:
             complaints.append(f"include/gspmd/{header}.hpp: {name} is not in the reference")
