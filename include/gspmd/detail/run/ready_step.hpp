@@ -47,7 +47,7 @@ class step_memory {
   }
   std::byte* get() {
     if (held_ < needed_) {
-      bytes_ = aligned_bytes(needed_, "what an operator computes with");
+      bytes_ = aligned_bytes(needed_, "the scratch data of an operator");
       held_ = needed_;
     }
     return bytes_.get();

@@ -91,7 +91,7 @@ inline std::string counted(int n, const char* noun) { return std::to_string(n) +
 inline void require_device_count(int available, int expected) {
   if (available == expected) return;
   throw error("the mesh has " + counted(expected, "device") + " but the communicator has " + counted(available, "rank") +
-              "; start as many ranks as the mesh has devices, or give the mesh " + counted(available, "device"));
+              "; start one rank for each device of the mesh, or give the mesh " + counted(available, "device"));
 }
 
 /// Returns f(), which is called before `backend` is launched. A backend whose processes make this call together has a
