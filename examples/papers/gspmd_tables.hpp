@@ -120,7 +120,7 @@ inline void print_dense(report& r, const char* table, const char* about, const s
   for (std::size_t k = 0; k < columns.size(); ++k) {
     const auto& n = columns[k];
     const auto net = torus_of("x", "y", n.x * n.y);
-    const auto m = n.mesh().on(net);
+    const auto m = n.mesh().with({.network = net});
     const auto layers = static_cast<int>(n.layers);
     const double parameters = static_cast<double>(n.layers) * n.parameters_of_layer();
     const std::string of = std::to_string(n.layers) + " layers of " + std::to_string(n.model) + " on " + by(n.x, n.y);
@@ -134,7 +134,7 @@ inline void print_dense(report& r, const char* table, const char* about, const s
     for (int more = 0;; ++more) {
       const double limit = gigabytes * 1e9 * (1 + 0.05 * more);
       try {
-        const auto fitted = dense_step(n, m.within(static_cast<std::int64_t>(limit) + updated), layers, true);
+        const auto fitted = dense_step(n, m.with({.memory = static_cast<std::int64_t>(limit) + updated}), layers, true);
         r.row(of, "step time, s", estimate(fitted, net).total(), seconds);
         r.row(of, "peak memory, GB", static_cast<double>(bytes_in_place(fitted)) * 1e-9, gigabytes);
         break;
@@ -287,7 +287,7 @@ inline void print_sparse(report& r) {
                           {16, 32, "145B", 11.2, 1.10, 49.8, 9},
                           {32, 64, "577B", 11.6, 1.51, 46.8, 11}}) {
     const auto net = torus_of("x", "y", c.x * c.y);
-    const auto mesh = dynamic::mesh({{"x", c.x}, {"y", c.y}}).on(net);
+    const auto mesh = dynamic::mesh({{"x", c.x}, {"y", c.y}}).with({.network = net});
     const auto training = gshard_step(c.x, c.y, mesh, true), forward = gshard_step(c.x, c.y, mesh, false);
     double exchanged = 0;
     for (const auto& one : collective_times(training, net))
@@ -328,9 +328,9 @@ inline void print_sparse(report& r) {
       return std::tuple{w_in - 0.1 * g_in, w_out - 0.1 * g_out};
     };
     const auto p = dynamic::compile(
-        train, dynamic::mesh({{"x", c.x}, {"y", c.y}}).on(torus_of()), f32({c.batch, length, model}, {"x", "", "y"}),
-        f32({c.batch, length, experts, 2 * length / experts}, {"x", "", "", ""}), f32({experts, model, c.hidden}, {"x", "", "y"}),
-        f32({experts, c.hidden, model}, {"x", "y", ""}));
+        train, dynamic::mesh({{"x", c.x}, {"y", c.y}}).with({.network = torus_of()}),
+        f32({c.batch, length, model}, {"x", "", "y"}), f32({c.batch, length, experts, 2 * length / experts}, {"x", "", "", ""}),
+        f32({experts, model, c.hidden}, {"x", "", "y"}), f32({experts, c.hidden, model}, {"x", "y", ""}));
     if (flops == 0) {
       memory = static_cast<double>(p.peak_bytes_per_device());
       flops = static_cast<double>(p.flops_per_device());

@@ -431,7 +431,7 @@ TEST_CASE("a reduction that a trip of a loop starts is finished in that trip") {
               },
               takes<split<"x", _>>{}, gives<split<"x", _>>{})(x);
         },
-        is_checked ? m.checked() : m, dynamic::in<double>({6, 4}));
+        is_checked ? m.with({.checked = true}) : m, dynamic::in<double>({6, 4}));
   };
   const auto in = some(24, 7);
   const auto starting = loop(true, false), blocking = loop(false, false);

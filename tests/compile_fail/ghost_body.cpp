@@ -4,6 +4,7 @@
 // expect: a loop with several sweeps for each
 // expect: from a field is not a field;
 #include <gspmd/gspmd.hpp>
+#include <gspmd/ops/ghost_zones.hpp>
 
 using namespace gspmd;
 

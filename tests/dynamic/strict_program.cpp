@@ -386,7 +386,7 @@ TEST_CASE("random programs with types give one device's values and gradients, an
       CHECK((!is_possible || no.kind == "axis_order"));
       ++refused;
     }
-    dynamic::builder typed{dynamic::mesh(r.axes).checked()};  // devices hold the states of the types
+    dynamic::builder typed{dynamic::mesh(r.axes).with({.checked = true})};  // devices hold the states of the types
     dynamic::strict_program p(typed, "");
     bool has_loss = false;
     const auto on_mesh = build(r, typed, &p, loss_of, has_loss, trial % 2 == 0);

@@ -312,7 +312,7 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   says(dense, dynamic::build([](value u, value v) { return sum(u * v, 1); }, m, large, large), {{1, 0}});
   const auto twice = dynamic::build([](value u) { return shift(shift(u, 0, 1, boundary::edge()), 0, 1) + u; }, m, in);
   says("; list no layers for it, or write one shift", twice, {{2, 2}});
-  says("a checked mesh compares dense shards", dynamic::build(down, m.checked(), in), {{2, 0}});
+  says("a checked mesh compares dense shards", dynamic::build(down, m.with({.checked = true}), in), {{2, 0}});
   const ghosted_program program(written, {{layers{2, 0}, 0}, {0, 0}});
   CHECK(contains(refusal([&] { static_cast<void>(program.bytes_filled(1, 0)); }), "leaf 1 is no input with ghost layers"));
   const char* const ghosted_only = "the program is planned for blocks among ghost layers; run it by a ghosted_session";

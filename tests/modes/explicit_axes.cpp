@@ -461,8 +461,8 @@ TEST_CASE("what the mesh asks of plans reaches that of the automatic axes: a sea
     return b.compile();
   };
   const auto m = dynamic::mesh({{"pod", 2}, {"dp", 2}, {"tp", 4}}).explicit_axes({"pod"});
-  CHECK(compiled(m.searched()).traffic().bytes < compiled(m).traffic().bytes);
-  CHECK(caught::error_of([&] { static_cast<void>(compiled(m.within(1000))); }).find("are allowed: split more") !=
+  CHECK(compiled(m.with({.search = true})).traffic().bytes < compiled(m).traffic().bytes);
+  CHECK(caught::error_of([&] { static_cast<void>(compiled(m.with({.memory = 1000}))); }).find("are allowed: split more") !=
         std::string::npos);
 }
 

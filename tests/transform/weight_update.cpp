@@ -17,7 +17,7 @@
 #include <gspmd/nn/optimizer.hpp>
 #include <gspmd/nn/optimizer/master_weights.hpp>
 #include <gspmd/nn/optimizer/reformatted.hpp>
-#include <gspmd/plan/on_network.hpp>
+#include <gspmd/plan/network.hpp>
 #include <gspmd/transform/weight_update.hpp>
 
 #include "support/error_of.hpp"
@@ -252,7 +252,7 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
     return explain_weight_updates(b);
   };
   const dynamic::mesh four({{"data", 4}});
-  const auto said = built(four.on(slow_messages), [](auto&, auto&) {});
+  const auto said = built(four.with({.network = slow_messages}), [](auto&, auto&) {});
   CHECK(contains(said,
                  "input 0 (w1) f64[512,1024]: updated as [data, _] and gathered, 1 state stays split; that saves 157.3 us of the "
                  "update, and sends 0.0 us longer\n"));

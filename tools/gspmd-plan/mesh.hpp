@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <gspmd/dynamic/overlapped.hpp>
-#include <gspmd/plan/on_network.hpp>
+#include <gspmd/plan/overlap.hpp>
 
 #include "operators.hpp"
 
@@ -45,10 +44,10 @@ class mesh_reader {
     if (errors_.count() != before) return {};
     try {
       gspmd::dynamic::mesh mesh(axes, order);
-      if (is_checked) mesh = mesh.checked();
-      if (is_searched) mesh = mesh.searched();
-      if (is_overlapped) mesh = gspmd::dynamic::overlapped(mesh);
-      return network ? mesh.on(*network) : mesh;
+      if (is_checked) mesh = mesh.with({.checked = true});
+      if (is_searched) mesh = mesh.with({.search = true});
+      if (is_overlapped) mesh = mesh.with({.overlap = true});
+      return network ? mesh.with({.network = *network}) : mesh;
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
       return {};

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/own/kept_functions.hpp"
-#include "gspmd/detail/passes/list/program_to_plan.hpp"
+#include "gspmd/detail/passes/list/at_run_time.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/layouts/xla_sharding.hpp"
 #include "gspmd/ops/integers.hpp"
@@ -169,9 +169,11 @@ class builder {
   /// Returns the compiled program. Throws gspmd::error with the first mistake: operator, line, dim or axis, and remedy.
   [[nodiscard]] program compile() const { return {mesh_, canonical_graph(), functions_}; }
   /// Returns the graph that compile() plans. Throws the same errors.
-  [[nodiscard]] detail::graph canonical_graph() const {
-    if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    detail::graph planned = detail::program_to_plan_at_run_time(*graph_);
+  [[nodiscard]] detail::graph canonical_graph() const { return canonical_graph(*graph_); }
+  /// The same for another graph, for example this one with other annotations.
+  [[nodiscard]] static detail::graph canonical_graph(const detail::graph& g) {
+    if (g.failed()) throw error(std::string(g.error.view()));
+    detail::graph planned = detail::program_to_plan_at_run_time(g);
     if (planned.failed()) throw error(std::string(planned.error.view()));
     return planned;
   }

@@ -47,7 +47,7 @@ auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic:
 
 /// Returns an empty array for a view or a std::vector<bool>: accept_container has reported the error.
 template <class Leaf>
-  requires(is_strided_view<Leaf> || !has_addresses<Leaf>)
+  requires(is_external_view<Leaf> || !has_addresses<Leaf>)
 sharded_array<float> scattered(const held_devices&, const std::shared_ptr<const dynamic::program>&, std::size_t, const Leaf&) {
   return {};
 }

@@ -13,9 +13,29 @@
 #include "gspmd/program/tree.hpp"
 
 namespace gspmd {
+template <class T>
+class strided_view;
 
-/// Fortran's order: the first dim is fastest.
+namespace detail {
+
+/// The edge of strided_view.
+template <class T>
+struct strided_edge : edge_struct, block_of_step {
+  static constexpr const char* name = "strided_view";
+  using view = strided_view<T>;
+  static strided_elements<T> memory(const view& x) { return {x.data(), x.shape(), x.strides()}; }
+};
+
+template <class X>
+inline constexpr bool is_strided_view = false;
+template <class T>
+inline constexpr bool is_strided_view<strided_view<T>> = true;
+
+}  // namespace detail
+
+/// The type of `column_major`. In this order of Fortran, the first dim is contiguous.
 struct column_major_order {};
+/// Selects column-major order: strided_view(p, {50, 64}, column_major).
 inline constexpr column_major_order column_major{};
 
 /// A tensor in external memory, with an extent and a stride for each dim, in elements. Nothing is copied, and the
@@ -40,6 +60,7 @@ template <class T>
 class strided_view {
  public:
   using element = T;
+  using edge = detail::strided_edge<T>;
 
   strided_view(T* data, const detail::int_list& shape) : data_(data), shape_(shape.items) {
     detail::found_strides<T> dense{data, shape_, {}};

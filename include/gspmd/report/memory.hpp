@@ -156,7 +156,7 @@ class given_up_words {
 [[gnu::cold]] inline std::string explain_memory(const dynamic::inspection& plan, const network& net = default_network) {
   detail::plan_request asked = plan.request();
   const auto most = asked.most_memory;
-  if (most <= 0) return "no limit of memory is given: write mesh.within(bytes)\n";
+  if (most <= 0) return "no limit of memory is given: write options{.memory = bytes}\n";
   asked.most_memory = 0;
   asked.saving = 0;
   const auto& mesh = plan.mesh().info();

@@ -126,12 +126,12 @@ class annotation_finder {
   static constexpr int most_searched_further = 3;
 
   void add_mesh(const dynamic::mesh& given) {
-    dynamic::mesh m = asked_.connected ? given.on(*asked_.connected) : given;
-    if (asked_.memory_per_device) m = m.within(*asked_.memory_per_device);
+    dynamic::mesh m = asked_.connected ? given.with({.network = *asked_.connected}) : given;
+    if (asked_.memory_per_device) m = m.with({.memory = *asked_.memory_per_device});
     auto& one = meshes_.emplace_back(one_mesh{program_(m), {}, {}, false});
     const graph& g = one.program.graph();
     if (g.failed()) throw error(std::string(g.error.view()));
-    if (g.find_types != nullptr || g.type_local != nullptr)
+    if (g.states_communication())
       throw error(
           "find_annotations: the program writes its own communication, by types or manual regions; nothing is left to annotate");
     one.plans.emplace(one.program, net_, budget_);

@@ -35,7 +35,7 @@ constexpr auto staggered(F f, const Fields&... fields) {
   static_assert(
       (detail::is_values<Fields> && ...),
       "gspmd: staggered: the arguments of the function are values, or tuples or structs of values; capture other arguments");
-  if (detail::graph* const g = detail::graph_of(fields...); g != nullptr) g->align_fields = &detail::align_fields;
+  if (detail::graph* const g = detail::graph_of(fields...); g != nullptr) extend::add_pass<detail::align_fields_pass>(*g);
   return f(fields...);
 }
 

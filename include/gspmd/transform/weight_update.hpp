@@ -34,7 +34,7 @@ constexpr vec<std::uint8_t> read_by_outputs(const graph& g, span<const int> outp
 constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::size_t count, span<const int> outputs) {
   axis_mask mask = 0;
   const auto fail = [&](mistake broken, const text& what) { g.fail({}, "shard_weight_update", broken, what); };
-  if (g.find_types != nullptr || g.type_local != nullptr)
+  if (g.states_communication())
     return fail(mistake::states, text("this program writes its own communication; write its update on shards"));
   for (std::size_t k = 0; k < count; ++k) {
     const axis_mask found = g.mesh->mask_of(axes[k]);

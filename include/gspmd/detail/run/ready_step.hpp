@@ -72,6 +72,10 @@ inline constexpr bool runs_alone = K::work == step_work::computes;
 template <class K>
 inline constexpr bool runs_jointly = !runs_alone<K> && K::work != step_work::controls;
 
+/// The element type of a function that is compiled for all types, and reads the type from the step. It is for
+/// communicators that take types (takes_types).
+struct type_of_step {};
+
 /// Runs a kernel. Kernels that handle bytes have one function for all types T.
 template <class K, class T, class Prepared, class... Rest>
 [[gnu::always_inline]] inline void run_kernel(const Prepared& prepared, const plan_view& p, const plan_step& s, Rest&... rest) {

@@ -167,7 +167,7 @@ consteval void refuse() {
         "gspmd: an operand of an einsum would be gathered to more than limit_gather allows, and cannot rotate in a ring; "
         "see message<>");
   else if constexpr (Broken == mistake::memory)
-    static_assert(accepted<Message>, "gspmd: within: every known plan needs more memory than the limit; see message<>");
+    static_assert(accepted<Message>, "gspmd: options: every known plan needs more memory than the limit; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(
         accepted<Message>,

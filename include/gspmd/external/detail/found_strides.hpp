@@ -12,7 +12,7 @@
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/external/detail/strided_copy.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/program/row_major.hpp"
 
 /// Pointers, extents and strides of other libraries' containers. They are found by the members of the containers, so no
@@ -41,10 +41,7 @@ struct int_list {
 };
 
 template <class T>
-struct found_strides {
-  T* data;
-  extents shape, strides;
-};
+using found_strides = strided_elements<T>;
 
 /// Eigen: matrices, maps, blocks, transposes. A vector has one dim.
 template <class X>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/index_map.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/layouts/detail/placed_tables.hpp"
 
 namespace gspmd::detail {

@@ -37,13 +37,13 @@ class ghosted_leaves {
   void add(Leaf& leaf) {
     using plain = std::remove_cv_t<Leaf>;
     const auto k = shards_.count();
-    if constexpr (is_filled_view<plain>) {
+    if constexpr (fills_ghost_cells<plain>) {
       require_fillable(k);
       memory_.leaves[k].fills = facts_->is_in_place(k);
-      add_block(k, leaf.block);
-    } else if constexpr (is_strided_view<plain>) {
+      add_block<typename plain::element>(k, plain::edge::name, external_block(leaf));
+    } else if constexpr (is_block_of_step<plain>) {
       require_layers_read(k);
-      if (facts_->is_listed(k)) add_block(k, leaf);
+      if (facts_->is_listed(k)) add_block<typename plain::element>(k, plain::edge::name, external_block(leaf));
       else shards_.add(leaf);
     } else {
       if (facts_->is_listed(k))
@@ -100,42 +100,45 @@ class ghosted_leaves {
                 "filled(view), so that the program reads its boundary, or list no layers for it");
   }
   template <class T>
-  void add_block(std::size_t k, const strided_view<T>& block) {
+  void add_block(std::size_t k, const char* name, const external_block& block) {
     const auto& around = facts_->listed[k];
-    check_shape(k, block);
-    extents shape = block.shape();
+    if (!block.has_strides())
+      throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the elements of a " + name +
+                  " have no strides; give a strided_view of it with its layers, or list no layers for it");
+    const auto memory = block.memory();
+    check_shape(k, memory.shape);
+    extents shape = memory.shape;
     for (int d = 0; d < shape.count; ++d) shape[d] -= around.low[d] + around.high[d];
-    auto inner = block.part(around.low, shape);
-    if (!facts_->is_in_place(k)) return shards_.add(inner);
-    const int last = block.rank() - 1;
-    if (block.stride(last) != 1 && block.extent(last) > 1)
+    const strided_memory inner{elements(shape) > 0 ? memory.at(around.low, block.elem_bytes()) : memory.data, shape,
+                               memory.strides};
+    if (!facts_->is_in_place(k)) return shards_.template add_block<T>(external_block(inner, block.elem_bytes()));
+    const int last = shape.count - 1;
+    if (last >= 0 && memory.strides[last] != 1 && memory.shape[last] > 1)
       throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the last dim of the view is not dense: " + block.text() +
                   "; turn it around with reversed(), and the program's dims with it");
     const bool is_input = k < facts_->input_count();
-    if ((!is_input || memory_.leaves[k].fills) && !has_own_elements(memory_of(block)))
+    if ((!is_input || memory_.leaves[k].fills) && !block.has_own_elements())
       throw error(leaf_text(*facts_->plan, k) +
                   " is written, and several indices of the view given have the same element: " + block.text());
-    shards_.template add_in_place<T>(inner.data());
-    strides_[k] = block.strides();
-    memory_.leaves[k].place = memory_of(is_input ? block : inner);
+    shards_.template add_in_place<T>(static_cast<T*>(const_cast<void*>(inner.data)));
+    strides_[k] = memory.strides;
+    memory_.leaves[k].place = is_input ? memory : inner;
   }
-  template <class T>
-  void check_shape(std::size_t k, const strided_view<T>& block) const {
+  void check_shape(std::size_t k, const extents& given) const {
     const auto& v = facts_->value(k);
     const auto& mesh = *facts_->plan->mesh;
     const auto& around = facts_->listed[k];
     const auto at = mesh.coordinates_of(device_);
     extents wanted;
-    bool is_none = elements(v.global) == 0 && block.rank() == v.global.count;  // then its sharding does not determine the shape
+    bool is_none = elements(v.global) == 0 && given.count == v.global.count;  // then its sharding does not determine the shape
     for (int d = 0; d < v.global.count; ++d) {
       wanted.push_back(dim_range(mesh, v.global, v.layout, d, at).size() + around.low[d] + around.high[d]);
-      is_none = is_none && block.extent(d) >= around.low[d] + around.high[d] &&
-                (v.global[d] > 0 || block.extent(d) == around.low[d] + around.high[d]);
+      is_none = is_none && given[d] >= around.low[d] + around.high[d] &&
+                (v.global[d] > 0 || given[d] == around.low[d] + around.high[d]);
     }
-    if (block.shape() == wanted || is_none) return;
+    if (given == wanted || is_none) return;
     throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
-                " on device " + std::to_string(device_) + ", and the view given is " +
-                std::string(shape_text(block.shape()).view()) +
+                " on device " + std::to_string(device_) + ", and the view given is " + std::string(shape_text(given).view()) +
                 (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
                 "; pass parts with another distribution to a placed_step or placed_session");
   }

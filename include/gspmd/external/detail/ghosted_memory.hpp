@@ -8,7 +8,6 @@
 #include "gspmd/detail/ir/may_overwrite.hpp"
 #include "gspmd/detail/run/checked_memory.hpp"
 #include "gspmd/external/detail/ghosted_facts.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
 
 namespace gspmd::detail {
 

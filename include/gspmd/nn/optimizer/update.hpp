@@ -107,7 +107,7 @@ constexpr value lie_beside(value next, value before, location at) {
 constexpr value keep_place(value next, value before, location at) {
   if (!next.is_valid() || !before.is_valid()) return next;
   graph& g = *next.graph();
-  const bool is_typed = g.find_types != nullptr || g.type_local != nullptr;
+  const bool is_typed = g.states_communication();
   return is_typed || input_number(g, before.id()) < 0 ? lie_beside(next, before, at) : mark_next_value(before, next, at);
 }
 

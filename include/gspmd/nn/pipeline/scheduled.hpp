@@ -78,7 +78,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const dtype of_loss = type_of_loss(g, xs, targets);
     if (g.failed()) return {leaves_of(xs)[0], weights, xs};
     const manual_border edge{g, axes, this->at};
-    g.type_local = manual_pass();
+    allow_manual_regions(g);
     sharding everywhere, terms;
     everywhere.replica = axes;
     terms.partial = axes;

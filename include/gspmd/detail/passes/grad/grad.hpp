@@ -28,7 +28,7 @@ class differentiator {
       return;
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
-    if (g.find_types != nullptr || seed.local_axes != 0)
+    if (g.is_explicit || seed.local_axes != 0)
       gradients_.slot(scalar) = add_cotangent(g, gradients_.slot(scalar), scalar, seed.at, cotangent::seed);
     const axis_mask before = g.open_local;
     walk(first, scalar);

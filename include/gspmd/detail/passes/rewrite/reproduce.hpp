@@ -20,7 +20,7 @@ class reproducer {
   }
 
   constexpr void run() {
-    if (g_.find_types != nullptr || g_.open_local != 0) {
+    if (g_.is_explicit || g_.open_local != 0) {
       g_.fail(at(first_).at, "reproducible", mistake::region,
               "is in a program that writes its own communication (explicit or manual); use it in the automatic mode");
       return;
