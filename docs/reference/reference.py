@@ -137,6 +137,14 @@ def take_definition(path, name, comment, forward=False):
     return None
 
 
+def with_headings(text):
+    """Returns docstrings in which the words in bold type at the beginning of lines are headings for Doxygen. An example
+    on the line of the heading is set as code."""
+    text = re.sub(r"^( *///) \*\*Example\.\*\* (\S.*[;)])$", r"\1 **Example.** ``\2``", text, flags=re.M)
+    text = re.sub(r"^( *///) \*\*([A-Z][\w ]+)\.\*\*$(?=\n *///     )", r"\1 @headcode{\2}", text, flags=re.M)
+    return re.sub(r"^( *///) \*\*([A-Z][\w ]+)\.\*\*", r"\1 @head{\2}", text, flags=re.M)
+
+
 def copy_headers(folder):
     """Copies the headers with public names, with their groups. Returns the public names and their headers."""
     public, complaints, used = {}, [], collections.defaultdict(list)
@@ -169,7 +177,7 @@ def copy_headers(folder):
         target = os.path.join(folder, "gspmd", header + ".hpp")
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines))
+            file.write(with_headings("\n".join(lines)))
     for name, where in used.items():
         for namespace, header, group, comment in where:
             with open(os.path.join(include, header + ".hpp"), encoding="utf-8") as file:
@@ -181,7 +189,7 @@ def copy_headers(folder):
                 complaints.append(f"include/gspmd/{header}.hpp: no declaration of detail::{name} is found")
                 continue
             with open(os.path.join(folder, "gspmd", f"{header}.{name}.hpp"), "w", encoding="utf-8") as file:
-                file.write(f"namespace {namespace} {{ /** @open{{{group}}} */\n{text}\n/** @}} */ }}\n")
+                file.write(f"namespace {namespace} {{ /** @open{{{group}}} */\n{with_headings(text)}\n/** @}} */ }}\n")
     return public, complaints
 
 
@@ -282,7 +290,7 @@ def main(arguments):
     with open(os.path.join(root, "docs", "reference", "Doxyfile"), encoding="utf-8") as file:
         options = file.read() + f'INPUT = "{headers}"\nOUTPUT_DIRECTORY = "{folder}"\nSTRIP_FROM_PATH = "{headers}"\nSTRIP_FROM_INC_PATH = "{headers}"\n'
     done = subprocess.run(["doxygen", "-"], input=options, text=True, stderr=subprocess.PIPE, check=False)
-    complaints += [line.replace(headers, os.path.join(root, "include")) for line in done.stderr.splitlines()]
+    complaints += dict.fromkeys(line.replace(headers, "include") for line in done.stderr.splitlines())
     if done.returncode != 0:
         sys.exit("\n".join(complaints + ["doxygen failed"]))
     names = read_names(folder)
