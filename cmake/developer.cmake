@@ -61,7 +61,7 @@ function(gspmd_precompiled_without_ccache target)
 endfunction()
 
 # gspmd_install_tool(TARGET): `cmake --install` installs the program, in the component `tools`. If it is not built,
-# `cmake --install` says so and goes on, so that the headers can be installed without a build.
+# `cmake --install` says so and continues, so the headers can be installed without a build.
 function(gspmd_install_tool target)
   include(GNUInstallDirs)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

@@ -7,6 +7,7 @@ set(gspmd_wings windows index layouts linalg fft sparse nn io external staggered
 # The other wings that a wing includes.
 set(gspmd_windows_needs index)
 set(gspmd_linalg_needs index)
+set(gspmd_nn_needs index)
 set(gspmd_sparse_needs index)
 set(gspmd_external_needs layouts)
 # The libraries that a wing links.

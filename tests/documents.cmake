@@ -175,7 +175,7 @@ function(gspmd_document_program name)
   add_executable(${name} ${ARGN})
   # Each would compile planner and kernels, which test_precompiled has. bench/digits and fuzz compile them in the file
   # that uses them.
-  target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
+  target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:test_precompiled_mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
   gspmd_calls_library_functions(${name})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # less than 2 GB

@@ -4,7 +4,7 @@
 // reports its own error (docs/reference/errors.md). For a `constexpr` closure, the compiler's own error precedes this
 // one (captured_constant.cpp).
 // mistakes: 3
-// expect: gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`
+// expect: gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`
 // expect: or give the callable to dynamic::compile
 #include <cstdlib>
 #include <gspmd/gspmd.hpp>

@@ -191,10 +191,7 @@ constexpr traffic_count count_traffic_of(const plan_view& p, const collective_fi
 }
 
 template <class = once>
-traffic_count count_traffic_at_run_time(const plan_view& p, const collective_filter& which) {
-  return count_traffic_of(p, which);
-}
-GSPMD_PLANNED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
+traffic_count count_traffic_at_run_time(const plan_view& p, const collective_filter& which);
 
 /// Returns the traffic of a device in a run of the program.
 constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {
@@ -308,3 +305,7 @@ class traffic {
 };
 
 }  // namespace gspmd
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/plan/budget.ipp"
+#endif

@@ -176,7 +176,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, in
     auto list = words_of(specs[d]);
     const int stage = take_priority(list);
     if (stage > 15) {
-      r.refuse(mistake::unknown_axis) << "a priority is p0 to p15, and `" << words_of(specs[d]) << "` asks for p" << stage;
+      r.refuse(mistake::unknown_axis) << "a priority is p0 to p15, and `" << words_of(specs[d]) << "` has p" << stage;
       return r;
     }
     if (!list.empty() && list.back() == '?') {

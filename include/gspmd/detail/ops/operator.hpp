@@ -38,7 +38,7 @@ struct replication_words {
   std::string_view remedy;
 };
 inline constexpr replication_words ordinary_replication{
-    "", "", "reshard the operand to what the operator keeps, or write allow_replication(...) around it"};
+    "", "", "reshard the operand to a sharding that the operator keeps, or write allow_replication(...) around it"};
 
 using dim_places = inline_vec<std::int8_t, max_rank>;
 

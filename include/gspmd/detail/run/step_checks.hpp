@@ -31,12 +31,12 @@ namespace gspmd::detail {
                 (has.global == wanted.global ? ", or of another type or mesh"
                                              : std::string(differing_dim_text(wanted.global, has.global).view())));
   if (!same_tiles(given_mesh, has.layout, *plan.mesh, wanted.layout, wanted.global.count))
-    throw error(
-        leaf_text(plan, leaf) + " is sharded " + std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
-        " and the sharded_array given is " +
-        (same_mesh(given_mesh, mesh.shape)
-             ? "sharded " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) + "; annotate both alike"
-             : "laid out otherwise on another mesh of the devices; annotate both alike, or bring it over with to_step"));
+    throw error(leaf_text(plan, leaf) + " is sharded " +
+                std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) + " and the sharded_array given is " +
+                (same_mesh(given_mesh, mesh.shape)
+                     ? "sharded " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) +
+                           "; give both the same annotation"
+                     : "on another mesh of the devices; give both the same annotation, or convert it with to_step"));
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_empty(const plan_view& plan, std::size_t leaf) {

@@ -35,6 +35,11 @@ namespace gspmd {
 ///     void reduce_together(mesh, reductions, in, out)    optional, if an object holds one device: carries out
 ///                                        reductions of one kind over the same axes, k from in[k] to out[k], in one
 ///                                        message to each device
+///     void move(mesh, movement, type, in, out)              optional: the same for an element type that is known at
+///     void reduce(mesh, reduction, type, op, in, out)       run time; `in` and `out` are arrays of void pointers, and
+///     void start(mesh, movements, type, in, out)            `op` combines rows (detail::row_combiner). Programs that
+///     void start(mesh, reductions, type, op, in, out)       are planned at run time then compile their collectives
+///     void reduce_together(mesh, reductions, type, op, in, out)    once, and not for each element type
 ///     void shift(mesh, ring, ahead, behind)    optional, for programs with limit_gather: each device of a ring gets
 ///                                        the buffer of its successor and, unless `behind` is null, the buffer of its
 ///                                        predecessor
@@ -66,12 +71,22 @@ concept communicator =
 
 namespace detail {
 
+struct row_combiner;  // kernels/combine_rows.hpp
+
+/// True if a communicator has the optional functions for element types that are known at run time.
+template <class Comm>
+inline constexpr bool takes_types = requires(Comm& comm, const mesh_shape& mesh, const movement& m, const reduction& r,
+                                             dtype type, const row_combiner& op, const void* const* in, void* const* out) {
+  comm.move(mesh, m, type, in, out);
+  comm.reduce(mesh, r, type, op, in, out);
+};
+
 inline std::string counted(int n, const char* noun) { return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s"); }
 
 inline void require_device_count(int available, int expected) {
   if (available == expected) return;
   throw error("the mesh has " + counted(expected, "device") + " but the communicator has " + counted(available, "rank") +
-              "; start as many ranks as the mesh has devices, or give the mesh " + counted(available, "device"));
+              "; start one rank for each device of the mesh, or give the mesh " + counted(available, "device"));
 }
 
 /// Returns f(), which is called before `backend` is launched. A backend whose processes make this call together has a

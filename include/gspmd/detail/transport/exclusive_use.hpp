@@ -34,8 +34,8 @@ class exclusive_use {
  private:
   [[noreturn, gnu::cold, gnu::noinline]] static void refuse_second_caller() {
     throw error(
-        "step: this object is running already, for another thread or for the call that this one stands in; it holds the "
-        "scratch memory of one caller: make a step for each");
+        "step: this object is already running, in another thread or in a call around this call; it has scratch memory for one "
+        "caller, so make one step for each");
   }
 
   std::atomic<bool> taken_{false};

@@ -296,7 +296,7 @@ template <class P>
 consteval bool accept_placement() {
   static_assert(placement_law_holds<P>,
                 "gspmd: placement: split and unsplit must be inverse to each other, and the parts must hold every element once; "
-                "obeys_placement_law(p, extent, parts) tells for which extents they do not");
+                "obeys_placement_law(p, extent, parts) is false for the extents with the fault");
   return true;
 }
 

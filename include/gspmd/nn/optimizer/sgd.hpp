@@ -52,8 +52,8 @@ struct momentum_state {
 
 namespace gspmd::detail {
 
-/// Returns the parameters and the state after an update by momentum or LARS. `step(rate, decay, parameter, gradient, old
-/// velocity)` returns the new parameter and its velocity.
+/// Returns the parameters and the state after an update by momentum or LARS. `step(rate, decay, parameter, gradient,
+/// old velocity)` returns the new parameter and its velocity.
 template <class Optimizer, class Params, class Grads, class State, class Step>
 constexpr optimizer::updated<Params, State> updated_by_momentum(const Optimizer& o, const char* name, const Params& params,
                                                                 const Grads& grads, const State& state, value given_rate,
