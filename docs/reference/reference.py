@@ -138,8 +138,8 @@ def take_definition(path, name, comment, forward=False):
 
 
 def with_headings(text):
-    """Returns docstrings in which the words in bold type at the beginning of lines are headings for Doxygen. An example
-    on the line of the heading is set as code."""
+    """Marks words in bold type at the beginning of a line of a docstring as headings for Doxygen, and an example on the
+    line of its heading as code."""
     text = re.sub(r"^( *///) \*\*Example\.\*\* (\S.*[;)])$", r"\1 **Example.** ``\2``", text, flags=re.M)
     text = re.sub(r"^( *///) \*\*([A-Z][\w ]+)\.\*\*$(?=\n *///     )", r"\1 @headcode{\2}", text, flags=re.M)
     return re.sub(r"^( *///) \*\*([A-Z][\w ]+)\.\*\*", r"\1 @head{\2}", text, flags=re.M)

@@ -164,7 +164,8 @@ template <class T>
 constexpr value he_normal(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
   return detail::with_variance<T>("he_normal", true, key, shape, 2, detail::fan_kind::in, dims, at);
 }
-/// Returns uniformly distributed numbers with the variance 1 / fan in, for layers that keep the variance of their input.
+/// Returns uniformly distributed numbers with the variance 1 / fan in, for layers that keep the variance of their
+/// input.
 /// **Source.** LeCun et al., Efficient BackProp, 1998.
 template <class T>
 constexpr value lecun_uniform(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
