@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include <gspmd/detail/kernels/blas_threads.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/plan/network.hpp>
 #include <gspmd/plan/overlap.hpp>

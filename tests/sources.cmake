@@ -23,7 +23,7 @@ foreach(file IN LISTS passes)
 endforeach()
 
 # An operator's struct writes and reads its attributes by name (`keep`, `of`). No other code uses their positions.
-file(GLOB_RECURSE readers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE readers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 list(FILTER readers EXCLUDE REGEX "/detail/(ops/.*|ir/graph|passes/typed/find_types|passes/rewrite/read_in_place)\\.hpp$|/(windows|index|layouts|linalg|fft|sparse|nn|io|external|staggered|search|native|trace)/detail/")
 foreach(file IN LISTS readers)
   file(STRINGS "${file}" lines REGEX "attributes(\\[|\\.items|\\.push_back)")
@@ -40,7 +40,7 @@ foreach(file IN LISTS readers)
 endforeach()
 
 # A kernel states the facts of its steps (ir/kernels/). Other code uses the number of a kernel only to make a step.
-file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 list(FILTER headers EXCLUDE REGEX "/detail/ir/(kernels/.*|kernel_list|kernel_facts|plan_step)\\.hpp$")
 set(added 0)
 foreach(file IN LISTS headers)
@@ -59,7 +59,7 @@ endif()
 
 # A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that sums elements uses that header,
 # except for exact sums.
-file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 list(FILTER headers EXCLUDE REGEX "/detail/|/(reproducible|index/lookup|index/order)\\.hpp$")
 set(composites 0)
 foreach(file IN LISTS headers)
@@ -99,7 +99,7 @@ list(APPEND until_the_doors
     detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices detail/run/checked_memory
     detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
-    detail/run/runner detail/run/static_program)
+    detail/run/plan_runner detail/run/static_program)
 # Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
 # them.
 list(APPEND until_the_doors
@@ -163,12 +163,12 @@ function(gspmd_folder_of folder header)
   string(REGEX REPLACE "/$" "" found "${found}")
   set(${folder} "${found}" PARENT_SCOPE)
 endfunction()
-file(GLOB_RECURSE headers RELATIVE "${ROOT}/include/gspmd" "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers RELATIVE "${ROOT}/include/gspmd" "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 set(arrows 0)
 set(used "")
 set(wings_of_centre "")
 foreach(file IN LISTS headers)
-  string(REGEX REPLACE "\\.hpp$" "" header "${file}")
+  string(REGEX REPLACE "\\.[hi]pp$" "" header "${file}")
   gspmd_folder_of(from "${header}")
   if(NOT from IN_LIST wings AND NOT header IN_LIST wings)
     file(STRINGS "${ROOT}/include/gspmd/${file}" lines REGEX "^#include \"gspmd/")
@@ -187,7 +187,7 @@ foreach(file IN LISTS headers)
   file(STRINGS "${ROOT}/include/gspmd/${file}" lines REGEX "^#include \"gspmd/")
   foreach(line IN LISTS lines)
     math(EXPR arrows "${arrows} + 1")
-    string(REGEX REPLACE ".*\"gspmd/(.*)\\.hpp\".*" "\\1" target "${line}")
+    string(REGEX REPLACE ".*\"gspmd/(.*)\\.[hi]pp\".*" "\\1" target "${line}")
     gspmd_folder_of(to "${target}")
     if(to STREQUAL from OR target MATCHES "^(error|version)$" OR to IN_LIST "may_${from}" AND NOT target MATCHES "^[a-z]+/detail/" OR
        target IN_LIST "may_${from}")
@@ -256,7 +256,7 @@ endforeach()
 file(GLOB tests RELATIVE "${ROOT}/tests" "${ROOT}/tests/*")
 foreach(folder IN LISTS tests)
   if(NOT IS_DIRECTORY "${ROOT}/tests/${folder}" OR IS_DIRECTORY "${ROOT}/include/gspmd/${folder}" OR folder MATCHES
-     "^(runs|mpi|static|compile_fail|gspmd-plan|fuzz|consumer|golden|instructions|link|mpi_failures|sanitized|support|targets)$")
+     "^(runs|mpi|static|compile_fail|gspmd-errors|gspmd-plan|fuzz|consumer|golden|instructions|link|mpi_failures|sanitized|support|targets)$")
     continue()
   endif()
   string(APPEND complaints "tests/${folder} is no folder of include/gspmd, and tests/CMakeLists.txt does not compile it\n")
@@ -269,7 +269,7 @@ set(macros I lines columns tab bell newline buttons border major minor makedev N
     linux i386)
 list(JOIN macros "|" macros)
 set(macros "(^|[^A-Za-z0-9_])(${macros})([^A-Za-z0-9_]|$)")
-file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 foreach(file IN LISTS headers)
   file(STRINGS "${file}" lines REGEX "${macros}")
   foreach(line IN LISTS lines)
@@ -304,7 +304,7 @@ foreach(file IN LISTS examples)
 endforeach()
 
 # A comment starts with the thing or the returned value, in the words of GLOSSARY.md.
-file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
+file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/include/*.ipp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
      "${ROOT}/examples/*.cpp" "${ROOT}/tools/*.cpp" "${ROOT}/bench/*.hpp" "${ROOT}/bench/*.cpp")
 foreach(file IN LISTS sources)
   file(STRINGS "${file}" lines REGEX "^ *///? What |(^|[^a-z])(deed|delivery|deliveries|state_wish|wish|wishes|wished)([^a-z]|$)")
@@ -316,16 +316,16 @@ endforeach()
 # Headers that comments and documents name, other sources that they name with a folder, and files that documents link
 # to, must exist. The end of a path is enough for a header: gspmd/run/run.hpp, passes/list/pipeline.hpp, plan.hpp.
 # (CHANGELOG.md names earlier files.)
-file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/tests/*.*" "${ROOT}/examples/*.*" "${ROOT}/tools/*.*" "${ROOT}/bench/*.*"
+file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/include/*.ipp" "${ROOT}/tests/*.*" "${ROOT}/examples/*.*" "${ROOT}/tools/*.*" "${ROOT}/bench/*.*"
      "${ROOT}/docs/*.*" "${ROOT}/cmake/*.*")
 list(JOIN files "\n/" files)
 set(files "/${files}\n")
 file(GLOB documents "${ROOT}/*.md" "${ROOT}/docs/*.md" "${ROOT}/docs/*/*.md" "${ROOT}/examples/*/*.md" "${ROOT}/tools/*/*.md")
 set(prose ${documents})
 list(REMOVE_ITEM prose "${ROOT}/CHANGELOG.md")
-file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
+file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/include/*.ipp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
      "${ROOT}/examples/*.cpp" "${ROOT}/tools/*.cpp" "${ROOT}/bench/*.hpp" "${ROOT}/bench/*.cpp")
-set(named_header "[A-Za-z0-9_/.-]+\\.hpp")
+set(named_header "[A-Za-z0-9_/.-]+\\.[hi]pp")
 set(named_source "[A-Za-z0-9_-]+/[A-Za-z0-9_/-]+\\.(cpp|cmake|md)")
 foreach(kind IN ITEMS code prose)
   set(named 0)
@@ -336,7 +336,7 @@ foreach(kind IN ITEMS code prose)
     set(begins "")
   endif()
   foreach(file IN LISTS texts)
-    file(STRINGS "${file}" lines REGEX "${begins}[a-z0-9_]\\.(hpp|cpp|cmake|md)")
+    file(STRINGS "${file}" lines REGEX "${begins}[a-z0-9_]\\.(hpp|ipp|cpp|cmake|md)")
     foreach(line IN LISTS lines)
       if(kind STREQUAL "code")
         string(REGEX REPLACE "^[^/]*(/[^/][^/]*)*//" "" line "${line}")

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <gspmd/detail/kernels/blas_threads.hpp>
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/layouts/placed_array.hpp>

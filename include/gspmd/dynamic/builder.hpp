@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/own/kept_functions.hpp"
-#include "gspmd/detail/passes/list/program_to_plan.hpp"
+#include "gspmd/detail/passes/list/at_run_time.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/layouts/xla_sharding.hpp"
 #include "gspmd/ops/integers.hpp"

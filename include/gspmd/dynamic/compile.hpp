@@ -5,10 +5,15 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/driver/trace_program.hpp"
+#include "gspmd/detail/driver/returned_values.hpp"
+#include "gspmd/detail/support/callable.hpp"
+#include "gspmd/detail/support/foreign_names.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/dynamic/mesh.hpp"
 #include "gspmd/dynamic/program.hpp"
+#include "gspmd/program/inputs.hpp"
+#include "gspmd/program/mesh.hpp"
+#include "gspmd/program/tree.hpp"
 
 /// The run-time path: the mesh, extents and shardings are known only when the program runs. The planner and the kernels
 /// are those of `compile`. A mistake that `compile` reports as a compile error throws gspmd::error here, with the same

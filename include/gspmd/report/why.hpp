@@ -12,6 +12,7 @@
 
 #include "gspmd/detail/passes/list/plan_reasons.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/detail/report/text_table.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/run/compile.hpp"
 

@@ -14,6 +14,7 @@
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/driver/static_plan.hpp"
 #include "gspmd/detail/edge/given_memory.hpp"
+#include "gspmd/detail/ir/may_overwrite.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/static_rows.hpp"
 #include "gspmd/detail/run/step_checks.hpp"

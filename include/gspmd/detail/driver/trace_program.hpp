@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/driver/given_shard.hpp"
+#include "gspmd/detail/driver/returned_values.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
 #include "gspmd/detail/passes/list/program_to_plan.hpp"
 #include "gspmd/detail/passes/rewrite/sub_axes.hpp"
@@ -65,20 +66,6 @@ struct wrong_inputs {
               "a struct of values";
   }
 };
-
-/// Returns true if a program may return `Result`; if not, reports it. `Lists` permits vectors, as in a program that is
-/// made at run time.
-template <class Result, bool Lists = false>
-consteval bool returns_values() {
-  if constexpr (std::is_void_v<Result>)
-    static_assert(written_so<Result>,
-                  "gspmd: compile: the callable returns nothing; return a value, or a tuple or struct of values");
-  else
-    static_assert(is_tree_of<Result, value, Lists>(),
-                  "gspmd: compile: the callable must return a value, or a tuple, an array or a struct declared with Hana that "
-                  "contains values; for a number write constant<float>(x, {}, number)");
-  return is_tree_of<Result, value, Lists>();
-}
 
 template <auto Callable, class... Inputs>
 using traced_call = call_with<const decltype(Callable)&, traced_input<Inputs>&...>;

@@ -118,27 +118,18 @@ row_combiner combiner_of(monoid kind) {
     }
   });
 }
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<float>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<double>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int32_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int64_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<bool>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<bf16>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<f16>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int8_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint8_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int16_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint32_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint64_t>(monoid));
 
 /// Does the same for an element type that is known at run time. It must be neither complex nor an own type.
 template <class = once>
-row_combiner combiner_at(dtype type, monoid kind) {
-  row_combiner found{};
-  with_real_type(type, [&]<class T>(T) { found = combiner_of<T>(kind); });
-  return found;
-}
-GSPMD_COMPILED_ONCE(row_combiner combiner_at<once>(dtype, monoid));
+row_combiner combiner_at(dtype type, monoid kind);
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/kernels/combine_rows_instances.ipp"
+#endif
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/kernels/combine_rows.ipp"
+#endif

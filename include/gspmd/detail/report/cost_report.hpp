@@ -15,6 +15,7 @@
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
+#include "gspmd/detail/report/text_table.hpp"
 #include "gspmd/report/network.hpp"
 
 namespace gspmd::detail {

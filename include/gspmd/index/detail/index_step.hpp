@@ -156,11 +156,8 @@ constexpr auto scatter_set::freeze() {
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void at_run_time<kernels::gather>::make_ready(const plan_view&, const plan_step&, ready_step&,
-                                                                 prepared_objects&));
-GSPMD_KERNELS_ONCE(void at_run_time<kernels::scatter>::make_ready(const plan_view&, const plan_step&, ready_step&,
-                                                                  prepared_objects&));
-GSPMD_KERNELS_ONCE(void at_run_time<kernels::scatter_set>::make_ready(const plan_view&, const plan_step&, ready_step&,
-                                                                      prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/index/detail/index_step_instances.ipp"
+#endif

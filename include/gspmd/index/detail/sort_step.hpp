@@ -84,9 +84,8 @@ inline void sort_ends::run(const prepared_sort_ends& prepared, const plan_view& 
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void at_run_time<kernels::sort>::make_ready(const plan_view&, const plan_step&, ready_step&,
-                                                               prepared_objects&));
-GSPMD_KERNELS_ONCE(void at_run_time<kernels::sort_ends>::make_ready(const plan_view&, const plan_step&, ready_step&,
-                                                                    prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/index/detail/sort_step_instances.ipp"
+#endif

@@ -380,6 +380,9 @@ struct place_carried_pass : plain_pass {
     return node_order::kept;
   }
 };
-GSPMD_PLANNED_ONCE(node_order run_at_run_time<place_carried_pass>(graph&, const vec<sharding>&));
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/carried/weight_updates_instances.ipp"
+#endif

@@ -62,6 +62,9 @@ struct ghost_zones_pass : plain_pass {
     return g = with_ghost_zones(g, complete_graph(g, g.mesh->shape, g.mesh->request)), node_order::changed;
   }
 };
-GSPMD_PLANNED_ONCE(node_order run_at_run_time<ghost_zones_pass>(graph&));
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/ghost/ghost_zones_instances.ipp"
+#endif

@@ -13,7 +13,6 @@
 #include "gspmd/detail/passes/rewrite/read_in_place.hpp"
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
-#include "gspmd/detail/support/precompiled.hpp"
 
 /// The passes from a program as written to the program that is planned: a list of the library, and the passes that the
 /// program carries (ir/program_pass.hpp). Programs of all modes pass through the same list. They differ in the passes
@@ -116,11 +115,5 @@ constexpr graph program_to_plan(graph g, Seen seen = nullptr) {
   });
   return g;
 }
-
-template <class = once>
-graph program_to_plan_at_run_time(const graph& traced) {
-  return program_to_plan(traced);
-}
-GSPMD_PLANNED_ONCE(graph program_to_plan_at_run_time<once>(const graph&));
 
 }  // namespace gspmd::detail

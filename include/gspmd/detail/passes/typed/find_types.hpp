@@ -143,8 +143,6 @@ struct types_pass : of_typed_programs {
   static constexpr pass_position position = pass_position::in_order;
   static constexpr node_order run(graph& g) { return find_types(g, true), node_order::kept; }
 };
-GSPMD_PLANNED_ONCE(node_order run_at_run_time<check_types_pass>(graph&));
-GSPMD_PLANNED_ONCE(node_order run_at_run_time<types_pass>(graph&));
 
 /// Makes a program explicit: types state the sharding of every value.
 constexpr void make_explicit(graph& g) {
@@ -154,3 +152,7 @@ constexpr void make_explicit(graph& g) {
 }
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/find_types_instances.ipp"
+#endif

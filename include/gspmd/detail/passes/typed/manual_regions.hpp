@@ -347,8 +347,6 @@ struct regions_pass : of_programs_with_regions {
   static constexpr pass_position position = pass_position::in_order;
   static constexpr node_order run(graph& g) { return type_regions(g, true), node_order::changed; }
 };
-GSPMD_PLANNED_ONCE(node_order run_at_run_time<check_regions_pass>(graph&));
-GSPMD_PLANNED_ONCE(node_order run_at_run_time<regions_pass>(graph&));
 
 /// Allows manual regions in a program.
 constexpr void allow_manual_regions(graph& g) {
@@ -358,3 +356,7 @@ constexpr void allow_manual_regions(graph& g) {
 }
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/manual_regions_instances.ipp"
+#endif

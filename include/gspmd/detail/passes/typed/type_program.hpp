@@ -82,10 +82,7 @@ constexpr void program_typer::run_here() {
 }
 
 template <class = once>
-void type_at_run_time(program_typer& typer) {
-  typer.run_here();
-}
-GSPMD_PLANNED_ONCE(void type_at_run_time<once>(program_typer&));
+void type_at_run_time(program_typer& typer);
 
 constexpr void program_typer::run() {
   if (__builtin_is_constant_evaluated()) run_here();
@@ -93,3 +90,7 @@ constexpr void program_typer::run() {
 }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/type_program.ipp"
+#endif
