@@ -19,7 +19,8 @@
 ///     GSPMD_MPI_ONCE        part 8: the MPI backend (comm/mpi.hpp)
 ///
 /// By default, a header includes its definitions at the end, so each file compiles the functions that it calls.
-/// If GSPMD_PRECOMPILED is defined, only gspmd/precompiled.hpp includes the definitions, and other files do not read them.
+/// If GSPMD_PRECOMPILED is defined, only gspmd/precompiled.hpp includes the definitions, and other files do not read
+/// these.
 ///
 /// A template that user types instantiate too stays in the header. A file such as combine_rows_instances.ipp lists the
 /// instances of the library. The header includes the list as `extern template`, and gspmd/precompiled.hpp includes it
