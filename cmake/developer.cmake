@@ -120,3 +120,10 @@ function(gspmd_add_test name target)
                                                      ENVIRONMENT "${environment}" PROCESSORS ${ranks} FAIL_REGULAR_EXPRESSION "${ran_nothing}")
   endforeach()
 endfunction()
+
+# The target `reference`: the HTML reference of the public headers, in build/doc.
+find_program(DOXYGEN_EXECUTABLE doxygen)
+mark_as_advanced(DOXYGEN_EXECUTABLE)
+if(DOXYGEN_EXECUTABLE AND Python3_FOUND)
+  add_custom_target(reference COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/docs/reference/reference.py" USES_TERMINAL)
+endif()

@@ -256,7 +256,7 @@ endforeach()
 file(GLOB tests RELATIVE "${ROOT}/tests" "${ROOT}/tests/*")
 foreach(folder IN LISTS tests)
   if(NOT IS_DIRECTORY "${ROOT}/tests/${folder}" OR IS_DIRECTORY "${ROOT}/include/gspmd/${folder}" OR folder MATCHES
-     "^(runs|mpi|static|compile_fail|gspmd-plan|fuzz|consumer|golden|instructions|link|mpi_failures|sanitized|support|targets)$")
+     "^(runs|mpi|static|compile_fail|gspmd-errors|gspmd-plan|fuzz|consumer|golden|instructions|link|mpi_failures|sanitized|support|targets)$")
     continue()
   endif()
   string(APPEND complaints "tests/${folder} is no folder of include/gspmd, and tests/CMakeLists.txt does not compile it\n")

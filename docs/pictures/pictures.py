@@ -79,6 +79,51 @@ def cells(p, x, y, rows, columns, size, fill):
                 p.rect(x + j * size, y + i * size, size, size, colour, ink, 0.6)
 
 
+def picture_first():
+    p = Picture("Two annotated matrices on a mesh of 2 x 2 devices, and the shardings that gspmd infers", 286)
+
+    def title(x, y, name, sharding, inferred):
+        p.left(x, y, name, bold=True)
+        p.code(x, y + 14, sharding, size=10, fill=blue if inferred else ink)
+
+    def tiles(x, y, w, h, rows, columns, held):
+        """`rows` x `columns` tiles. `held(r, c)`: the devices that hold a tile, as a stack."""
+        for r in range(rows):
+            for c in range(columns):
+                ks = held(r, c)
+                for n, k in reversed(list(enumerate(ks))):
+                    tw, th = w / columns - 8, h / rows - 8
+                    p.device(x + c * w / columns + 5 * n, y + r * h / rows - 5 * n, tw, th, k, "" if n else ", ".join(str(q) for q in ks))
+
+    p.left(14, 22, "mesh", bold=True)
+    p.code(14, 36, "data=2, model=2", size=10)
+    p.text(76, 54, "model", size=11)
+    p.text(22, 96, "data", size=11)
+    for k in range(4):
+        p.device(42 + 36 * (k % 2), 60 + 32 * (k // 2), 34, 30, k)
+    p.left(14, 138, "A stack is one tile on several devices.", size=10)
+    p.left(218, 138, "Black: annotated.", size=10)
+    p.left(314, 138, "Blue: inferred.", size=10, fill=blue)
+    title(150, 22, "x [64,512]", 'split<"data", _>', False)
+    tiles(150, 50, 80, 80, 2, 1, lambda r, c: [2 * r, 2 * r + 1])
+    p.text(247, 92, "\u00d7", size=18)
+    title(268, 22, "w1 [512,2048]", 'split<_, "model">', False)
+    tiles(268, 50, 112, 80, 1, 2, lambda r, c: [c, c + 2])
+    p.line(10, 148, 390, 148, faint, 0.7)
+    title(14, 168, "h = relu(x w1)", "[data, model]", True)
+    tiles(14, 196, 88, 80, 2, 2, lambda r, c: [2 * r + c])
+    p.text(112, 238, "\u00d7", size=18)
+    title(128, 168, "w2 [2048,512]", "[model, _]", True)
+    tiles(128, 196, 76, 80, 2, 1, lambda r, c: [r, r + 2])
+    p.text(242, 214, "partial sums", size=10)
+    p.arrow(222, 226, 262, 226)
+    p.code(242, 243, "all_reduce", size=9, anchor="middle", fill=red)
+    p.text(242, 256, "over model", size=10)
+    title(286, 168, "y = h w2", "[data, _]", True)
+    tiles(286, 196, 80, 80, 2, 1, lambda r, c: [2 * r, 2 * r + 1])
+    return p
+
+
 def picture_mesh():
     p = Picture("A mesh of 2 x 2 devices, and the shards of a matrix for four shardings", 290)
     p.text(62, 22, "mesh", bold=True)

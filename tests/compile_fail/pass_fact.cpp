@@ -17,11 +17,9 @@ struct without_position : plain_pass {
   static constexpr node_order run(graph&) { return node_order::kept; }
 };
 
-constexpr bool is_added() {
-  graph g;
-  add_pass<without_position>(g);
-  return g.passes.size() == 1;
-}
-constexpr bool added = is_added();  // <- here
+inline void add_it(graph& g) { add_pass<without_position>(g); }  // <- here
 
-int main() { return added ? 0 : 1; }
+int main() {
+  graph g;
+  add_it(g);
+}

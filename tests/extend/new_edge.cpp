@@ -177,6 +177,14 @@ TEST_CASE("a view without addresses that has a layout of its own") {
     };
     CHECK(wrong_elements(element(y), rows, first) == 0);
     CHECK(wrong_elements(element(z), rows, first) == 0);
+    // tiles have the layout of the step, or one that the call passes
+    const matrix tiled(rows, 5, first), back(rows, 5);
+    step compiled;
+    auto result = make_result<step, 0>(comm);
+    auto brought = to_step<step, 0>(comm, layout, tiled.view);
+    compiled(comm, brought, result);
+    from_step(comm, result, layout, back.view);
+    CHECK(wrong_elements(back.view, rows, first) == 0);
     CHECK(contains(refusal([&] { s(comm, view(x), new_edge::buffer_view{&y, &layout, 2, 5}); }), "and the view given is [2,5]"));
   });
 }

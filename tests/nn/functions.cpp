@@ -12,6 +12,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
@@ -239,18 +240,25 @@ TEST_CASE("cross_entropy of integer labels along any dim, also ignored and wrong
          element});
 }
 
-TEST_CASE("cross_entropy of a split vocabulary sends three numbers for each line, and nothing for the gradient") {
-  constexpr int64_t lines = 64, classes = 1000, devices = 4;
-  for (const bool has_gradient : {false, true}) {
-    const auto p = dynamic::compile(
-        [=](value logits, value labels) {
-          const value loss = mean(cross_entropy(logits, labels));
-          return std::array{loss, has_gradient ? grad(loss, logits) : loss};
-        },
-        dynamic::mesh({{"x", devices}}), dynamic::in<float>({lines, classes}, {"", "x"}), dynamic::in<std::int32_t>({lines}));
-    CHECK(p.traffic().in(collective_kind::all_reduce).bytes == 3 * 2 * (devices - 1) * lines * 4 / devices);
-    CHECK(p.traffic().bytes == p.traffic().in(collective_kind::all_reduce).bytes);
-  }
+namespace {
+constexpr auto loss_of_logits = [](auto logits, auto labels) {
+  const value loss = mean(cross_entropy(logits, labels));
+  return std::tuple{loss, grad(loss, logits)};
+};
+/// A vocabulary of 1,000 tokens, split over four devices.
+using loss_step =
+    compile<loss_of_logits, mesh<axis<"model", 4>>, in<float, dims<64, 1000>, split<_, "model">>, in<std::int32_t, dims<64>>>;
+// Three all_reduces of one float for each of the 64 lines. The logits are not gathered.
+static_assert(loss_step::traffic.bytes == 3 * (2 * 64 * 4 * 3 / 4));
+}  // namespace
+TEST_CASE("cross_entropy of a split vocabulary sends nothing else for bf16, and nothing for the gradient alone") {
+  const dynamic::mesh m({{"x", 4}});
+  const auto logits = dynamic::in<bf16>({64, 1000}, {"", "x"});
+  const auto labels = dynamic::in<std::int32_t>({64});
+  constexpr std::int64_t line = 2 * 64 * 3 / 4;  // bytes of an all_reduce of one byte for each line
+  CHECK(dynamic::compile(loss_of_logits, m, logits, labels).traffic().bytes == (2 + 4 + 4) * line);
+  const auto gradient = [](value x, value y) { return std::get<1>(loss_of_logits(x, y)); };
+  CHECK(dynamic::compile(gradient, m, logits, labels).traffic().bytes == (2 + 4) * line);  // the labels' logits are not read
 }
 
 TEST_CASE("rotary_embedding turns pairs by their positions, with gradients") {
@@ -293,6 +301,18 @@ TEST_CASE("rotary_embedding turns pairs by their positions, with gradients") {
              for (const double e : in[1]) positions.push_back(std::trunc(e * 20));
              return loop(rows, width, false, 0, 10000)({in[0], positions});
            }});
+  }
+  // Shards of the last dim that contain parts of pairs.
+  const dynamic::mesh four({{"x", 4}});
+  for (const bool interleaved : {false, true}) {
+    dynamic::builder b(four);
+    const value x = b.input(dynamic::in<double>({3, 6}, {"", "x"}));
+    b.output(rotary_embedding(x, {.interleaved = interleaved}));
+    numbers given(18);
+    for (std::size_t i = 0; i < 18; ++i) given[i] = static_cast<double>(i);
+    const auto y = b.compile().run_pointers(threads{}, {given.data()});
+    const numbers wanted = loop(3, 6, interleaved, 0, 10000)({given});
+    for (std::size_t i = 0; i < 18; ++i) CHECK(std::fabs(y[0].data<double>()[i] - wanted[i]) < 1e-12 * 20);
   }
 }
 
@@ -435,7 +455,7 @@ TEST_CASE("mistakes in the functions of networks are refused with the remedy") {
   says([](value x, value n) { return layer_norm(x, convert<float>(n)); }, {4, 6}, {4},
        "the gain is [4] and the last dims of [4,6] are [6]; both must be equal");
   says([](value x, value n) { return rms_norm(x, convert<double>(n)); }, {4, 6}, {6},
-       "the gain is f64 and the operand is f32; convert one of them");
+       "the gain is f64 and the operand is f32; convert one operand");
   says([](value x, value n) { return cross_entropy(x, n); }, {4, 6}, {6},
        "the labels are [6]; for logits [4,6] with classes along dim 1 they must be [4]");
   says([](value x, value) { return cross_entropy(x, x); }, {4, 6}, {},

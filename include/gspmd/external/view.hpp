@@ -33,8 +33,9 @@ inline constexpr bool is_strided_view<strided_view<T>> = true;
 
 }  // namespace detail
 
-/// Fortran's order: the first dim is fastest.
+/// The type of `column_major`. In this order of Fortran, the first dim is contiguous.
 struct column_major_order {};
+/// Selects column-major order: strided_view(p, {50, 64}, column_major).
 inline constexpr column_major_order column_major{};
 
 /// A tensor in external memory, with an extent and a stride for each dim, in elements. Nothing is copied, and the

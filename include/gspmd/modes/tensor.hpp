@@ -309,10 +309,11 @@ struct typed_output {
 
 }  // namespace detail
 
-/// The `tensor` type of a program's only output, or of output `K`, for inputs of these types. If the program has a
-/// mistake, there is no error here; `compile` reports it.
+/// The `tensor` type of a program's only output, for inputs of these types. If the program has a mistake, there is no
+/// error here; `compile` reports it.
 template <detail::constant_callable Callable, class Mesh, class... Inputs>
 using typed_result = typename detail::typed_output<detail::callable_argument<Callable>(), Mesh, 0, Inputs...>::type;
+/// The same for output `K`.
 template <std::size_t K, detail::constant_callable Callable, class Mesh, class... Inputs>
 using typed_result_of = typename detail::typed_output<detail::callable_argument<Callable>(), Mesh, K, Inputs...>::type;
 

@@ -13,6 +13,7 @@
 /// Attention that does not store the matrix of scores.
 namespace gspmd {
 
+/// Options of attention: causal masks and the factor of the scores.
 struct attention_options {
   bool causal = false;         ///< row t of q attends to the rows of k up to first_row + t, and to no later ones
   std::int64_t first_row = 0;  ///< the position of q's first row among the rows of k, if `causal`

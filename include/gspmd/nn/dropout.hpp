@@ -17,8 +17,8 @@ namespace gspmd {
 /// random::fold_in for a new key in each layer and iteration. If `rate` is 0, the result is `x`.
 ///
 /// **Communication.** None.
-/// **Errors.** Compile error `type` if the elements are not real floats or `key` is not a u64 scalar, `number` if `rate`
-/// is not from 0 to 1.
+/// **Errors.** Compile error `type` if the elements are not real floats or `key` is not a u64 scalar, `number` if
+/// `rate` is not from 0 to 1.
 /// **Example.**
 ///     h = dropout(random::fold_in(key, layer), h, 0.1);
 /// **Source.** Srivastava et al., Dropout, 2014.

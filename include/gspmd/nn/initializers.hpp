@@ -14,10 +14,10 @@
 /// T is float, double, bf16 or f16. Numbers are computed as float or double and rounded once. They are functions of the
 /// key and of the global index (index/random.hpp), so they do not depend on the mesh or the sharding.
 ///
-/// The functions glorot_, he_ and lecun_ compute the deviation from the fan in and the fan out. The fan in is the number
-/// of inputs of a unit: the product of the extents of the dims `in`. The fan out is the product of the extents of the
-/// dims `out`. Both are multiplied by the extents of all dims that fan_dims does not name, such as the window of a
-/// convolution. The functions ending in _normal draw from a normal distribution that is cut off at two deviations.
+/// The functions glorot_, he_ and lecun_ compute the deviation from the fan in and the fan out. The fan in is the
+/// number of inputs of a unit: the product of the extents of the dims `in`. The fan out is the product of the extents
+/// of the dims `out`. Both are multiplied by the extents of all dims that fan_dims does not name, such as the window of
+/// a convolution. The functions ending in _normal draw from a normal distribution that is cut off at two deviations.
 ///
 /// **Communication.** None.
 /// **Errors.** Compile error `dim` if a dim of fan_dims does not exist or occurs twice, `type` if `key` is not a u64
@@ -27,8 +27,8 @@
 ///     auto q = initializers::lecun_normal<bf16>(key, {512, 8, 64}, {.in = {0}, .out = {1, 2}});   // bd,dhk->bhk
 namespace gspmd::initializers {
 
-/// The dims of the inputs and of the outputs of a weight. The defaults fit a matrix [in, out] and a convolution's kernel
-/// [..., in, out]. The dims `batch` are in neither fan: a weight for each of them.
+/// The dims of the inputs and of the outputs of a weight. The defaults fit a matrix [in, out] and a convolution's
+/// kernel [..., in, out]. The dims `batch` number independent weights, for example experts, and are in neither fan.
 struct fan_dims {
   kept_integers in{-2}, out{-1}, batch{};
 };

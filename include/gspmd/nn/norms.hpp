@@ -11,7 +11,7 @@
 /// Normalisation over the last dims: layer_norm and rms_norm.
 ///
 /// bf16 and f16 are computed as float and rounded once (ops/composite.hpp). `gain` and `bias` have the shape of the
-/// normalised dims. They may be bf16, f16 or float if `x` is one of these; the result has the type of `x`.
+/// normalised dims. Each of the three tensors may be bf16, f16 or float, and the result has the type of `x`.
 ///
 /// **Communication.** None if the normalised dims are not split. Otherwise each mean is one all_reduce with one number
 /// for each line: two in layer_norm, one in rms_norm. For bf16 and f16 these numbers are floats.
@@ -49,7 +49,7 @@ class normalisation {
       if (composite_type(v.type()) != composite_type(x_.type()))
         return refuse(mistake::type, text(v.id() == bias.id() ? "the bias is " : "the gain is ")
                                          << name_of(v.type()) << " and the operand is " << name_of(x_.type())
-                                         << "; convert one of them");
+                                         << "; convert one operand");
     }
     return true;
   }
@@ -93,9 +93,9 @@ constexpr value normalised(const char* name, bool is_centred, value x, value gai
 
 }  // namespace detail
 
-/// Returns (x - mean) / sqrt(variance + epsilon) over the last dim, times `gain` plus `bias` if they are passed. Several
-/// last dims are normalised together if options.dims or the rank of `gain` is their number. The variance is the mean of
-/// the squared differences.
+/// Returns (x - mean) / sqrt(variance + epsilon) over the last dim, times `gain` plus `bias` if they are passed.
+/// Several last dims are normalised together if options.dims or the rank of `gain` is their number. The variance is the
+/// mean of the squared differences.
 ///
 /// **Shapes.** x [..., d], gain [d], bias [d] -> [..., d].
 /// **Example.**

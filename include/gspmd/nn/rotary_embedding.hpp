@@ -24,30 +24,28 @@ struct rotary_options {
 namespace detail {
 
 /// Returns `x` with its pairs rotated by the angles of `positions`, integers whose shape broadcasts to that of `x`
-/// without the last dim.
+/// without the last dim. Element i of the last dim is read together with the other element of its pair, which a shift
+/// moves to index i:
+///   pairs i and i + D / 2    x cos + (shift(x, -D / 2) - shift(x, D / 2)) sin, because a shift gives 0 outside of x
+///   pairs 2i and 2i + 1      x cos + select(i is even, -shift(x, 1), shift(x, -1)) sin
 constexpr value rotated_pairs(value x, value positions, const rotary_options& options, location at) {
-  const extents shape(x.shape());
-  const std::int64_t pairs = shape[shape.count - 1] / 2;
-  extents split = shape;  // the last dim becomes two, one of extent 2
-  split[shape.count - 1] = options.interleaved ? pairs : 2;
-  split.push_back(options.interleaved ? 2 : pairs);
-  const int pair_dim = options.interleaved ? shape.count - 1 : shape.count, side_dim = 2 * shape.count - 1 - pair_dim;
-  extents line(2, 1);
-  line[pair_dim - (shape.count - 1)] = pairs;
-  const auto number_of = [&](int dim) { return quantity(iota<double>(x, line, dim, at), at); };
-
-  const quantity frequency = power(options.base, number_of(pair_dim - (shape.count - 1)) * (-1.0 / static_cast<double>(pairs)));
-  const quantity position = quantity(expand_dims(expand_dims(positions, -1, at), -1, at), at).as(dtype::f64);
-  const quantity angle = position * frequency;
+  const int last = x.rank() - 1;
+  const std::int64_t width = x.shape()[last], half = width / 2;
+  const quantity element(iota<std::int64_t>(x, {width}, 0, at), at);
+  const operand i = element.as_operand(at), divisor(options.interleaved ? 2 : half > 0 ? half : 1, at);
+  const quantity pair = quantity(options.interleaved ? i / divisor : i % divisor, at).as(dtype::f64);
+  const quantity frequency = power(options.base, pair * (-2.0 / static_cast<double>(width > 0 ? width : 1)));
+  const quantity angle = quantity(expand_dims(positions, -1, at), at).as(dtype::f64) * frequency;
   const dtype type = composite_type(x.type());
   const quantity cosines = quantity(cosine(angle.tensor(), at), at).as(type);
   const quantity sines = quantity(sine(angle.tensor(), at), at).as(type);
 
-  const quantity wide = quantity(reshape(x, split, at), at).wide();
-  // The other element of the pair, negated for the first one. A shift gives 0 beyond the pair.
-  const quantity second(shift(wide.tensor(), side_dim, 1, at), at), first(shift(wide.tensor(), side_dim, -1, at), at);
-  const quantity turned = wide * cosines + (first - second) * sines;
-  return reshape(turned.as(x.type()).tensor(), shape, at);
+  const quantity wide = quantity(x, at).wide();
+  const auto moved = [&](std::int64_t offset) { return quantity(shift(wide.tensor(), last, offset, at), at); };
+  if (!options.interleaved) return (wide * cosines + (moved(-half) - moved(half)) * sines).as(x.type()).tensor();
+  const quantity is_even(equal(operand(i % divisor, at), operand(0, at)), at);
+  const quantity other = select(is_even, quantity(negate(moved(1).tensor(), at), at), moved(-1));
+  return (wide * cosines + other * sines).as(x.type()).tensor();
 }
 
 constexpr bool can_rotate(value x, location at) {
@@ -62,14 +60,14 @@ constexpr bool can_rotate(value x, location at) {
 
 }  // namespace detail
 
-/// Returns `x` with pairs of elements of its last dim rotated by an angle that grows with the position of the row (RoPE).
-/// Rows are the second-to-last dim, and have the positions first_row, first_row + 1, and so on.
+/// Returns `x` with pairs of elements of its last dim rotated by an angle that grows with the position of the row
+/// (RoPE). Rows are the second-to-last dim, and have the positions first_row, first_row + 1, and so on.
 ///
 /// Angles are computed in double. bf16 and f16 are rotated as float and rounded once (ops/composite.hpp).
 ///
 /// **Shapes.** x [..., T, D] -> [..., T, D]. q and k of attention have these shapes.
-/// **Communication.** None if the last dim is not split. If it is split into halves that do not contain whole pairs, one
-/// collective_permute.
+/// **Communication.** None if the last dim is not split. Otherwise devices send the elements of a pair that is not on
+/// one device by collective_permute.
 /// **Errors.** Compile error `type` if the elements are not real floats, `extent` if D is odd, `rank` if `x` has fewer
 /// than two dims.
 /// **Example.**

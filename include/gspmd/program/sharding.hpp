@@ -28,8 +28,9 @@ struct dims {
   }();
 };
 
-/// The entry of `split` for a dim that is not split.
+/// The type of `_`.
 struct unsplit_t {};
+/// The entry of `split` for a dim that is not split: split<"data", _>.
 inline constexpr unsplit_t _{};
 
 /// Describes how a dim is split: the names of mesh axes, major to minor, separated by commas.

@@ -58,7 +58,7 @@ class whole_inputs {
       add_pointer(leaf);
     } else {
       static_assert(is_external_view<Leaf> || !has_addresses<Leaf>,  // both are reported by accept_container
-                    "gspmd: run: give arrays, contiguous ranges, pointers, or structs that contain these");
+                    "gspmd: run: give arrays, contiguous ranges, pointers, or structs of arrays, ranges and pointers");
     }
   }
   void check_shape(std::size_t k, const extents& given) const {

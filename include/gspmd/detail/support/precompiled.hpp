@@ -20,7 +20,7 @@
 ///
 /// By default, a header includes its definitions at the end, so each file compiles the functions that it calls.
 /// If GSPMD_PRECOMPILED is defined, only gspmd/precompiled.hpp includes the definitions, and other files do not read
-/// these.
+/// them.
 ///
 /// A template that user types instantiate too stays in the header. A file such as combine_rows_instances.ipp lists the
 /// instances of the library. The header includes the list as `extern template`, and gspmd/precompiled.hpp includes it

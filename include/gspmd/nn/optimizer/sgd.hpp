@@ -8,6 +8,7 @@
 
 namespace gspmd::optimizer {
 
+/// The state of sgd: the number of updates so far.
 template <class Count = value>
 struct sgd_state {
   BOOST_HANA_DEFINE_STRUCT(sgd_state, (Count, step));
@@ -41,6 +42,7 @@ struct sgd {
   }
 };
 
+/// The state of momentum: the velocity of each parameter and the number of updates so far.
 template <class Params, class Count = value>
 struct momentum_state {
   BOOST_HANA_DEFINE_STRUCT(momentum_state, (Params, velocity), (Count, step));
