@@ -255,7 +255,7 @@ void launch(const mpi& backend, int devices, F&& f) {
 
 }  // namespace gspmd
 
-// As in detail/support/precompiled.hpp. GSPMD_PRECOMPILED_MPI is another macro than GSPMD_PRECOMPILED, because programs
+// See detail/support/precompiled.hpp. GSPMD_PRECOMPILED_MPI is another macro than GSPMD_PRECOMPILED, because programs
 // that link gspmd::precompiled need not link gspmd::precompiled_mpi.
 #if !defined(GSPMD_PRECOMPILED_MPI)
 #include "gspmd/comm/mpi.ipp"
