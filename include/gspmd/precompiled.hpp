@@ -110,3 +110,7 @@
 #include "gspmd/index/detail/sort_step_instances.ipp"
 #include "gspmd/windows/detail/window_step_instances.ipp"
 #endif
+#if (GSPMD_PRECOMPILED_HERE & 8) != 0
+#define GSPMD_MPI_ONCE(...) template __VA_ARGS__
+#include "gspmd/comm/mpi.ipp"
+#endif
