@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/plan.hpp"
-#include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
-#include "gspmd/error.hpp"
 
 namespace gspmd::detail {
 
@@ -19,9 +17,6 @@ struct shard_place {
   std::size_t leaf = 0;
   std::size_t device = 0;
 };
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_no_memory(const plan_view& plan, std::size_t leaf) {
-  throw error(leaf_text(plan, leaf) + " is given no memory: the pointer is null");
-}
 
 /// Checks the memory of a call of a step. No pointer may be null, and no output may overlap another output on the
 /// devices of this process. An output may overlap an input only if it may replace this input.
