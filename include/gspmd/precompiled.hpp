@@ -73,6 +73,7 @@
 #include "gspmd/detail/run/static_program_instances.ipp"
 #include "gspmd/detail/support/no_memory.ipp"
 #include "gspmd/detail/transport/box.ipp"
+#include "gspmd/detail/transport/exclusive_use.ipp"
 #include "gspmd/detail/transport/shared_memory.ipp"
 #include "gspmd/detail/transport/threads/kept_copies.ipp"
 #include "gspmd/error.ipp"
@@ -108,4 +109,8 @@
 #include "gspmd/index/detail/scan_step_instances.ipp"
 #include "gspmd/index/detail/sort_step_instances.ipp"
 #include "gspmd/windows/detail/window_step_instances.ipp"
+#endif
+#if (GSPMD_PRECOMPILED_HERE & 8) != 0
+#define GSPMD_MPI_ONCE(...) template __VA_ARGS__
+#include "gspmd/comm/mpi.ipp"
 #endif

@@ -145,9 +145,9 @@ TEST_CASE_TEMPLATE("a session has one function for a collective of all element t
   for (const kernel_id kernel : {id_of<kernels::move>, id_of<kernels::start_move>, id_of<kernels::finish_move>,
                                  id_of<kernels::combine>, id_of<kernels::combine_together>, id_of<kernels::start_combine>}) {
     step.kernel = kernel;
-    CHECK(function_for(dtype::f32) != nullptr);
+    CHECK((function_for(dtype::f32) != nullptr));
     for (const dtype type : {dtype::f64, dtype::pred, dtype::bf16, dtype::s8, dtype::u64, dtype::c128})
-      CHECK(function_for(type) == function_for(dtype::f32));
+      CHECK((function_for(type) == function_for(dtype::f32)));
   }
 }
 

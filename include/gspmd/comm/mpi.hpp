@@ -172,7 +172,7 @@ class mpi_communicator {
     }
   };
 
-  // These functions are defined in comm/mpi_definitions.hpp. They do not depend on element types, so
+  // These functions are defined in comm/mpi.ipp. They do not depend on element types, so
   // gspmd::precompiled_mpi compiles them once.
   template <class = detail::once>
   void begin(MPI_Comm comm, const mpi_options& options);
@@ -255,45 +255,8 @@ void launch(const mpi& backend, int devices, F&& f) {
 
 }  // namespace gspmd
 
-// See detail/support/precompiled.hpp. GSPMD_PRECOMPILED_MPI is a macro of its own, because programs that link
-// gspmd::precompiled need not link gspmd::precompiled_mpi.
+// See detail/support/precompiled.hpp. GSPMD_PRECOMPILED_MPI is another macro than GSPMD_PRECOMPILED, because programs
+// that link gspmd::precompiled need not link gspmd::precompiled_mpi.
 #if !defined(GSPMD_PRECOMPILED_MPI)
-#include "gspmd/comm/mpi_definitions.hpp"  // IWYU pragma: export
-#define GSPMD_MPI_ONCE(...) static_assert(true)
-#elif defined(GSPMD_PRECOMPILED_HERE) && (GSPMD_PRECOMPILED_HERE & 8) != 0
-#include "gspmd/comm/mpi_definitions.hpp"
-#define GSPMD_MPI_ONCE(...) template __VA_ARGS__
-#else
-#define GSPMD_MPI_ONCE(...) extern template __VA_ARGS__
+#include "gspmd/comm/mpi.ipp"
 #endif
-
-namespace gspmd {
-GSPMD_MPI_ONCE(void mpi_communicator::begin<detail::once>(MPI_Comm, const mpi_options&));
-GSPMD_MPI_ONCE(void mpi_communicator::end<detail::once>());
-GSPMD_MPI_ONCE(void mpi_communicator::meet<detail::once>());
-GSPMD_MPI_ONCE(std::shared_ptr<std::byte> mpi_communicator::share<detail::once>(std::size_t));
-GSPMD_MPI_ONCE(void mpi_communicator::move_elements<detail::once>(const detail::mesh_shape&, const detail::movement&, dtype,
-                                                                  const void*, void*));
-GSPMD_MPI_ONCE(void mpi_communicator::start_movements<detail::once>(const detail::mesh_shape&,
-                                                                    detail::span<const detail::movement>, dtype,
-                                                                    const void* const*, void* const*));
-GSPMD_MPI_ONCE(void mpi_communicator::start_reductions<detail::once>(const detail::mesh_shape&,
-                                                                     detail::span<const detail::reduction>, dtype,
-                                                                     const detail::row_combiner&, const void* const*,
-                                                                     void* const*));
-GSPMD_MPI_ONCE(void mpi_communicator::finish_list<detail::once>(const detail::mesh_shape&, detail::axis_mask, const void*));
-GSPMD_MPI_ONCE(void mpi_communicator::go_on_with_all<detail::once>());
-GSPMD_MPI_ONCE(void mpi_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&, dtype,
-                                                                    const detail::row_combiner&, const void*, void*));
-GSPMD_MPI_ONCE(void mpi_communicator::reduce_list<detail::once>(const detail::mesh_shape&, detail::span<const detail::reduction>,
-                                                                dtype, const detail::row_combiner&, const void* const*,
-                                                                void* const*));
-GSPMD_MPI_ONCE(void mpi_communicator::shift_bytes<detail::once>(const detail::mesh_shape&, const detail::ring&,
-                                                                const detail::ring_buffers&, const detail::ring_buffers*));
-GSPMD_MPI_ONCE(void mpi_communicator::exchange_blocks<detail::once>(std::int64_t, const void*, const std::int64_t*, void*,
-                                                                    const std::int64_t*));
-GSPMD_MPI_ONCE(void detail::agree_over_mpi<detail::once>(const mpi&, const error*));
-GSPMD_MPI_ONCE(void detail::launch_over_mpi<detail::once>(const mpi&, int, void*, void (*)(void*, mpi_communicator&)));
-}  // namespace gspmd
-
-#undef GSPMD_MPI_ONCE

@@ -54,7 +54,7 @@ inline void require_mpi_runs() {
     throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
 }
 
-/// Throws unless MPI runs and `comm` is a communicator of one group of processes.
+/// Throws unless MPI runs and `comm` is an intracommunicator: its processes form a single group.
 inline void require_communicator(MPI_Comm comm) {
   require_mpi_runs();
   if (comm == MPI_COMM_NULL) throw error("the mpi backend was given MPI_COMM_NULL; only the members of a communicator call");
@@ -85,7 +85,7 @@ inline void require_communicator(MPI_Comm comm) {
 /// The elements of a message or of an MPI call.
 struct mpi_elements {
   MPI_Datatype type = MPI_BYTE;
-  std::int64_t bytes = 1;  // of one element
+  std::int64_t bytes = 1;  // of an element
 };
 
 /// Returns the MPI type of elements. MPI only moves elements of an own type and of the narrow floats, so any type with

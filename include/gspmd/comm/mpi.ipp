@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Defines the functions that comm/mpi.hpp declares. Programs include comm/mpi.hpp, which includes this header unless
-/// gspmd::precompiled_mpi compiles these functions.
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/mpi/call.hpp"
 
@@ -24,6 +22,10 @@
 #include "gspmd/detail/transport/mpi/kept.hpp"
 #include "gspmd/detail/transport/mpi/watch.hpp"
 #include "gspmd/error.hpp"
+
+#if !defined(GSPMD_MPI_ONCE)
+#define GSPMD_MPI_ONCE(...) static_assert(true)
+#endif
 
 namespace gspmd {
 
@@ -211,4 +213,32 @@ void launch_over_mpi(const mpi& backend, int devices, void* f, void (*call)(void
 }
 
 }  // namespace detail
+
+GSPMD_MPI_ONCE(void mpi_communicator::begin<detail::once>(MPI_Comm, const mpi_options&));
+GSPMD_MPI_ONCE(void mpi_communicator::end<detail::once>());
+GSPMD_MPI_ONCE(void mpi_communicator::meet<detail::once>());
+GSPMD_MPI_ONCE(std::shared_ptr<std::byte> mpi_communicator::share<detail::once>(std::size_t));
+GSPMD_MPI_ONCE(void mpi_communicator::move_elements<detail::once>(const detail::mesh_shape&, const detail::movement&, dtype,
+                                                                  const void*, void*));
+GSPMD_MPI_ONCE(void mpi_communicator::start_movements<detail::once>(const detail::mesh_shape&,
+                                                                    detail::span<const detail::movement>, dtype,
+                                                                    const void* const*, void* const*));
+GSPMD_MPI_ONCE(void mpi_communicator::start_reductions<detail::once>(const detail::mesh_shape&,
+                                                                     detail::span<const detail::reduction>, dtype,
+                                                                     const detail::row_combiner&, const void* const*,
+                                                                     void* const*));
+GSPMD_MPI_ONCE(void mpi_communicator::finish_list<detail::once>(const detail::mesh_shape&, detail::axis_mask, const void*));
+GSPMD_MPI_ONCE(void mpi_communicator::go_on_with_all<detail::once>());
+GSPMD_MPI_ONCE(void mpi_communicator::reduce_elements<detail::once>(const detail::mesh_shape&, const detail::reduction&, dtype,
+                                                                    const detail::row_combiner&, const void*, void*));
+GSPMD_MPI_ONCE(void mpi_communicator::reduce_list<detail::once>(const detail::mesh_shape&, detail::span<const detail::reduction>,
+                                                                dtype, const detail::row_combiner&, const void* const*,
+                                                                void* const*));
+GSPMD_MPI_ONCE(void mpi_communicator::shift_bytes<detail::once>(const detail::mesh_shape&, const detail::ring&,
+                                                                const detail::ring_buffers&, const detail::ring_buffers*));
+GSPMD_MPI_ONCE(void mpi_communicator::exchange_blocks<detail::once>(std::int64_t, const void*, const std::int64_t*, void*,
+                                                                    const std::int64_t*));
+GSPMD_MPI_ONCE(void detail::agree_over_mpi<detail::once>(const mpi&, const error*));
+GSPMD_MPI_ONCE(void detail::launch_over_mpi<detail::once>(const mpi&, int, void*, void (*)(void*, mpi_communicator&)));
+
 }  // namespace gspmd
