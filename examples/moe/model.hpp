@@ -8,8 +8,8 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/index.hpp>
-#include <gspmd/nn/cross_entropy.hpp>
 #include <gspmd/index/random.hpp>
+#include <gspmd/nn/cross_entropy.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/transform/grad.hpp>
 #include <gspmd/windows.hpp>
