@@ -33,8 +33,8 @@ groups = [
     ("elementwise", "Elementwise operators *", "ops/elementwise ops/integers ops/map detail/ops/own/map_function"),
     ("reductions", "Reductions *", "ops/reduce ops/composite"),
     ("shapes", "Shapes, shifts and shardings of values *", "ops/shape ops/dims ops/boundary"),
-    ("products", "Products *", "ops/einsum"),
-    ("loops", "Loops and branches *", "ops/loops ops/branches ops/scan ops/traced_body"),
+    ("products", "Products *", "ops/einsum ops/matmul"),
+    ("loops", "Loops and branches *", "ops/loops ops/ghost_zones ops/branches ops/scan ops/traced_body"),
     ("own", "Custom operators *", "ops/local_op ops/local_block detail/ir/local_block"),
     ("indexing", "Indexing, order and random numbers *", "index/ index"),
     ("windows", "Windows: stencils, convolutions, pools *", "windows/ windows"),
@@ -42,7 +42,7 @@ groups = [
     ("run", "Compile and run", "run/ comm/threads comm/simulated comm/communicator detail/transport/communicator core gspmd ops"),
     ("plan", "Options and budgets of the planner", "plan/ ops/policy"),
     ("dynamic", "Planning at run time", "dynamic/ dynamic"),
-    ("mpi", "MPI", "comm/mpi mpi"),
+    ("mpi", "MPI", "comm/mpi comm/mpi_definitions mpi detail/transport/mpi/options"),
     ("modes", "Explicit and manual programs *", "modes/ modes"),
     ("report", "Reports", "report/ report detail/passes/list/pass_list"),
     ("extend", "Extending the library", "extend/"),
@@ -73,7 +73,7 @@ declares = [
     re.compile(r"(?:template <.*> )?(?:inline |static )*constexpr [\w:<>, *&]*?[ *&](\w+)(?: =| ?\{|;)"),
     re.compile(r"(?:template <.*> )?(?:\[\[\w+\]\] |inline |static |constexpr )*[\w:][\w:<>,. ]*[*&]* [*&]*((?:operator)[^\w\s(]+|\w+)\("),
 ]
-named = re.compile(r"using detail::(\w+);")
+named = re.compile(r"using detail::(\w+);(?: *// (.*))?")
 keywords = re.compile(r"(?:requires|return|static_assert|friend|public|private|if|for|else|using namespace|extern|typedef|template <>)\b")
 
 
@@ -137,6 +137,14 @@ def take_definition(path, name, comment, forward=False):
     return None
 
 
+def with_headings(text):
+    """Marks words in bold type at the beginning of a line of a docstring as headings for Doxygen, and an example on the
+    line of its heading as code."""
+    text = re.sub(r"^( *///) \*\*Example\.\*\* (\S.*[;)])$", r"\1 **Example.** ``\2``", text, flags=re.M)
+    text = re.sub(r"^( *///) \*\*([A-Z][\w ]+)\.\*\*$(?=\n *///     )", r"\1 @headcode{\2}", text, flags=re.M)
+    return re.sub(r"^( *///) \*\*([A-Z][\w ]+)\.\*\*", r"\1 @head{\2}", text, flags=re.M)
+
+
 def copy_headers(folder):
     """Copies the headers with public names, with their groups. Returns the public names and their headers."""
     public, complaints, used = {}, [], collections.defaultdict(list)
@@ -151,7 +159,7 @@ def copy_headers(folder):
                 name = declared(line)
                 if not inside and (found := named.match(line)) is not None:
                     name = found[1]
-                    used[name].append((namespace, header, group, comment))
+                    used[name].append((namespace, header, group, comment or ["/// " + found[2]] if found[2] else comment))
             if name is not None:
                 any_name = True
                 if not (inside and re.search(r"(?:struct|class) \w+;", line)):  # a forward declaration
@@ -169,19 +177,19 @@ def copy_headers(folder):
         target = os.path.join(folder, "gspmd", header + ".hpp")
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines))
+            file.write(with_headings("\n".join(lines)))
     for name, where in used.items():
         for namespace, header, group, comment in where:
             with open(os.path.join(include, header + ".hpp"), encoding="utf-8") as file:
-                included = [os.path.join(root, "include", h) for h in re.findall(r'#include "(gspmd/.*/detail/.*|gspmd/detail/.*)"', file.read())]
+                included = [os.path.join(root, "include", h) for h in re.findall(r'#include "(gspmd/.*)"', file.read())]
             texts = (take_definition(path, name, comment, forward) for forward in (False, True)
-                     for path in included + [path for path in every if "/detail/" in path])
+                     for path in included + every)
             text = next((text for text in texts if text is not None), None)
             if text is None:
                 complaints.append(f"include/gspmd/{header}.hpp: no declaration of detail::{name} is found")
                 continue
             with open(os.path.join(folder, "gspmd", f"{header}.{name}.hpp"), "w", encoding="utf-8") as file:
-                file.write(f"namespace {namespace} {{ /** @open{{{group}}} */\n{text}\n/** @}} */ }}\n")
+                file.write(f"namespace {namespace} {{ /** @open{{{group}}} */\n{with_headings(text)}\n/** @}} */ }}\n")
     return public, complaints
 
 
@@ -229,7 +237,8 @@ def is_operator(member, group):
 
 def operator_index(names):
     rows, order = {}, [name for name, _, _ in groups]
-    scopes = {"gspmd": "", "gspmd::local": "local::", "gspmd::random": "random::", "gspmd::optimizer": "optimizer::"}
+    scopes = {"gspmd": "", "gspmd::local": "local::", "gspmd::random": "random::", "gspmd::optimizer": "optimizer::",
+              "gspmd::initializers": "initializers::"}
     for full, found in names.items():
         scope, _, name = full.rpartition("::")
         if scope not in scopes:
@@ -282,7 +291,7 @@ def main(arguments):
     with open(os.path.join(root, "docs", "reference", "Doxyfile"), encoding="utf-8") as file:
         options = file.read() + f'INPUT = "{headers}"\nOUTPUT_DIRECTORY = "{folder}"\nSTRIP_FROM_PATH = "{headers}"\nSTRIP_FROM_INC_PATH = "{headers}"\n'
     done = subprocess.run(["doxygen", "-"], input=options, text=True, stderr=subprocess.PIPE, check=False)
-    complaints += [line.replace(headers, os.path.join(root, "include")) for line in done.stderr.splitlines()]
+    complaints += dict.fromkeys(line.replace(headers, "include") for line in done.stderr.splitlines())
     if done.returncode != 0:
         sys.exit("\n".join(complaints + ["doxygen failed"]))
     names = read_names(folder)

@@ -3,8 +3,7 @@
 
 #include "gspmd/error.hpp"
 
-namespace gspmd {
-namespace detail {
+namespace gspmd::detail {
 
 template <class Once>
 [[gnu::cold]] std::string error_sentence(std::string& text, int rank, std::string& op, const char* file, int line) {
@@ -22,5 +21,4 @@ template <class Once>
 }
 GSPMD_COMPILED_ONCE(std::string error_sentence<once>(std::string&, int, std::string&, const char*, int));
 
-}  // namespace detail
-}  // namespace gspmd
+}  // namespace gspmd::detail

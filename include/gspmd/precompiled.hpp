@@ -73,6 +73,7 @@
 #include "gspmd/detail/run/static_program_instances.ipp"
 #include "gspmd/detail/support/no_memory.ipp"
 #include "gspmd/detail/transport/box.ipp"
+#include "gspmd/detail/transport/exclusive_use.ipp"
 #include "gspmd/detail/transport/shared_memory.ipp"
 #include "gspmd/detail/transport/threads/kept_copies.ipp"
 #include "gspmd/error.ipp"

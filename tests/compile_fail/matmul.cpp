@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: extents that must be equal differ
-// expect: matmul at matmul.cpp:12: the
+// expect: matmul at matmul.cpp:13: the
 // expect: operands are [64,512] and
 // expect: [128,256]; the last dim of the
 // expect: transpose one

@@ -72,6 +72,6 @@ has("${err}" "--search: the document writes its own communication, and nothing i
 plan(2 search/layers.json --devices 8)
 has("${err}" "--anew, --devices, --plans and --annotated are about a search, and there is no --search")
 plan(2 search/layers.json --search --json)
-has("${err}" "--search says what it found in the place of the table")
+has("${err}" "--search prints its result instead of the table")
 plan(2 search/layers.json --search --plans none)
 has("${err}" "--plans needs a whole number from 1 to 999999")

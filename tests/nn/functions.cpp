@@ -258,7 +258,8 @@ TEST_CASE("cross_entropy of a split vocabulary sends nothing else for bf16, and 
   constexpr std::int64_t line = 2 * 64 * 3 / 4;  // bytes of an all_reduce of one byte for each line
   CHECK(dynamic::compile(loss_of_logits, m, logits, labels).traffic().bytes == (2 + 4 + 4) * line);
   const auto gradient = [](value x, value y) { return std::get<1>(loss_of_logits(x, y)); };
-  CHECK(dynamic::compile(gradient, m, logits, labels).traffic().bytes == (2 + 4) * line);  // the labels' logits are not read
+  // The gradient does not read the logits of the labels.
+  CHECK(dynamic::compile(gradient, m, logits, labels).traffic().bytes == (2 + 4) * line);
 }
 
 TEST_CASE("rotary_embedding turns pairs by their positions, with gradients") {

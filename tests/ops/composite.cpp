@@ -154,7 +154,7 @@ TEST_CASE("narrow composites: functions of networks, and their gradients") {
     check_both("gelu", and_gradient([form](value x) { return gelu(x, form); }), of(both_signs(4)));
   check_both("silu", and_gradient([](value x) { return silu(x); }), of(both_signs(8)));
   check_both("softplus", and_gradient([](value x) { return softplus(x); }), of(both_signs(8)));
-  // The squares of these elements overflow f16.
+  // Squares of 8192 overflow f16.
   check_both("layer_norm", and_gradient([](value x) { return layer_norm(x); }), of(both_signs(8192)));
   check_both("rms_norm", and_gradient([](value x) { return rms_norm(x, {.dims = 2}); }), of(both_signs(8192)));
   check_both("rotary_embedding", and_gradient([](value x) {

@@ -7,8 +7,7 @@
 #include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/dynamic/program.hpp"
 
-namespace gspmd {
-namespace detail {
+namespace gspmd::detail {
 
 template <class Once>
 std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optional<graph>& refined) {
@@ -42,5 +41,4 @@ plan_view view_of(const plan& p) {
 }
 GSPMD_PLANNED_ONCE(plan_view view_of<once>(const plan&));
 
-}  // namespace detail
-}  // namespace gspmd
+}  // namespace gspmd::detail

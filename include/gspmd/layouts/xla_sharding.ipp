@@ -3,8 +3,7 @@
 
 #include "gspmd/layouts/xla_sharding.hpp"
 
-namespace gspmd {
-namespace detail {
+namespace gspmd::detail {
 
 template <class Once>
 resolved_sharding resolve_xla_at_run_time(const mesh_info& mesh, std::string_view written, int rank) {
@@ -12,5 +11,4 @@ resolved_sharding resolve_xla_at_run_time(const mesh_info& mesh, std::string_vie
 }
 GSPMD_PLANNED_ONCE(resolved_sharding resolve_xla_at_run_time<once>(const mesh_info&, std::string_view, int));
 
-}  // namespace detail
-}  // namespace gspmd
+}  // namespace gspmd::detail

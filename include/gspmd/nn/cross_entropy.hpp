@@ -17,6 +17,7 @@
 /// The loss of classifiers and language models.
 namespace gspmd {
 
+/// Options of cross_entropy.
 struct cross_entropy_options {
   int dim = -1;                ///< the dim of the classes in the logits
   std::int64_t ignore = -100;  ///< a label with this number has the loss 0, for example for padding

@@ -112,11 +112,12 @@ constexpr value with_variance(const char* op, bool is_normal, value key, integer
 
 namespace gspmd::initializers {
 
-/// Return zeros and ones. The key is not used, so that a program can exchange one initializer for another.
+/// Returns zeros. The key is not used, so that a program can exchange one initializer for another.
 template <class T>
 constexpr value zeros(value key, integers shape, location at = location::current()) {
   return constant<T>(key, shape, 0, at);
 }
+/// Returns ones. The key is not used.
 template <class T>
 constexpr value ones(value key, integers shape, location at = location::current()) {
   return constant<T>(key, shape, 1, at);
@@ -140,32 +141,37 @@ constexpr value uniform(value key, integers shape, double scale = 0.01, location
   return random::uniform<T>(key, 0, scale, shape, at);
 }
 
-/// Return numbers with the variance 2 / (fan in + fan out), for layers with tanh, logistic or no activation function.
+/// Returns uniformly distributed numbers with the variance 2 / (fan in + fan out), for layers with tanh, logistic or no
+/// activation function.
 /// **Source.** Glorot and Bengio, 2010 (also known as Xavier).
 template <class T>
 constexpr value glorot_uniform(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
   return detail::with_variance<T>("glorot_uniform", false, key, shape, 1, detail::fan_kind::average, dims, at);
 }
+/// Returns numbers of a cut-off normal distribution with the variance of glorot_uniform.
 template <class T>
 constexpr value glorot_normal(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
   return detail::with_variance<T>("glorot_normal", true, key, shape, 1, detail::fan_kind::average, dims, at);
 }
-/// Return numbers with the variance 2 / fan in, for layers with relu.
+/// Returns uniformly distributed numbers with the variance 2 / fan in, for layers with relu.
 /// **Source.** He et al., 2015 (also known as Kaiming).
 template <class T>
 constexpr value he_uniform(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
   return detail::with_variance<T>("he_uniform", false, key, shape, 2, detail::fan_kind::in, dims, at);
 }
+/// Returns numbers of a cut-off normal distribution with the variance of he_uniform.
 template <class T>
 constexpr value he_normal(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
   return detail::with_variance<T>("he_normal", true, key, shape, 2, detail::fan_kind::in, dims, at);
 }
-/// Return numbers with the variance 1 / fan in, for layers that keep the variance of their input.
+/// Returns uniformly distributed numbers with the variance 1 / fan in, for layers that keep the variance of their
+/// input.
 /// **Source.** LeCun et al., Efficient BackProp, 1998.
 template <class T>
 constexpr value lecun_uniform(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
   return detail::with_variance<T>("lecun_uniform", false, key, shape, 1, detail::fan_kind::in, dims, at);
 }
+/// Returns numbers of a cut-off normal distribution with the variance of lecun_uniform.
 template <class T>
 constexpr value lecun_normal(value key, integers shape, fan_dims dims = {}, location at = location::current()) {
   return detail::with_variance<T>("lecun_normal", true, key, shape, 1, detail::fan_kind::in, dims, at);

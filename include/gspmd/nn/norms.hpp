@@ -19,6 +19,7 @@
 /// type than `x`; `rank` if `x` does not have the normalised dims; `extent` if the shape of `gain` or `bias` differs.
 namespace gspmd {
 
+/// Options of the norms: the normalised dims and epsilon.
 struct norm_options {
   int dims = 0;           ///< the number of last dims to normalise; 0: the dims of `gain`, or 1 without gain
   double epsilon = 1e-5;  ///< is added to the mean of the squares

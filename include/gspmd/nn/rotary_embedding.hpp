@@ -15,6 +15,7 @@
 /// Positions of tokens as rotations of queries and keys.
 namespace gspmd {
 
+/// Options of rotary_embedding: the angles and the pairs of elements.
 struct rotary_options {
   double base = 10000;         ///< pair i of D / 2 pairs turns by base^(-2i / D) for each position
   std::int64_t first_row = 0;  ///< the position of the first row, if the call has no positions

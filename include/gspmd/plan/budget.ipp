@@ -3,8 +3,7 @@
 
 #include "gspmd/plan/budget.hpp"
 
-namespace gspmd {
-namespace detail {
+namespace gspmd::detail {
 
 template <class Once>
 traffic_count count_traffic_at_run_time(const plan_view& p, const collective_filter& which) {
@@ -12,5 +11,4 @@ traffic_count count_traffic_at_run_time(const plan_view& p, const collective_fil
 }
 GSPMD_PLANNED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
 
-}  // namespace detail
-}  // namespace gspmd
+}  // namespace gspmd::detail

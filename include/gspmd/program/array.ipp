@@ -3,8 +3,7 @@
 
 #include "gspmd/program/array.hpp"
 
-namespace gspmd {
-namespace detail {
+namespace gspmd::detail {
 
 template <class Once>
 std::int64_t checked_elements(const extents& shape, std::size_t elem_bytes) {
@@ -20,5 +19,4 @@ template <class Once>
 }
 GSPMD_COMPILED_ONCE(std::string array_text<once>(const extents&));
 
-}  // namespace detail
-}  // namespace gspmd
+}  // namespace gspmd::detail

@@ -45,7 +45,7 @@ struct recomputed_function {
       static_assert(
           written_so<F>,
           "gspmd: recompute: the arguments of the function are values, or tuples or structs of values, and there is one at "
-          "least; capture what is none");
+          "least; capture other arguments");
       const auto refused = unlooped(arguments...);
       if constexpr (call::compiles) return f(arguments...);
       else return refused;

@@ -46,13 +46,13 @@ namespace gspmd::detail {
 }
 
 /// Returns the remedy for different shapes of two operands of an elementwise operator.
-///   a * b, [m,k] and [k,n]  a matrix product is an einsum, `ij,jk->ik`
+///   a * b, [m,k] and [k,n]  a matrix product is matmul(a, b), the einsum `ij,jk->ik`
 ///   [5] and [4]             slice the longer operand, for example nodes to cells
 ///   [5] and [9]             correct the extents
 ///   [4,1] and [4,6], [6] and [4,6]   correct the extents, or use broadcast_in_dim
 [[gnu::cold]] constexpr text shape_remedy(bool is_product, const extents& a, const extents& b) {
   if (is_product && a.count == 2 && b.count > 0 && b.count <= 2 && a[1] == b[0])
-    return text("; a matrix product is an einsum, `") << (b.count == 2 ? "ij,jk->ik`" : "ij,j->i`");
+    return text("; a matrix product is matmul(a, b), the einsum `") << (b.count == 2 ? "ij,jk->ik`" : "ij,j->i`");
   bool is_near = true, may_repeat = a.count != b.count;
   for (int d = 0; d < a.count && !may_repeat; ++d) {
     may_repeat = a[d] != b[d] && (a[d] == 1 || b[d] == 1);

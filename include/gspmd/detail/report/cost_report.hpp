@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/svg_text.hpp"

@@ -17,6 +17,7 @@ struct shard_place {
   std::size_t leaf = 0;
   std::size_t device = 0;
 };
+
 /// Checks the memory of a call of a step. No pointer may be null, and no output may overlap another output on the
 /// devices of this process. An output may overlap an input only if it may replace this input.
 ///

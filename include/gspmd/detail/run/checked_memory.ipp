@@ -20,9 +20,6 @@ inline shard_place place_of(const plan_view& plan, int value, const void* shard,
   return {begin, begin + static_cast<std::uintptr_t>(elements(v.local) * bytes_of(v.type)), leaf, device};
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_no_memory(const plan_view& plan, std::size_t leaf) {
-  throw error(leaf_text(plan, leaf) + " is given no memory: the pointer is null");
-}
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_two_outputs(const shard_place& a, const shard_place& b) {
   throw error("step: " +
               (a.leaf == b.leaf ? "output " + std::to_string(a.leaf) + " is given overlapping memory on two devices"

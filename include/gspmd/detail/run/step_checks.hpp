@@ -17,6 +17,9 @@ namespace gspmd::detail {
   const auto inputs = plan.inputs.size();
   return leaf < inputs ? "step: input " + std::to_string(leaf) : "step: output " + std::to_string(leaf - inputs);
 }
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_no_memory(const plan_view& plan, std::size_t leaf) {
+  throw error(leaf_text(plan, leaf) + " is given no memory: the pointer is null");
+}
 
 /// Throws unless the shards of a leaf (inputs, then outputs) are on `count` devices and have the layout of the plan.
 [[gnu::noinline]] inline void check_shards(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, std::size_t count,

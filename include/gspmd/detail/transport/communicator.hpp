@@ -36,7 +36,7 @@ namespace gspmd {
 ///     void reduce_together(mesh, reductions, in, out)    optional, if an object holds one device: carries out
 ///                                        reductions of one kind over the same axes, k from in[k] to out[k], in one
 ///                                        message to each device
-///     void move(mesh, movement, type, in, out)           optional, all or none: the same functions for an element type
+///     void move(mesh, movement, type, in, out)           optional: the same functions for an element type
 ///     void reduce(mesh, reduction, type, op, in, out)    that is known at run time. `in` and `out` are arrays of void
 ///     void start(mesh, movements, type, in, out)         pointers, and `op` combines rows (detail::row_combiner). A
 ///     void start(mesh, reductions, type, op, in, out)    program that is planned at run time compiles its collectives

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "gspmd/error.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -32,13 +32,14 @@ class exclusive_use {
   }
 
  private:
-  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_second_caller() {
-    throw error(
-        "step: this object is already running, in another thread or in a call around this call; it has scratch memory for one "
-        "caller, so make one step for each");
-  }
+  template <class = once>
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_second_caller();
 
   std::atomic<bool> taken_{false};
 };
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/transport/exclusive_use.ipp"
+#endif

@@ -3,8 +3,7 @@
 
 #include "gspmd/detail/passes/list/pass_list.hpp"
 
-namespace gspmd {
-namespace detail {
+namespace gspmd::detail {
 
 template <class Once>
 std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh,
@@ -22,5 +21,4 @@ std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph
 GSPMD_PLANNED_ONCE(std::vector<dynamic::pass_made> list_of_passes<once>(const graph&, const graph&, const mesh_shape&,
                                                                         const plan_request&));
 
-}  // namespace detail
-}  // namespace gspmd
+}  // namespace gspmd::detail
