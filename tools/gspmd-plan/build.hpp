@@ -121,7 +121,7 @@ class program_builder {
     device_count_ = mesh_->device_count();
     built_.network = reader.network;
     try {
-      if (reader.memory > 0 && on_ != devices::one) mesh_ = mesh_->within(reader.memory);
+      if (reader.memory > 0 && on_ != devices::one) mesh_ = mesh_->with({.memory = reader.memory});
       mesh_ = mesh_->with_parts(named_axes());
       built_.program.emplace(on_ == devices::one ? mesh_->with_one_device() : *mesh_);
       built_.program->allow_replication();
