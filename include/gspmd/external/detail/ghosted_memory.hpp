@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/edge/strided_memory.hpp"
 #include "gspmd/detail/ir/may_overwrite.hpp"
-#include "gspmd/detail/run/step_checks.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/external/detail/ghosted_facts.hpp"
 
 namespace gspmd::detail {
