@@ -159,7 +159,7 @@ int run(const options& o) {
 }  // namespace unet
 
 int main(int argc, char** argv) {
-  unet::options o;
+  unet::::unet::options o;
   for (int i = 1; i < argc; i += 2) {
     const std::string option = argv[i];
     const long given = i + 1 < argc ? std::atol(argv[i + 1]) : 0;
