@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// alone: yes
+// mistakes: 3
 // expect: gspmd: options: `overlap` needs a header; add #include <gspmd/plan/overlap.hpp>
 // expect: gspmd: options: `search` needs a header; add #include <gspmd/plan/search.hpp>
 // expect: gspmd: options: memory is not positive; write a positive number, or leave it out
@@ -14,8 +16,10 @@ using namespace gspmd;
 
 using pod = mesh<axis<"x", 4>>;
 constexpr auto twice = [](auto x) { return x + x; };
-using hiding = compile<twice, pod, with<options{.overlap = true}>, in<float, dims<32>, split<"x">>>;  // <- here
-using sought = compile<twice, pod, with<options{.search = true}>, in<float, dims<32>, split<"x">>>;
-using small = compile<twice, pod, with<options{.memory = room}>, in<float, dims<32>, split<"x">>>;
+template <options Options>
+using step = compile<twice, pod, with<Options>, in<float, dims<32>, split<"x">>>;
+constexpr auto hiding = step<options{.overlap = true}>::traffic.bytes;  // <- here
+constexpr auto sought = step<options{.search = true}>::traffic.bytes;   // <- here
+constexpr auto small = step<options{.memory = room}>::traffic.bytes;    // <- here
 
-int main() { return static_cast<int>(hiding::traffic.bytes + sought::traffic.bytes + small::traffic.bytes); }
+int main() { return static_cast<int>(hiding + sought + small); }

@@ -17,7 +17,7 @@ with open(output, "rb") as f:
 lines = done.stdout.decode(errors="replace").splitlines()
 found = [line for line in lines if ": error: gspmd: " in line]
 complaints = []
-others = {"body.cpp", "captured_constant.cpp"}  # one mistake of each is an error of the compiler, which passes unchanged
+others = {"body.cpp", "captured_constant.cpp", "mpi_header.cpp"}  # one mistake of each is an error of the compiler, which passes unchanged
 if done.returncode != (1 if found else 0) or done.stderr:
     complaints.append(f"status {done.returncode}, {done.stderr.decode(errors='replace')}")
 mistakes = 0
@@ -35,7 +35,8 @@ for name in files:
     joined = "\n".join(lines if file in others else own)
     for expected in re.findall(r"// expect: *(.*\S)", text):
         # the filter joins the lines of message<>, and removes the reference to message<>; types are in the notes
-        if expected not in ("gspmd: the program is refused", "is_element<char>") and see_message.sub("", expected) not in joined:
+        is_left_out = expected == "gspmd: the program is refused" or re.fullmatch(r"\w+<\w+>", expected)
+        if not is_left_out and see_message.sub("", expected).replace("gspmd needs", "gspmd: needs") not in joined:
             complaints.append(f"{name}: not in its lines: {expected}")
 others = others.intersection(map(os.path.basename, files))
 left = [line for line in lines if line not in found and re.search(r"message<|static assertion failed|: error: ", line)]

@@ -339,7 +339,7 @@ TEST_CASE("a directory that others can replace is no cache") {
   REQUIRE(chmod((place.path + "/shared").c_str(), 01777) == 0);
   CHECK(detail::require_own_directory(place.path + "/way/cache") == fs::canonical(place.path).string() + "/shared/below/cache");
   if (chown((place.path + "/shared").c_str(), geteuid() + 1, getegid()) == 0)  // by root only
-    check_refused(into(place.path + "/shared/below/cache"), "/shared` belongs to another user and permits replacing `");
+    check_refused(into(place.path + "/shared/below/cache"), "/shared` belongs to another user, who can replace `");
 }
 
 TEST_CASE("a compiler that is killed, or fails without output, is named as such") {

@@ -144,17 +144,17 @@ inline constexpr device_kernel_facts device_facts = {K::name,
                                                      at_run_time<K>::shared_work,
                                                      at_run_time<K>::share};
 
-template <class K>
+template <class K, bool IsComplete>
 constexpr kernel_name name_of_device_kernel() {
-  if constexpr (checked_kernel<K>::holds) {
+  if constexpr (IsComplete) {
     static_assert(define_kernel<K>::is_done);
     return {kernel_number<K>, K::work, K::role, &device_facts<K>};
-  } else {
-    return {};
+  } else {  // the compiler has reported it
+    return {0, step_work::computes, step_role::plain, nullptr};
   }
 }
 template <class K>
-inline constexpr kernel_name name_of_kernel = name_of_device_kernel<K>();
+inline constexpr kernel_name name_of_kernel = name_of_device_kernel<K, checked_kernel<K>::holds>();
 template <class K>
   requires is_listed_kernel<K>
 inline constexpr kernel_name name_of_kernel<K>{kernel_number<K>, K::work, K::role};
