@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a network says how the devices along every axis of a mesh are connected
-// expect: options: network: nothing is said
-// expect: the mesh axis `y`
+// expect: network: the mesh axis `y` has no
+// expect: link; add one to the network
 #include <gspmd/gspmd.hpp>
 #include <gspmd/plan/network.hpp>
 

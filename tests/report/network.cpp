@@ -191,7 +191,7 @@ TEST_CASE("network: what is not described is refused") {
   b.output(b.reshard(b.input(f32({8}, {"rows"})), {""}));
   const auto p = b.compile();
   CHECK(error_of([&] { static_cast<void>(estimate(p, torus_of())); }) ==
-        "gspmd: network: nothing is said about the mesh axis `rows`");
+        "gspmd: network: the mesh axis `rows` has no link; add one to the network");
   CHECK(error_of([&] { static_cast<void>(links_along(m.info(), "x", on_grid)); }) ==
         "gspmd: links_along: the mesh has no axis `x`");
 }
@@ -468,7 +468,7 @@ TEST_CASE("options.network: the speeds of the axes decide what crosses which, at
   const auto c = run<step_fast_x>(simulated{}, a, b);
   CHECK(c[0] == 1024);
   const std::string unknown = error_of([&] { static_cast<void>(dynamic::mesh({{"z", 2}}).with({.network = fast_x})); });
-  CHECK(unknown == "gspmd: network: nothing is said about the mesh axis `z`");
+  CHECK(unknown == "gspmd: network: the mesh axis `z` has no link; add one to the network");
 }
 
 TEST_CASE("one switch: a message costs what it costs, on any axis") {

@@ -89,7 +89,7 @@ class network {
     if (is_one_switch_) return links_[0];
     for (const auto& l : links_)
       if (l.axis.view() == axis) return l;
-    throw error("network: nothing is said about the mesh axis `" + std::string(axis) + '`');
+    throw error("network: the mesh axis `" + std::string(axis) + "` has no link; add one to the network");
   }
 
   /// Returns the same rates as integers, for each axis of a mesh. If the network does not describe an axis of more than
@@ -108,7 +108,7 @@ class network {
       for (const auto& l : links_)
         if (l.axis.view() == mesh.base_name(a)) described = &l;
       if (described == nullptr && mesh.shape.sizes[a] > 1 && result.problem.empty())
-        result.problem << "nothing is said about the mesh axis `" << mesh.base_name(a) << '`';
+        result.problem << "the mesh axis `" << mesh.base_name(a) << "` has no link; add one to the network";
       result.rates.links.push_back(described != nullptr ? rate_of(*described) : detail::link_rate{});
     }
     return result;

@@ -145,7 +145,7 @@ constexpr void add_options(plan_request& asked, const options& given, const mesh
 constexpr text network_problem(const options& given, const mesh_info& mesh) {
   if (given.network.of == nullptr) return {};
   const text problem = given.network.on(mesh).problem;
-  return problem.empty() ? problem : text("options: network: ") << problem;
+  return problem.empty() ? problem : text("network: ") << problem;
 }
 
 /// A mesh with the options of a compiled program.

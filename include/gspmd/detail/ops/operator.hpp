@@ -209,7 +209,8 @@ struct without_steps : reduced_first, without_movements, reads_shards, without_a
 template <class O, bool IsComplete = complete_operator<O>>
 struct checked_operator {
   static_assert(complete_operator<O>,
-                "gspmd: an operator states every fact of complete_operator, in ops/operator.hpp: the one named below is missing");
+                "gspmd: an operator states every fact of complete_operator, in gspmd/detail/ops/operator.hpp: the one named "
+                "below is missing");
   static constexpr bool holds = true;
 };
 template <class O>
