@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <gspmd/extend/edge.hpp>
 #include <gspmd/external.hpp>
 #include <gspmd/gspmd.hpp>
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/edge/edge_facts.hpp"  // first, so that its errors have a short include context
+
 #include "gspmd/detail/edge/dense_copies.hpp"
-#include "gspmd/detail/edge/edge_facts.hpp"
 #include "gspmd/detail/edge/external_block.hpp"
 #include "gspmd/detail/edge/strided_memory.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
