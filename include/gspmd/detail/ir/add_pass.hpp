@@ -84,15 +84,19 @@ const program_pass* pass_at_run_time() {
   return &facts;
 }
 
-/// Adds a pass to a program. Does nothing if the program carries the pass already.
-template <class P>
-constexpr void add_pass(graph& g) {
-  if constexpr (checked_program_pass<P>::holds) {
+template <class P, bool IsComplete>
+constexpr void add_complete_pass(graph& g) {
+  if constexpr (IsComplete) {
     const program_pass* const added = __builtin_is_constant_evaluated() ? &pass_while_compiling<P> : pass_at_run_time<P>();
     for (const program_pass* const pass : g.passes)
       if (pass->type == added->type) return;
     g.passes.push_back(added);
   }
+}
+/// Adds a pass to a program. Does nothing if the program carries the pass already.
+template <class P>
+constexpr void add_pass(graph& g) {
+  add_complete_pass<P, checked_program_pass<P>::holds>(g);
 }
 
 }  // namespace gspmd::detail
