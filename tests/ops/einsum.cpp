@@ -292,7 +292,8 @@ TEST_CASE("einsum: what is wrong with an equation of many operands") {
   };
   CHECK(caught::contains(said("...a,ab,ab->b"), "has `...` in an operand and not after ->, so it is ambiguous"));
   CHECK(caught::contains(said("ab,bb,bc->c"), "takes the diagonal of dims 0 and 1 of [4,5], whose extents differ"));
-  CHECK(caught::contains(said("ab,bc,bc->ad"), "has `d` after -> and in no operand; write `c` instead"));
+  CHECK(caught::contains(said("ab,bc,bc->ad"),
+                         "has `d` after -> and in no operand; remove it, or use broadcast_in_dim to add a dim"));
   CHECK(caught::contains(said("ab,bc,bc->cc"), "has `c` twice after ->"));
   CHECK(caught::contains(said("ab,bc,cd->ad"), "gives dim `c` the extents 5 and 4; a letter has one extent"));
   CHECK(caught::contains(said("ab,bc,bcd->ad"), "names 3 dims of operand 2, the tensor is [4,5] of rank 2"));

@@ -46,11 +46,11 @@ TEST_CASE("integers take the numbers that they hold, and no others") {
   CHECK(contains(said<std::int64_t>([](value x) { return power(x, 0.5); }), "write convert<double>(x)"));
   CHECK(contains(said<std::int32_t>([](value x) { return maximum(x, 3'000'000'000); }), "write convert<std::int64_t>(x)"));
   CHECK(said<std::int64_t>([](value x) { return maximum(x, 3'000'000'000); }) == "accepted");
-  CHECK(contains(said<std::int64_t>([](value x) { return x + std::uint64_t{18446744073709551615U}; }), "none of s64"));
-  CHECK(contains(said<std::int64_t>([](value x) { return x + 0x1p63; }), "none of s64"));
+  CHECK(contains(said<std::int64_t>([](value x) { return x + std::uint64_t{18446744073709551615U}; }), "no value of s64"));
+  CHECK(contains(said<std::int64_t>([](value x) { return x + 0x1p63; }), "no value of s64"));
   CHECK(said<std::int64_t>([](value x) { return x + -0x1p63; }) == "accepted");
   for (const double no_number : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
-    CHECK(contains(said<std::int32_t>([=](value x) { return x + no_number; }), "none of s32"));
+    CHECK(contains(said<std::int32_t>([=](value x) { return x + no_number; }), "no value of s32"));
     CHECK(said<float>([=](value x) { return x + no_number; }) == "accepted");
   }
   CHECK(contains(said<std::int32_t>([](value x) { return select(x > 0, x, 0.1); }), "select at numbers.cpp:"));
