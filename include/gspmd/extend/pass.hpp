@@ -10,8 +10,8 @@
 
 /// The header for authors of passes. A pass changes or refuses a program after its trace and before its plan. Write one
 /// struct that states every fact of `complete_program_pass`. A program carries the pass if it calls add_pass<P>, or if
-/// it is with_pass<P>(f). No list changes. A missing fact is a compile error that names the fact. docs/extending.md
-/// adds two passes as examples.
+/// it is with_pass<P>(f). No list changes. A missing fact is a compile error that names the fact.
+/// docs/extending/pass.md adds two passes as examples.
 namespace gspmd::extend {
 
 // The facts (detail/ir/add_pass.hpp) and their values (detail/ir/program_pass.hpp).
