@@ -327,10 +327,11 @@ inline void print_sparse(report& r) {
       const auto [g_in, g_out] = grad(sum(y * y), std::tuple{w_in, w_out});
       return std::tuple{w_in - 0.1 * g_in, w_out - 0.1 * g_out};
     };
+    const auto net = torus_of();
     const auto p = dynamic::compile(
-        train, dynamic::mesh({{"x", c.x}, {"y", c.y}}).with({.network = torus_of()}),
-        f32({c.batch, length, model}, {"x", "", "y"}), f32({c.batch, length, experts, 2 * length / experts}, {"x", "", "", ""}),
-        f32({experts, model, c.hidden}, {"x", "", "y"}), f32({experts, c.hidden, model}, {"x", "y", ""}));
+        train, dynamic::mesh({{"x", c.x}, {"y", c.y}}), {.network = net}, f32({c.batch, length, model}, {"x", "", "y"}),
+        f32({c.batch, length, experts, 2 * length / experts}, {"x", "", "", ""}), f32({experts, model, c.hidden}, {"x", "", "y"}),
+        f32({experts, c.hidden, model}, {"x", "y", ""}));
     if (flops == 0) {
       memory = static_cast<double>(p.peak_bytes_per_device());
       flops = static_cast<double>(p.flops_per_device());

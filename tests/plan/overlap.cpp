@@ -101,7 +101,8 @@ TEST_CASE("overlapped: the same plan on both paths, and no earlier than the time
   // The second weight is gathered during the first product if the network is faster than the product. If the gather
   // takes longer than all products together, all weights are gathered first.
   const auto before_first_product = [&](double bytes_per_second) {
-    const auto p = planned_on(m.with({.network = network(1e9, bytes_per_second, 0), .overlap = true}), 240);
+    const network net(1e9, bytes_per_second, 0);
+    const auto p = planned_on(m.with({.network = net, .overlap = true}), 240);
     const places at(p.view());
     return std::count_if(at.started.begin(), at.started.end(), [&](int i) { return i < at.products.front(); });
   };
@@ -121,7 +122,8 @@ TEST_CASE("overlapped: rows that are gone through together hide a collective, an
     return dynamic::compile(block, m, dynamic::in<double>({16000, 64}, {"data", ""}), w, w);
   };
   const dynamic::mesh m({{"data", 4}});
-  const auto plain = planned_on(m), hiding = planned_on(m.with({.network = network(1e12, 1e8, 0), .overlap = true}));
+  const network net(1e12, 1e8, 0);
+  const auto plain = planned_on(m), hiding = planned_on(m.with({.network = net, .overlap = true}));
   int rows = 0, inside = 0;
   for (const auto& s : hiding.view().steps) rows += detail::goes_by_rows(s) ? 1 : 0;
   const places at(hiding.view());

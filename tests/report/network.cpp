@@ -140,9 +140,8 @@ TEST_CASE("network: by a switch each collective takes the least of its algorithm
 }
 
 TEST_CASE("network: all_reduce over several axes scatters along the fast ones, and adds the parts along the slow ones") {
-  const auto m =
-      dynamic::mesh({{"x", 8}, {"y", 2}})
-          .with({.network = network(1e12, {{"x", topology::switched, 1e12, 1e-9}, {"y", topology::switched, 1e10, 1e-9}})});
+  const network two_speeds(1e12, {{"x", topology::switched, 1e12, 1e-9}, {"y", topology::switched, 1e10, 1e-9}});
+  const auto m = dynamic::mesh({{"x", 8}, {"y", 2}}).with({.network = two_speeds});
   const auto takes = [&](std::int64_t bytes) {
     const auto times = detail::times_of_collective(m.info().shape, m.info().request.network, collective_kind::all_reduce,
                                                    detail::axis_bit(0) | detail::axis_bit(1), bytes);
@@ -154,7 +153,8 @@ TEST_CASE("network: all_reduce over several axes scatters along the fast ones, a
   CHECK(takes(3'000'000) == pair{6 * 1000 + 2 * 1'400'000, 1000 + 200'000 * 100});  // two devices have the same bytes in
                                                                                     // both cases
   // Along a ring messages do not pass each other, so all devices gather the whole sums.
-  const auto ring = dynamic::mesh({{"x", 8}}).with({.network = network(1e12, {{"x", topology::torus, 1e12, 1e-9}})});
+  const network one_ring(1e12, {{"x", topology::torus, 1e12, 1e-9}});
+  const auto ring = dynamic::mesh({{"x", 8}}).with({.network = one_ring});
   CHECK(detail::time_of_collective(ring.info().shape, ring.info().request.network, collective_kind::all_reduce, 1, 14) ==
         4 * 1000 + 7 * 8 / 2);
   CHECK(detail::time_of_collective(ring.info().shape, ring.info().request.network, collective_kind::all_reduce, 1, 14000) ==
@@ -511,7 +511,8 @@ TEST_CASE("GSPMD Table 1, finalized, on a torus: the paper's collectives, howeve
   };
   for (const auto& c : {column{8, 16, 64, 102}, {16, 32, 256, 214}, {32, 64, 1024, 438}}) {
     const dynamic::mesh m({{"x", c.x}, {"y", c.y}});
-    const auto p = layer(m.with({.network = torus_of(1e-6)}), c.batch);
+    const network net = torus_of(1e-6);
+    const auto p = layer(m.with({.network = net}), c.batch);
     CAPTURE(c.x);
     CHECK(p.traffic().in(collective_kind::all_gather).collectives == 8);
     CHECK(p.traffic().in(collective_kind::reduce_scatter).collectives == 2);

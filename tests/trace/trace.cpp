@@ -154,7 +154,8 @@ TEST_CASE("trace: where a step throws, the profiler is told that it has ended") 
 
 TEST_CASE("trace: the same program on another network has other estimates, in rows of their own") {
   const dynamic::mesh plain({{"x", 2}, {"y", 2}});
-  const layers one{plain}, other{plain.with({.network = network(1e12, 1e6, 1e-3)})};
+  const network slow(1e12, 1e6, 1e-3);
+  const layers one{plain}, other{plain.with({.network = slow})};
   run_trace watched;
   static_cast<void>(one.run(traced(simulated{}, watched)));
   const auto rows = [&] {

@@ -30,14 +30,19 @@ struct overlap_header {
   static constexpr bool is_included = false;
 };
 
-/// A network, as an option. It refers to the network, so the network of a compiled program has static storage.
+/// A network, as an option. It refers to the network, so the network has a name, and in a compiled program static
+/// storage.
 struct network_option {
   const network* of = nullptr;
   const describe_network* describe = nullptr;
 
   constexpr network_option() = default;
-  template <std::same_as<network> Network>  // a template, so that this header does not include plan/network.hpp
-  constexpr network_option(const Network& given) : of(&given), describe(&describe_as<Network>) {}
+  template <class Network>  // a template, so that this header does not include plan/network.hpp
+    requires std::same_as<std::remove_cvref_t<Network>, network>
+  constexpr network_option(Network&& given) : of(&given), describe(&describe_as<std::remove_cvref_t<Network>>) {
+    static_assert(std::is_lvalue_reference_v<Network>,
+                  "gspmd: options: `network` refers to a network, and this one is a temporary; name it: const network n(...)");
+  }
 
   [[nodiscard]] constexpr described_network on(const mesh_info& mesh) const { return (*describe)(of, mesh); }
 };
@@ -67,7 +72,7 @@ inline constexpr std::int64_t unlimited_memory = INT64_MAX;
 ///
 /// **Errors.** Compile error, at run time gspmd::error: a memory limit that is not positive, or that no known plan
 /// fits; a network that does not describe a mesh axis of more than one device. Compile error: `search` or `overlap`
-/// without its header.
+/// without its header; a network that is a temporary.
 /// **Example.**
 ///
 ///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// mistakes: 3
+// mistakes: 4
 // expect: gspmd: options: `overlap` needs a header; add #include <gspmd/plan/overlap.hpp>
 // expect: gspmd: options: `search` needs a header; add #include <gspmd/plan/search.hpp>
+// expect: gspmd: options: `network` refers to a network, and this one is a temporary; name it: const network n(...)
 // expect: gspmd: options: memory is not positive; write a positive number, or leave it out
 #include <gspmd/gspmd.hpp>
+#include <gspmd/plan/network.hpp>
 #ifdef FIXED
 #include <gspmd/plan/overlap.hpp>
 #include <gspmd/plan/search.hpp>
@@ -22,4 +24,11 @@ constexpr auto hiding = step<options{.overlap = true}>::traffic.bytes;  // <- he
 constexpr auto sought = step<options{.search = true}>::traffic.bytes;   // <- here
 constexpr auto small = step<options{.memory = room}>::traffic.bytes;    // <- here
 
-int main() { return static_cast<int>(hiding + sought + small); }
+#ifdef FIXED
+const network cluster(1e12, 1e9, 0);
+const options on_cluster{.network = cluster};
+#else
+const options on_cluster{.network = network(1e12, 1e9, 0)};  // <- here
+#endif
+
+int main() { return static_cast<int>(hiding + sought + small) + (on_cluster.checked ? 1 : 0); }
