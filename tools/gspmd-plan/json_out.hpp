@@ -74,7 +74,7 @@ inline std::string plan_json(const planned_program* p, const std::vector<std::st
   t += ",\n  \"collectives\": " + dumped(collectives);
   t += ",\n  \"bytes_sent_per_device\": " + std::to_string(p != nullptr ? p->program().traffic().bytes : 0);
   t += ",\n  \"peak_bytes_per_device\": " + std::to_string(p != nullptr ? p->program().peak_bytes_per_device() : 0);
-  if (!why.empty()) t += ",\n  \"why\": " + in_lines(reasons, '[', ']');
+  if (!why.empty()) t += ",\n  \"explain\": " + in_lines(reasons, '[', ']');
   return t + ",\n  \"errors\": " + in_lines(wrong, '[', ']') + "\n}\n";
 }
 

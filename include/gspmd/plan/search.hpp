@@ -8,8 +8,9 @@
 ///
 /// **Example.**
 ///
-///     using step = compile<layer, pod, with<options{.search = true}>, in<float, dims<64, 512>>, ...>;
-///     static_assert(step::traffic.bytes < compile<layer, pod, in<...>...>::traffic.bytes);   // the gain of the search
+///     using step = compile<layer, pod, with<options{.search = true}>, input<float, shape<64, 512>>, ...>;
+///     // the gain of the search
+///     static_assert(step::traffic.bytes < compile<layer, pod, input<...>...>::traffic.bytes);
 namespace gspmd::detail {
 
 template <class Mesh>
