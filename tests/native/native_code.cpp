@@ -25,7 +25,8 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/external/ghosted_session.hpp"
+#include "gspmd/dynamic/session.hpp"
+#include "gspmd/external/ghosted_program.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/native/native_code.hpp"
 
@@ -216,7 +217,7 @@ TEST_CASE("native code gives the bits of the interpreter, is compiled by one of 
   }
   const auto run_native = [&](const dynamic::native_code& with, auto backend) {
     return program.run_by(backend, inputs, [&](auto& comm, const void* const* in, void* const* out) {
-      auto steps = with.make_session();
+      dynamic::session steps(program, with);
       detail::run_whole<true>(program.view(), comm, in, out,
                               [&](auto& devices, const void* const* from, void* const* to) { steps.run(devices, from, to); });
     });
@@ -574,7 +575,7 @@ TEST_CASE("loops among the caller's ghost layers are compiled too") {
     std::vector<double> k(3 * 70, 0.5), sums(3), other_sums(3);
     u.each(is.global, [](double& element, std::int64_t i) { element = ghosted::number<double>(i); });
     ghosted::block_of<double> next(*plan.mesh, is, listed[2], comm.device(0), 7), other = next;
-    ghosted_session compiled(planned, code), interpreted(planned);
+    dynamic::session compiled(planned, code), interpreted(planned);
     for (int again = 0; again < 2; ++again) {
       compiled(comm, exchange_ghosts(u.view()), k, next.view(), sums);
       interpreted(comm, u.view(), k, other.view(), other_sums);

@@ -55,7 +55,7 @@ struct dealt_blocks {
 ///
 ///     const scalapack_matrix a(desc_a);
 ///     const auto dealt = a.layout<pod, "row", "column">();
-///     s(comm, placed_view(dealt, a.block(local_a, dealt, comm.device(0))), ...);   // of a placed_step
+///     s(comm, placed_view(dealt, a.block(local_a, dealt, comm.device(0))), ...);   // gspmd/external/placed_view.hpp
 ///
 /// **Source.** Blackford et al. 1997, ScaLAPACK Users' Guide, 4.3.
 class scalapack_matrix {
