@@ -222,7 +222,7 @@ TEST_CASE("native code gives the bits of the interpreter, is compiled by one of 
                               [&](auto& devices, const void* const* from, void* const* to) { steps.run(devices, from, to); });
     });
   };
-  const auto wanted = program.run_pointers(simulated{}, inputs);
+  const auto wanted = program.run(simulated{}, inputs);
   CHECK(equal(run_native(code, simulated{}), wanted));
   CHECK(equal(run_native(code, threads{}), wanted));
 

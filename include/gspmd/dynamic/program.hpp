@@ -138,12 +138,12 @@ class program {
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
     static_assert((detail::accept_containers<Arguments>() && ...));
     const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(view_, arguments...); });
-    return run_pointers(backend, inputs.pointers);
+    return run(backend, inputs.pointers);
   }
   /// The same for pointers to whole arrays, one for each input. The caller ensures that their sizes and types are
   /// right.
   template <class Backend>
-  std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
+  std::vector<any_array> run(const Backend& backend, const std::vector<const void*>& inputs) const {
     return run_by(backend, inputs,
                   [this](auto& group, const void* const* in, void* const* out) { this->run_on(group, in, out); });
   }

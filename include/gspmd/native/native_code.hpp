@@ -206,11 +206,11 @@ class native_code {
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
     static_assert((detail::accept_containers<Arguments>() && ...));
     const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(program_.view(), arguments...); });
-    return run_pointers(backend, inputs.pointers);
+    return run(backend, inputs.pointers);
   }
   /// The same for pointers to whole arrays, one for each input.
   template <class Backend>
-  std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
+  std::vector<any_array> run(const Backend& backend, const std::vector<const void*>& inputs) const {
     return program_.run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) {
       const auto steps = make_steps();
       program_.run_steps(comm, *steps, in, out);
