@@ -163,7 +163,7 @@ bool is_same_number(T a, T b) {
 template <class T, int Devices, std::int64_t Rows, std::int64_t Columns>
 int differing_outputs(std::size_t& chains) {
   using on = mesh<axis<"x", Devices>>;
-  using input = input<T, shape<Rows, Columns>, split<"x", _>>;
+  using input = gspmd::input<T, shape<Rows, Columns>, split<"x", _>>;
   using step = compile<norms, on, input>;
   chains = 0;
   for (const auto rows : detail::rows_from_steps<detail::static_plan<norms, on, input>>) chains += rows != nullptr ? 1 : 0;
