@@ -147,8 +147,8 @@ class program {
     return run_by(backend, inputs,
                   [this](auto& group, const void* const* in, void* const* out) { this->run_on(group, in, out); });
   }
-  /// The same with a function that runs the program on the devices of a communicator: run(comm, inputs, outputs). It may
-  /// call run_steps with steps that are made from this program's plan.
+  /// The same with a function that runs the program on the devices of a communicator: run(comm, inputs, outputs). It
+  /// may call run_steps with steps that are made from this program's plan.
   template <class Backend, class Run>
   std::vector<any_array> run_by(const Backend& backend, const std::vector<const void*>& inputs, Run run) const {
     auto arrays = detail::before_launch(backend, [&] {

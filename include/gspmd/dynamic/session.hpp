@@ -186,7 +186,8 @@ class session {
           comm, plan, ghosts_.facts.get(), bound_, given_, put_all, [&] { start(comm); }, shards...);
     }
   }
-  /// Returns the bytes that the last call with views copied, in and out, because a view was not dense or had no padding.
+  /// Returns the bytes that the last call with views copied, in and out, because a view was not dense or had no
+  /// padding.
   [[nodiscard]] std::int64_t copied_bytes() const { return given_.copied_bytes(); }
   /// Returns the bytes that this device sent in the last call with views for views with a layout of their own.
   [[nodiscard]] std::int64_t bytes_sent() const { return given_.bytes_sent(); }

@@ -36,9 +36,10 @@ struct ghost_widths {
 /// programs.
 ///
 /// `widths` are the layers of the inputs, then of the outputs. A session of the program takes a ghosted_view for each
-/// input and result with layers, and other shards for the remaining arguments. An input with a dim of one element may be copied, if the plan moves it before it reads it. Then the
-/// program's boundary is read, and its layers are neither filled nor read. So a session takes only `exchange_ghosts`
-/// views of such an input. Each device plans the program when it makes one. Copies share the plan.
+/// input and result with layers, and other shards for the remaining arguments. An input with a dim of one element may
+/// be copied, if the plan moves it before it reads it. Then the program's boundary is read, and its layers are neither
+/// filled nor read. So a session takes only `exchange_ghosts` views of such an input. Each device plans the program
+/// when it makes one. Copies share the plan.
 ///
 /// **Communication.** `traffic` for a call, and bytes_exchanged for `exchange_ghosts`.
 /// **Errors.** Throws gspmd::error: the errors of builder.compile(); more widths than inputs and outputs; a number of

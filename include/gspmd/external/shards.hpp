@@ -10,14 +10,14 @@
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/extend/edge.hpp"
 
-/// Views of external memory as shards of a step or a session: a strided_view, a placed_view (external/placed_view.hpp), a
-/// ghosted_view (external/with_ghosts.hpp), or a view with an edge of your own (gspmd/extend/edge.hpp). Pass them in any
-/// mixture with sharded_arrays, pointers and ranges, one by one or in groups.
+/// Views of external memory as shards of a step or a session: a strided_view, a placed_view (external/placed_view.hpp),
+/// a ghosted_view (external/with_ghosts.hpp), or a view with an edge of your own (gspmd/extend/edge.hpp). Pass them in
+/// any mixture with sharded_arrays, pointers and ranges, one by one or in groups.
 ///
-/// A strided_view has the local extents. If this device holds less along a dim, the view can also have only the elements
-/// of the device. A view that is dense, row-major and of the local extents is used in place. The device copies other
-/// inputs before the step and other results after it. The copies are in memory of the step object, which stays for the
-/// next call. If results are copied, they can be in the memory of an input, even if step::can_alias is false.
+/// A strided_view has the local extents. If this device holds less along a dim, the view can also have only the
+/// elements of the device. A view that is dense, row-major and of the local extents is used in place. The device copies
+/// other inputs before the step and other results after it. The copies are in memory of the step object, which stays
+/// for the next call. If results are copied, they can be in the memory of an input, even if step::can_alias is false.
 ///
 /// **Errors.** Throws gspmd::error: the errors of the step; a view of another shape; results that share elements; a
 /// communicator that holds several devices. If the step throws, no result is copied.
@@ -79,8 +79,8 @@ template <class Comm>
 struct call_with_views {
   /// Runs a step on the devices `bound`, for the plan of a compiled `Program`, or of a session if it is void.
   ///
-  /// `put_all(shard_of)` stores the shards in `given`: `shard_of(k, view)` returns the shard of a view. `start()` runs the
-  /// bound devices. `ghosts` are the facts of a plan for ghost layers, or null.
+  /// `put_all(shard_of)` stores the shards in `given`: `shard_of(k, view)` returns the shard of a view. `start()` runs
+  /// the bound devices. `ghosts` are the facts of a plan for ghost layers, or null.
   template <class Program, class Ghosts, class PutAll, class Start, class... Shards>
   static void run(Comm& comm, const plan_view& plan, Ghosts ghosts, bound_devices& bound, given_memory& given, PutAll put_all,
                   Start start, const Shards&... shards) {

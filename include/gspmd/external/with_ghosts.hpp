@@ -108,11 +108,11 @@ struct step_with_ghosts<compile<Callable, Mesh, with<Options>, Inputs...>, Ghost
 /// `Ghosts` are the layers of the inputs, then of the outputs. An argument with layers is a ghosted_view. Arguments
 /// without layers, or with ghosts<>, are shards as for other steps: see external/shards.hpp.
 ///
-/// A ghosted_view has the elements of the device, without padding, and the layers around them. Its last dim is dense; the
-/// other strides are arbitrary. The layers of an input must contain all elements that the program reads: the elements of
-/// other devices and, beyond the ends of the tensor, the program's boundary. If you keep other boundary values in the
-/// layers, the step reads these instead of the program's boundary. `exchange_ghosts` brings the elements of the
-/// neighbours, including corners, in one exchange, and writes the boundary. Layers of results stay unchanged.
+/// A ghosted_view has the elements of the device, without padding, and the layers around them. Its last dim is dense;
+/// the other strides are arbitrary. The layers of an input must contain all elements that the program reads: the
+/// elements of other devices and, beyond the ends of the tensor, the program's boundary. If you keep other boundary
+/// values in the layers, the step reads these instead of the program's boundary. `exchange_ghosts` brings the elements
+/// of the neighbours, including corners, in one exchange, and writes the boundary. Layers of results stay unchanged.
 ///
 /// An input is used in place if it is read by elementwise operators, reductions of their results, and stencils and
 /// shifts within its layers. A result is in place if an elementwise operator computes it. Other results are copied:

@@ -181,8 +181,8 @@ class compile {
   ///
   /// A shard is a sharded_array. If `comm` holds one device, a shard can also be an input_shard or output_shard view. A
   /// pointer, span or vector is converted to a view. A shard can also be a view of external memory: see
-  /// external/shards.hpp. The first call allocates memory, and so does a call with a communicator that differs from that
-  /// of the previous call. Other calls allocate nothing.
+  /// external/shards.hpp. The first call allocates memory, and so does a call with a communicator that differs from
+  /// that of the previous call. Other calls allocate nothing.
   ///
   /// Outputs must not overlap inputs or other outputs. Exception: output `k` may be the memory of input `i` if
   /// `can_alias<k, i>`. The overlap is checked if the memory differs from that of the last two calls.
@@ -220,7 +220,8 @@ class compile {
     }
   }
 
-  /// Returns the bytes that the last call with views copied, in and out, because a view was not dense or had no padding.
+  /// Returns the bytes that the last call with views copied, in and out, because a view was not dense or had no
+  /// padding.
   [[nodiscard]] std::int64_t copied_bytes() const { return given_.copied_bytes(); }
   /// Returns the bytes that this device sent in the last call with views for views with a layout of their own.
   [[nodiscard]] std::int64_t bytes_sent() const { return given_.bytes_sent(); }
