@@ -11,7 +11,7 @@
 // expect: bool; pass an array of double, or
 // expect: is_element<char>
 // expect: run_into: output 0 is double [4,2]
-// expect: scatter: input 0 is double [4,4]
+// expect: distribute: input 0 is double [4,4]
 // expect: and the elements passed are
 #include <gspmd/external.hpp>
 #include <gspmd/gspmd.hpp>
