@@ -3,7 +3,7 @@
 // mistakes: 5
 // expect: gspmd: struct: a member is a C array; make it a std::array
 // expect: gspmd: struct: it has a base class; make the base class a member
-// expect: gspmd: struct: a member is a reference; hold values, arrays and groups of them
+// expect: gspmd: struct: a member is a reference; make it a value, an array or a group
 // expect: gspmd: struct: it has more than 64 members; group them in structs of their own, or in a std::array
 // expect: gspmd: record: the struct must be an aggregate; make its members public, and remove its constructors
 #include <gspmd/gspmd.hpp>

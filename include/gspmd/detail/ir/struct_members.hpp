@@ -90,10 +90,10 @@ consteval bool accept_struct() {
   if constexpr (count > max_members) {
     static_assert(count != max_members + 1,
                   "gspmd: struct: it has more than 64 members; group them in structs of their own, or in a std::array");
-    static_assert(count != not_counted, "gspmd: struct: a member is a reference; hold values, arrays and groups of them");
+    static_assert(count != not_counted, "gspmd: struct: a member is a reference; make it a value, an array or a group");
     return false;
   } else if constexpr (takes_braces<T>(std::make_index_sequence<count>{}, std::index_sequence<>{})) {
-    static_assert(std::is_void_v<T>, "gspmd: struct: a member converts from every type; hold values, arrays and groups of them");
+    static_assert(std::is_void_v<T>, "gspmd: struct: a member converts from every type; make it a value, an array or a group");
     return false;
   } else if constexpr (count > 0) {
     using others = std::make_index_sequence<count - 1>;
