@@ -24,7 +24,7 @@ using namespace gspmd;
 
 template <class T>
 struct weights {
-  BOOST_HANA_DEFINE_STRUCT(weights, (T, w));
+  T w;
 };
 constexpr auto product = [](auto x, auto layer) { return einsum<"bd,df->bf">(x, layer.w); };
 using step = compile<product, mesh<axis<"x", 1>>, input<double, shape<4, 4>>, record<weights, input<double, shape<4, 2>>>>;
