@@ -197,11 +197,11 @@ void race_over_processes(int rounds) {
         if (comm.device(0) == 0) f();
       };
     };
-    bench::race_over_mpi("block-cyclic cholesky [2048, 2048], MPI", rounds, 1.05, "pdpotrf", factor_it, [&] { others.factor(); });
-    bench::race_over_mpi("block-cyclic cholesky [2048, 2048], MPI", rounds, 1.05, "dpotrf, one thread", factor_it,
+    bench::race_over_mpi("block_cyclic_cholesky [2048, 2048], MPI", rounds, 1.05, "pdpotrf", factor_it, [&] { others.factor(); });
+    bench::race_over_mpi("block_cyclic_cholesky [2048, 2048], MPI", rounds, 1.05, "dpotrf, one thread", factor_it,
                          of_first([&] { alone.factor(); }));
-    bench::race_over_mpi("block-cyclic solve [2048, 2048], MPI", rounds, 1.05, "pdgesv", solve_it, [&] { others.solve(); });
-    bench::race_over_mpi("block-cyclic solve [2048, 2048], MPI", rounds, 1.05, "dgesv, one thread", solve_it,
+    bench::race_over_mpi("block_cyclic_solve [2048, 2048], MPI", rounds, 1.05, "pdgesv", solve_it, [&] { others.solve(); });
+    bench::race_over_mpi("block_cyclic_solve [2048, 2048], MPI", rounds, 1.05, "dgesv, one thread", solve_it,
                          of_first([&] { alone.solve(); }));
     if (comm.device(0) == 0) bench::all_targets.print();
   });
@@ -236,8 +236,8 @@ void race_on_threads(int rounds) {
       of_solve.add(solved, solved_by_lapack);
     }
   });
-  of_factor.print("block-cyclic cholesky [2048, 2048], threads", 1.05, "dpotrf, one thread");
-  of_solve.print("block-cyclic solve [2048, 2048], threads", 1.05, "dgesv, one thread");
+  of_factor.print("block_cyclic_cholesky [2048, 2048], threads", 1.05, "dpotrf, one thread");
+  of_solve.print("block_cyclic_solve [2048, 2048], threads", 1.05, "dgesv, one thread");
   bench::all_targets.print();
 }
 
