@@ -149,7 +149,7 @@ constexpr value interpolate(value x, integers factors, location at = location::c
     // Computed on the coarse grid, where fewer elements cross the boundaries of shards: the element, and the
     // differences to both neighbours.
     const auto to_neighbour = [&](std::int64_t by) {
-      return finer(operand(shift(wide, d, by, boundary::edge(), at), at) - operand(wide, at));
+      return finer(operand(shift(wide, by, along(d), boundary::edge(), at), at) - operand(wide, at));
     };
     const value middle = finer(wide), below = to_neighbour(-1), above = to_neighbour(1);
     if (g.failed()) return wide;
