@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 
 #include "../examples/digits/model.hpp"
 #include "race.hpp"

@@ -21,7 +21,7 @@
 #include "../examples/npb/ft.hpp"
 #include "../examples/npb/is.hpp"
 #include "../examples/npb/mg.hpp"
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/native/native_code.hpp"
 #include "npb_by_hand.hpp"
 #include "race_over_mpi.hpp"
@@ -85,7 +85,7 @@ void race_ep(int rounds) {
   const auto program = dynamic::compile(npb::ep::program(p.log_pairs), all_ranks(), dynamic::input<std::uint64_t>({}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     const std::uint64_t seed = 271'828'183;
     double x = 0, y = 0;
     std::int32_t counts[10];
@@ -147,7 +147,7 @@ void race_cg(int rounds) {
       dynamic::compile(npb::cg::program(p), all_ranks(), a.input<"devices">(), dynamic::input<double>({p.n}, {"devices"}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     const doubles ones(static_cast<std::size_t>(p.n / ranks), 1.0);
     std::vector<const void*> in;
     const auto parts = static_cast<std::size_t>(ranks), mine = static_cast<std::size_t>(rank_here);
@@ -171,7 +171,7 @@ void race_is(int rounds) {
   const auto code = native(program);
   const auto keys = npb::is::keys(p);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     auto found = make_result<std::int32_t>(comm, program, 0), last = make_result<std::int32_t>(comm, program, 1),
          up_to = make_result<std::int32_t>(comm, program, 2);
     const std::vector<std::int32_t> mine(keys.begin() + own * rank_here, keys.begin() + own * (rank_here + 1));
@@ -218,7 +218,7 @@ void race_mg(int rounds) {
   const auto code = native(program);
   const auto charges = npb::mg::charges(n);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     const double* const own = charges.data() + planes * rank_here * n * n;
     double norm = 0, by_hand = 0;
     const void* const in[] = {own};
@@ -235,7 +235,7 @@ void race_ft(int rounds) {
   const auto program = dynamic::compile(npb::ft::program(p), all_ranks(), dynamic::input<std::uint64_t>({}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     constexpr std::uint64_t seed = 314'159'265;
     std::array<npb::ft::number, npb::ft::times> sums{}, by_hand{};
     const void* const in[] = {&seed};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/native/native_code.hpp>
 
@@ -89,7 +90,7 @@ void race_of(const char* name, int rounds, std::string_view wanted) {
   dynamic::session session(program);
   const dynamic::native_code code(program);
   if (!code.is_used()) std::printf("without native code: %s\n", code.why_not().c_str());
-  dynamic::session native = code.make_session();
+  dynamic::session native(program, code);
   race(name, rounds, step, session, native);
 }
 

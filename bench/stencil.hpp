@@ -6,7 +6,7 @@
 // computed during the exchange, then the boundary.
 #pragma once
 
-#include <gspmd/external/ghosted_step.hpp>
+#include <gspmd/external/with_ghosts.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include <cmath>
@@ -33,7 +33,7 @@ struct jacobi {
     return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
   };
   template <class Split>
-  using input = input<double, shape<4096, 4096>, Split>;
+  using input = gspmd::input<double, shape<4096, 4096>, Split>;
   using line = split<"x", _>;
   using square = split<"x", "y">;
 };
@@ -46,7 +46,7 @@ struct heat {
     return t + 0.1 * (around - 6.0 * t);
   };
   template <class Split>
-  using input = input<double, shape<256, 256, 256>, Split>;
+  using input = gspmd::input<double, shape<256, 256, 256>, Split>;
   using line = split<"x", _, _>;
   using square = split<"x", "y", _>;
 };
@@ -163,10 +163,10 @@ struct timing {
 
 enum class how { loop, step, ghosted };
 template <class Step>
-struct with_ghosts {
+struct ghosted_of {
   static constexpr bool is_flat = Step::view.value(Step::view.inputs[0]).global.count == 2;
   using layer = std::conditional_t<is_flat, ghosts<1, 1>, ghosts<1, 1, 1>>;
-  using type = ghosted_step<Step, layer, layer>;
+  using type = with_ghosts<Step, layer, layer>;
 };
 
 /// Runs both alternately on the device that `comm` holds. Device 0 stores the times of one step. `exchange(block)`
@@ -191,7 +191,7 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
       for (std::int64_t j = 0; j < hand.n[1]; ++j)
         for (std::int64_t k = 0; k < hand.n[2]; ++k) a[e++] = hand.at(i, j, k);
   }
-  std::conditional_t<has_ghosts, typename with_ghosts<Step>::type, Step> step;
+  std::conditional_t<has_ghosts, typename ghosted_of<Step>::type, Step> step;
   times.our_bytes = static_cast<std::int64_t>((a.size() + b.size()) * sizeof(double)) + step.view.arena_bytes;
   times.hand_bytes = hand.bytes();
   for (int round = 0; round < rounds + 2; ++round) {
@@ -204,7 +204,7 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
           step(comm, a, a);  // the field is overwritten, as in the hand-written code
         } else {
           for (int t = 0; t < trips; ++t) {
-            if constexpr (has_ghosts) step(comm, exchange_ghosts(strided_view(a.data(), all)), strided_view(b.data(), all));
+            if constexpr (has_ghosts) step(comm, exchange_ghosts(strided_view(a.data(), all)), ghosted_view(b.data(), all));
             else step(comm, a, b);
             std::swap(a, b);
           }

@@ -14,7 +14,7 @@
 #include <gspmd/gspmd.hpp>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/layouts/placed_array.hpp"
 #include "support/eigen_if_there.hpp"
 #include "support/error_of.hpp"
