@@ -93,7 +93,8 @@ void race_ep(int rounds) {
     void* const out[] = {&x, &y, counts};
     ep_sums hand;
     bench::race_over_mpi(
-        "ep W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, [&] { hand = ep_by_hand(p.log_pairs); });
+        "NPB EP, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); },
+        [&] { hand = ep_by_hand(p.log_pairs); });
     for (const double sum : {x, hand.x}) check("ep's sum of x", sum, p.sum_x, 1e-8);
     for (const double sum : {y, hand.y}) check("ep's sum of y", sum, p.sum_y, 1e-8);
   });
@@ -156,7 +157,8 @@ void race_cg(int rounds) {
     double zeta = 0, hand = 0;
     void* const out[] = {&zeta};
     bench::race_over_mpi(
-        "cg W", rounds, 1.05, "by hand", [&] { session.run(comm, in.data(), out); }, [&] { hand = cg_by_hand(p, rows); });
+        "NPB CG, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in.data(), out); },
+        [&] { hand = cg_by_hand(p, rows); });
     for (const double found : {zeta, hand}) check("cg's zeta", found, p.zeta, 1e-10);
   });
 }
@@ -200,7 +202,7 @@ void race_is(int rounds) {
       }
     };
     bench::race_over_mpi(
-        "is W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, by_hand);
+        "NPB IS, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); }, by_hand);
     const auto whole = collect(comm, found);
     for (std::size_t k = 0; k < ranks_by_hand.size(); ++k)
       check("a rank of is", static_cast<double>(whole[static_cast<int64_t>(k)]), ranks_by_hand[k], 0);
@@ -225,7 +227,7 @@ void race_mg(int rounds) {
     void* const out[] = {&norm};
     bench::mg_by_hand hand(static_cast<int>(n), ranks, rank_here);
     bench::race_over_mpi(
-        "mg W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); },
+        "NPB MG, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); },
         [&] { by_hand = hand.run(own, static_cast<int>(npb::mg::cycles)); });
     for (const double found : {norm, by_hand}) check("mg's residual", found, p.residual, 1e-8);
   });
@@ -254,7 +256,8 @@ void race_ft(int rounds) {
       }
     };
     bench::race_over_mpi(
-        "ft W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, [&] { hand.run(initial, by_hand); });
+        "NPB FT, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); },
+        [&] { hand.run(initial, by_hand); });
     for (std::size_t t = 0; t < p.sums.size(); ++t)
       for (const auto found : {sums[t], by_hand[t]}) {
         check("a sum of ft", found.real(), p.sums[t].real(), 1e-12);

@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
   race_with<transposed, five_points, vector_of<five_points>>("A^T y, 5 points, 1500 x 1500", grid, rounds, 0, times_transposed);
   race_with<product, at_random, vector_of<at_random>>("A x, 9 columns at random, 10^6 rows", near, rounds, 0, times);
   race_with<product, in_blocks, blocks_of<in_blocks>>("A x, 5 points, 500 x 500, blocks of 3", blocks, rounds, 0, times);
-  race_with<conjugate_gradients, five_points, vector_of<five_points>>("50 trips of conjugate gradients", grid, rounds, 1e-6,
+  race_with<conjugate_gradients, five_points, vector_of<five_points>>("50 iterations of conjugate gradients", grid, rounds, 1e-6,
                                                                       solve);
   race_on_grid(rounds);
   int rank = 0;

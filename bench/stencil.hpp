@@ -150,15 +150,8 @@ struct block {
   }
 };
 
-struct timing {
-  std::vector<double> ours, hand, ratio;
+struct timing : race_times {
   std::int64_t our_bytes = 0, hand_bytes = 0;
-
-  void add(double our_ms, double hand_ms) {
-    ours.push_back(our_ms);
-    hand.push_back(hand_ms);
-    ratio.push_back(our_ms / hand_ms);
-  }
 };
 
 enum class how { loop, step, ghosted };
@@ -238,10 +231,9 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
 }
 
 inline void print(const std::string& what, const timing& t) {
-  std::printf("%-50s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]   %6.1f MB, by hand %6.1f MB\n", what.c_str(),
-              quantile(t.ours, 0.5), quantile(t.hand, 0.5), quantile(t.ratio, 0.5), quantile(t.ratio, 0.25),
-              quantile(t.ratio, 0.75), static_cast<double>(t.our_bytes) * 1e-6, static_cast<double>(t.hand_bytes) * 1e-6);
-  std::fflush(stdout);
+  t.print(what);
+  const double mine = static_cast<double>(t.our_bytes) * 1e-6, other = static_cast<double>(t.hand_bytes) * 1e-6;
+  print_row(what + ", memory of a device", "MB", mine, "hand-written", other, {mine / other});
 }
 
 /// `run(devices, visit)` calls visit(comm, exchange) on each device, and returns true if this process prints.

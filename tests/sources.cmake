@@ -280,8 +280,8 @@ foreach(file IN LISTS headers)
   endforeach()
   # Boost uses some of these names. These two headers save and undefine the macros while they include Boost.
   file(STRINGS "${file}" lines REGEX "^#include <boost/")
-  if(lines AND NOT file MATCHES "/detail/(support/mp11|ir/tree)\\.hpp$")
-    string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/detail/ir/tree.hpp:${lines}\n")
+  if(lines AND NOT file MATCHES "/(detail/support/mp11|program/hana)\\.hpp$")
+    string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/program/hana.hpp:${lines}\n")
   endif()
   # language.hpp must come first, so that a wrong -std gives one error.
   file(STRINGS "${file}" first REGEX "^#include \"gspmd/" LIMIT_COUNT 1)

@@ -11,7 +11,7 @@
 // expect: bool; pass an array of double, or
 // expect: is_element<char>
 // expect: run_into: output 0 is double [4,2]
-// expect: scatter: input 0 is double [4,4]
+// expect: distribute: input 0 is double [4,4]
 // expect: and the elements passed are
 #include <gspmd/external.hpp>
 #include <gspmd/gspmd.hpp>
@@ -24,7 +24,7 @@ using namespace gspmd;
 
 template <class T>
 struct weights {
-  BOOST_HANA_DEFINE_STRUCT(weights, (T, w));
+  T w;
 };
 constexpr auto product = [](auto x, auto layer) { return einsum<"bd,df->bf">(x, layer.w); };
 using step = compile<product, mesh<axis<"x", 1>>, input<double, shape<4, 4>>, record<weights, input<double, shape<4, 2>>>>;

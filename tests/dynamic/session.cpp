@@ -32,7 +32,7 @@ using caught::refusal;
 
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 
 template <class T>

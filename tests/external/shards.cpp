@@ -398,7 +398,7 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
 namespace {
 template <class T>
 struct pair_of {
-  BOOST_HANA_DEFINE_STRUCT(pair_of, (T, u), (T, v));
+  T u, v;
 };
 }  // namespace
 

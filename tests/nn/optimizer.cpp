@@ -66,11 +66,12 @@ tensors<T> terms_of_step(int step) {
 /// A group of two levels: a struct, and a vector of structs in it.
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w));
+  T w;
 };
 template <class T>
 struct network {
-  BOOST_HANA_DEFINE_STRUCT(network, (T, matrix), (std::vector<layer<T>>, others));
+  T matrix;
+  std::vector<layer<T>> others;
 };
 
 struct placed_on {

@@ -63,6 +63,7 @@ enum class layout { row_major, column_major };
 template <layout L>
 struct tensor : with_dimension {  // xtensor
   static constexpr layout static_layout = L;
+  [[nodiscard]] static const float* data() { return nullptr; }
 };
 static_assert(!is_row_major<says_rank> && is_row_major<says_rank_1>);
 static_assert(!is_row_major<counts_rank> && is_row_major<counts_rank_1> && !is_row_major<rank_of_object>);

@@ -219,7 +219,7 @@ namespace {
 
 template <class T>
 struct dense {
-  BOOST_HANA_DEFINE_STRUCT(dense, (T, weight), (T, bias));
+  T weight, bias;
 };
 constexpr optimizer::with_master_weights<optimizer::momentum> halving{
     {.rate = 0.5, .weight_decay = 0.5, .decays = [](const optimizer::parameter& p) { return p.name != "bias"; }}};

@@ -33,12 +33,12 @@ using splits = std::vector<std::string>;
 
 template <class T>
 struct mlp {
-  BOOST_HANA_DEFINE_STRUCT(mlp, (T, w1), (T, b1), (T, w2));
+  T w1, b1, w2;
 };
 /// One attention head and two layers, on the rows of an example.
 template <class T>
 struct block {
-  BOOST_HANA_DEFINE_STRUCT(block, (T, q), (T, k), (T, v), (T, up), (T, down));
+  T q, k, v, up, down;
 };
 value loss_of(const mlp<value>& w, value x) {
   const value y = einsum("bi,io->bo", tanh(einsum("bi,io->bo", x, w.w1) + w.b1), w.w2);
@@ -54,7 +54,7 @@ value loss_of(const block<value>& w, value x) {
 /// A convolution of 3 x 3 with one output position, and biases of the rows of a matrix.
 template <class T>
 struct conv {
-  BOOST_HANA_DEFINE_STRUCT(conv, (T, kernel), (T, bias), (T, out));
+  T kernel, bias, out;
 };
 value loss_of(const conv<value>& w, value x) {
   const value y = einsum("bo,oc->bc", tanh(einsum("bhwi,hwio->bo", x, w.kernel) + w.bias), w.out);

@@ -66,8 +66,8 @@ namespace dynamic {
 
 /// Returns the shards of whole arrays for input `first` of a program and the inputs after it, one input per array.
 ///
-/// `whole` is an array, a contiguous range, a pointer, or a group of these (structs declared with Hana, arrays,
-/// vectors, tuples, nested). The result is a sharded_array, or a group of the same form. The arrays share ownership of
+/// `whole` is an array, a contiguous range, a pointer, or a group of these (structs, arrays, vectors, tuples,
+/// also nested). The result is a sharded_array, or a group of the same form. The arrays share ownership of
 /// the program data that they need. Every process passes the whole data, or at least the elements of its devices.
 ///
 /// **Communication.** None.

@@ -394,7 +394,7 @@ TEST_CASE("what a limit of memory cost is told") {
 namespace {
 template <class T>
 struct affine {
-  BOOST_HANA_DEFINE_STRUCT(affine, (T, weight), (T, bias));
+  T weight, bias;
 };
 
 /// A step of Adam on layers with biases: x, weights, moments, counter -> weights, moments, counter. No sharding is
