@@ -9,7 +9,7 @@ constexpr auto flow = [](auto u) {
 #ifdef FIXED
   return u - roll(u, 1, along(0));
 #else
-  return u - roll(u, 1, along(0));  // <- here
+  return u - roll(u, 1, 0);  // <- here
 #endif
 };
 using step = compile<flow, mesh<axis<"x", 2>>, input<float, shape<64, 32>, split<"x", _>>>;

@@ -667,7 +667,7 @@ inline value build_slogdet(const operation& o) {
 inline value build_irfft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
   const auto* j = o.attrs.find("n");
-  if (j == nullptr) return dims && o.is_sound() ? gspmd::irfft(o.operands[0], o.at, *dims) : value{};
+  if (j == nullptr) return dims && o.is_sound() ? gspmd::irfft(o.operands[0], *dims, o.at) : value{};
   const auto n = read_integer(*j, path(o.attrs.at(), "n"), o.attrs.errors(), 1, std::numeric_limits<std::int64_t>::max());
   return dims && n && o.is_sound() ? gspmd::irfft(o.operands[0], *n, *dims, o.at) : value{};
 }
