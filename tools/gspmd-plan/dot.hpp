@@ -160,7 +160,19 @@ class dot_picture {
     }
   }
 
-  /// Maps the nodes of each outermost scope to those of the previous scope, if both scopes have equal nodes.
+  /// Returns the path and the common name of the outermost numbered scope around a node: `net/layer[3]` and `net/layer`
+  /// for `net/layer[3]/attention`. Both are empty if no scope has a number.
+  static std::pair<std::string, std::string> numbered(const node& n) {
+    std::size_t p = 0, q = 0;
+    while (p < n.path.size() && q < n.name.size()) {
+      const auto p_end = std::min(n.path.find('/', p), n.path.size()), q_end = std::min(n.name.find('/', q), n.name.size());
+      if (n.path.substr(p, p_end - p) != n.name.substr(q, q_end - q)) return {n.path.substr(0, p_end), n.name.substr(0, q_end)};
+      p = p_end + 1;
+      q = q_end + 1;
+    }
+    return {};
+  }
+  /// Maps the nodes of each numbered scope to the nodes of the previous scope, if both scopes have equal nodes.
   void fold() {
     struct call {
       std::string path, name;
@@ -168,11 +180,11 @@ class dot_picture {
     };
     std::vector<call> calls;
     for (const auto& n : nodes_) {
-      if (n.path.empty()) continue;
-      const auto path = n.path.substr(0, n.path.find('/'));
+      const auto [path, name] = numbered(n);
+      if (path.empty()) continue;
       outer_.emplace(n.id, path);
       auto it = std::find_if(calls.begin(), calls.end(), [&](const call& c) { return c.path == path; });
-      if (it == calls.end()) it = calls.insert(calls.end(), {path, n.name.substr(0, n.name.find('/')), {}});
+      if (it == calls.end()) it = calls.insert(calls.end(), {path, name, {}});
       it->nodes.push_back(&n);
     }
     const call* first = nullptr;
@@ -207,7 +219,7 @@ class dot_picture {
         as_.emplace(e.from, found->second);
     }
   }
-  /// Returns the outermost scope of a node.
+  /// Returns the outermost numbered scope of a node.
   [[nodiscard]] std::string outer_of(const std::string& id) const {
     const auto it = outer_.find(id);
     return it == outer_.end() ? std::string() : it->second;
@@ -222,7 +234,7 @@ class dot_picture {
   std::map<int, std::string> paths_, names_;  // of scopes, by value
   std::vector<node> nodes_;
   std::vector<edge> edges_;
-  std::map<std::string, std::string> outer_;                    // the outermost scopes, by node
+  std::map<std::string, std::string> outer_;                    // the outermost numbered scopes, by node
   std::map<std::string, std::string> as_;                       // a folded node: the node that is drawn instead
   std::map<std::string, std::pair<std::string, int>> last_of_;  // a scope that is drawn: the last equal one, and their number
 };

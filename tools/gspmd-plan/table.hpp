@@ -110,7 +110,8 @@ class plan_table {
     };
     std::vector<std::string> alike;  // equal for rows that differ only in the numbers of their names
     for (const auto& r : table) {
-      alike.push_back(without_digits(r.cells[0]) + '\n' + without_digits(r.cells.back()));
+      alike.push_back(without_digits(r.cells[0]) + '\n' +
+                      without_digits(r.cells.back().substr(0, r.cells.back().find(", output"))));
       for (std::size_t c = 1; c + 1 < r.cells.size(); ++c) alike.back() += '\n' + r.cells[c];
       if (r.value < 0) continue;
       for (const auto* i : under[static_cast<std::size_t>(r.value)])
@@ -126,8 +127,10 @@ class plan_table {
       const auto& first = table[block.end].cells[0];
       t += paint_.paint("2", "     ... " + std::to_string(block.times - 1) + (block.times == 2 ? " time" : " times") +
                                  " the same " + (length == 1 ? "row" : std::to_string(length) + " rows") + ", " + first + " to " +
-                                 table[block.begin + whole - 1].cells[0]) +
-           '\n';
+                                 table[block.begin + whole - 1].cells[0]);
+      for (auto k = block.end; k < block.begin + whole; ++k)
+        if (table[k].cells.back().ends_with(", output")) t += "; " + table[k].cells[0] + " is an output";
+      t += '\n';
     }
     if (!shown_.is_part())
       for (const auto* i : nobodys) t += movement_line(*i);

@@ -373,7 +373,12 @@ class cost_report {
       const int y = top + (1 + e.axis) * track_height;
       t += box(x, y, w, track_height - 6, e.axis < 0 ? colour_of_computation : colour_of(static_cast<int>(e.step->collective)),
                tooltip);
-      if (w > text_width(name) + 6) t += words(x + 3, y + 15, name, false, "k");
+      // The longest name that fits: of the step, of its operator, or of its line or value.
+      for (const std::string& shown : {name, d.count > 1 ? name : operator_of(*e.step), d.count > 1 ? name : line_of(*e.step)})
+        if (w > text_width(shown) + 6) {
+          t += words(x + 3, y + 15, shown, false, "k");
+          break;
+        }
       d = {};
     };
     for (const auto& e : all) {

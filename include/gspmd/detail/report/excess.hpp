@@ -16,9 +16,9 @@ namespace gspmd::detail {
 /// Returns a line for each collective that sends much more than the sizes of its operands make necessary.
 ///
 /// Two upper bounds of the necessary bytes are compared with the bytes that a device sends:
-///  1. A reduction of a partial result. Gathering the operands of the operator instead sends at most their bytes.
-///     Example: a product [1024,8] x [8,1024] whose contracting dim is split sends its whole result; the operands are
-///     small.
+///  1. A collective that reduces or gathers the result of an operator. Gathering the operands of the operator instead
+///     sends at most their bytes. Example: a product [1024,8] x [8,1024] whose contracting dim is split sends its whole
+///     result; the operands are small.
 ///  2. A chain of collectives that reshards one value. A device needs at most its shard of the result.
 ///
 /// Collectives below four times the bound, or below 1,000 bytes, have no line. `name(value, node)` is the name of a
@@ -44,14 +44,13 @@ template <class Name>
     if (facts_of(s).work != step_work::moves || is_mapped(s) || s.operands.count == 0) continue;
     const int operand = slot(s.operands, 0);
     if (operand != moved || s.node != of || s.operands.count != 1) end_chain();
-    if (plan.operand(s, 0).layout.partial == 0) {
-      if (s.operands.count != 1 || s.results.count != 1) continue;
+    if (plan.operand(s, 0).layout.partial != 0) {
+      end_chain();
+    } else if (s.operands.count == 1 && s.results.count == 1) {
       if (first < 0) first = operand, of = s.node;
       chain += s.bytes_sent;
       moved = slot(s.results, 0);
-      continue;
     }
-    end_chain();
     if (!communicates(s) || s.bytes_sent < least) continue;
     std::vector<int> sources;
     bool is_known = true;

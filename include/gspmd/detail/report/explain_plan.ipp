@@ -106,7 +106,11 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
     if (words_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
-    if (n.gradient_of != nullptr) t = (n.gradient_of == t ? "" : t + ", ") + "gradient of " + n.gradient_of;
+    if (n.gradient_of != nullptr) {
+      constexpr std::size_t longest = 36;  // rows fit 120 columns
+      const std::string named = (n.gradient_of == t ? "" : t + ", ") + "gradient of " + n.gradient_of;
+      t = named.size() <= longest ? named : t + " (gradient)";
+    }
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (v.step >= 0) {
       const plan_step own = own_step(v);
@@ -172,7 +176,7 @@ class plan_explainer {
     table.align_right(scopes_.empty() ? 5 : 6);
     table.add(std::move(head));
     bool any_loop = false;
-    bool any_in_place = false, any_uneven = false, any_partial = false;
+    bool any_in_place = false, any_uneven = false, any_partial = false, any_split = false;
     for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) {
       const auto& n = plan_.nodes[static_cast<std::size_t>(i)];
       if (!is_listed(i)) continue;
@@ -180,6 +184,7 @@ class plan_explainer {
       std::string layout = sharding_of(v) + (v.is_padded ? " uneven" : "");
       any_uneven = any_uneven || v.is_padded;
       any_partial = any_partial || v.layout.partial != 0;
+      any_split = any_split || v.layout.splits.count > 0;
       for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
         if (node_of_output(k) == i) layout += "  -> output " + std::to_string(k);
       const auto place =
@@ -207,7 +212,8 @@ class plan_explainer {
       t += '#' + std::to_string(i) + "  " + operator_text(n, v) + "  " + name_of(v.type) + ' ' + str(shape_text(v.global)) +
            "  " + sharding_of(v) + '\n';
     }
-    t += "\n`[data, _]`: dim 0 is split over the mesh axis data, dim 1 is not split\n";
+    if (any_split || any_partial || any_loop || any_in_place || any_message_) t += '\n';
+    if (any_split) t += "`[data, _]`: dim 0 is split over the mesh axis data, dim 1 is not split\n";
     if (any_partial) t += "`partial(model: add)`: the sum over the devices along model is the value\n";
     if (any_uneven) t += "`uneven`: the last shards have padding\n";
     if (any_loop) t += "operators with the same number under `loop` are fused into one loop\n";

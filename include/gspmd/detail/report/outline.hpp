@@ -130,7 +130,7 @@ class outline {
       y += 6;
     }
     t += words(8, y + 12, format_.time(total_) + " in all", true);
-    return svg_file(std::max(width, left + 650), y + 50, t + legend(left, y + 24));
+    return svg_file(std::max({width, left + 650, at_detail + 230}), y + 50, t + legend(left, y + 24));
   }
 
  private:
