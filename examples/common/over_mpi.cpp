@@ -10,7 +10,7 @@ namespace examples {
 
 int over_mpi(int argc, char** argv, example* body) {
   const auto run = [](const auto& program, const machine::pointers& inputs) {
-    return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
+    return program.run(gspmd::mpi{MPI_COMM_WORLD}, inputs);
   };
   return run_processes(argc, argv, [&](int ranks) { return body(argc, argv, machine{ranks, run, run}); });
 }
