@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 namespace examples {
 namespace {
@@ -20,10 +22,15 @@ std::string joined(const std::vector<std::int64_t>& extents) {
 /// Reads 240x320. Returns an empty list if the text is no list of extents from 1 to `most`.
 std::vector<std::int64_t> extents_of(const std::string& text, std::int64_t most) {
   std::vector<std::int64_t> result;
-  for (const auto& part : CLI::detail::split(text, 'x')) {
+  const char* begin = text.data();
+  const char* const end = begin + text.size();
+  while (true) {
     std::int64_t extent = 0;
-    if (!CLI::detail::lexical_cast(part, extent) || extent < 1 || extent > most) return {};
+    const auto [next, problem] = std::from_chars(begin, end, extent);
+    if (problem != std::errc{} || extent < 1 || extent > most || (next != end && *next != 'x')) return {};
     result.push_back(extent);
+    if (next == end) break;
+    begin = next + 1;
   }
   return result;
 }

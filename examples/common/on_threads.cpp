@@ -8,9 +8,7 @@
 namespace examples {
 
 int on_threads(int argc, char** argv, example* body) {
-  const auto run = [](const auto& program, const machine::pointers& inputs) {
-    return program.run(gspmd::threads{}, inputs);
-  };
+  const auto run = [](const auto& program, const machine::pointers& inputs) { return program.run(gspmd::threads{}, inputs); };
   return run_main([&] { return body(argc, argv, machine{0, run, run}); });
 }
 

@@ -52,8 +52,8 @@ outcome train_for(int steps, bool reports, const Backend& backend, const digits_
 
 /// Draws test rows as images of 8 x 8 pixels. Row k of the picture shows images that the network reads as digit k.
 inline void draw(const std::filesystem::path& path, const dataset& test, const std::vector<std::int32_t>& digits) {
-  constexpr std::int64_t side = 8, most = 16;  // images in a row of the picture
-  const examples::picture p{.rows = side * classes, .columns = side * most, .map = examples::colours::grey};
+  constexpr std::int64_t side = 8, tile = side + 2, most = 16;  // images in a row of the picture
+  const examples::picture p{.rows = tile * classes, .columns = tile * most, .map = examples::colours::grey};
   std::vector<double> image(static_cast<std::size_t>(p.rows * p.columns));
   std::array<std::int64_t, classes> drawn{};
   for (std::size_t row = 0; row < digits.size(); ++row) {
@@ -61,7 +61,7 @@ inline void draw(const std::filesystem::path& path, const dataset& test, const s
     if (drawn[k] == most) continue;
     for (std::int64_t i = 0; i < side; ++i)
       for (std::int64_t j = 0; j < side; ++j)
-        image[static_cast<std::size_t>((digits[row] * side + i) * p.columns + drawn[k] * side + j)] =
+        image[static_cast<std::size_t>((digits[row] * tile + i + 1) * p.columns + drawn[k] * tile + j + 1)] =
             static_cast<double>(test.x[row * static_cast<std::size_t>(pixels) + static_cast<std::size_t>(i * side + j)]);
     ++drawn[k];
   }
