@@ -31,7 +31,8 @@ class command_line {
   /// One or more numbers.
   command_line& option(const char* name, std::vector<std::int64_t>& numbers, std::int64_t least, std::int64_t most,
                        const char* about);
-  /// An extent for each of `least_dims` to `most_dims` dims: 240x320. The variable holds the default, which may be empty.
+  /// An extent for each of `least_dims` to `most_dims` dims: 240x320. The variable holds the default, which may be
+  /// empty.
   command_line& extents(const char* name, std::vector<std::int64_t>& extents, std::size_t least_dims, std::size_t most_dims,
                         std::int64_t most, const char* about);
   /// A word. If `choices` is not empty, one of its words. A name without dashes is an argument by position.
@@ -54,8 +55,8 @@ struct help_printed {};
 /// Parses a command line without options.
 void no_options(int argc, char** argv, const char* program, const char* about);
 
-/// Calls the body of main, and returns its status. Prints the text of an exception on stderr. Returns 2 for a usage_error,
-/// and 1 for other exceptions.
+/// Calls the body of main, and returns its status. Prints the text of an exception on stderr. Returns 2 for a
+/// usage_error, and 1 for other exceptions.
 int run_main(const std::function<int()>& body);
 
 /// Returns true on threads, and on rank 0 over MPI. Only this process prints and writes files.

@@ -26,7 +26,8 @@ struct picture {
   std::function<std::int64_t(std::int64_t, std::int64_t)> shard_of = {};
 };
 
-/// Writes a PNG file: the field, the borders of the shards, and a scale. Makes the folder. Only the first process writes.
+/// Writes a PNG file: the field, the borders of the shards, and a scale. Makes the folder. Only the first process
+/// writes.
 void write_png(const std::filesystem::path& path, const picture& drawn, const double* numbers);
 
 /// Writes folder/NAME-003.png for frame 3.

@@ -6,8 +6,8 @@
 
 namespace examples {
 
-/// A line on stderr that shows the progress of a computation: its time, its rate, and an estimate of the remaining time.
-/// Prints nothing if stderr is not a terminal.
+/// A line on stderr that shows the progress of a computation: its time, its rate, and an estimate of the remaining
+/// time. Prints nothing if stderr is not a terminal.
 class progress {
  public:
   /// A unit, for example a frame, computes `points` points.

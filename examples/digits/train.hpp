@@ -27,7 +27,8 @@ inline layers<array<float>> at_rest() {
   return transform_leaves([](const array<float>& w) { return array<float>(w.shape()); }, initial_parameters());
 }
 
-/// Returns the digit that the network reads in each test row. Uses the same program as training, planned for one device.
+/// Returns the digit that the network reads in each test row. Uses the same program as training, planned for one
+/// device.
 inline std::vector<std::int32_t> read_test_rows(const layers<array<float>>& learned, const dataset& rows) {
   const auto logits = run<classify_step<pod<1, 1>, test_rows>>(serial{}, rows.x, learned);
   std::vector<std::int32_t> digits;

@@ -58,8 +58,8 @@ constexpr auto steps(three x, three v, value mass, int count, double dt) {
   return std::tuple{x0, x1, x2, v0, v1, v2, energy({x0, x1, x2}, {v0, v1, v2}, mass)};
 }
 
-/// Simulates two colliding clusters of bodies: draws frames, measures the drift of the energy, and compares the first frame
-/// with a loop on one device. Returns 0 if both checks hold.
+/// Simulates two colliding clusters of bodies: draws frames, measures the drift of the energy, and compares the first
+/// frame with a loop on one device. Returns 0 if both checks hold.
 examples::example simulate;
 
 }  // namespace nbody

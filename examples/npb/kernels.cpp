@@ -26,7 +26,8 @@ struct kernel {
 };
 constexpr kernel all_kernels[] = {{"ep", ep::run}, {"mg", mg::run}, {"cg", cg::run}, {"is", is::run}, {"ft", ft::run}};
 
-/// Returns a function that prepares programs for the machine. With native code, the compiler reads the headers of gspmd.
+/// Returns a function that prepares programs for the machine. With native code, the compiler reads the headers of
+/// gspmd.
 std::function<runner(const gspmd::dynamic::program&)> preparing(bool is_native, const examples::machine& machine) {
   return [=](const gspmd::dynamic::program& program) -> runner {
     if (!is_native) return [=](const auto& inputs) { return machine.run(program, inputs); };
@@ -53,8 +54,8 @@ bool print(const std::string& title, const outcome& o) {
 
 }  // namespace
 
-/// Runs the kernels of the command line, and prints their results next to the published results. Returns 0 if all numbers
-/// are right, else 1.
+/// Runs the kernels of the command line, and prints their results next to the published results. Returns 0 if all
+/// numbers are right, else 1.
 int run(int argc, char** argv, const examples::machine& machine) {
   std::string wanted, class_name = "S";
   bool is_native = false;
