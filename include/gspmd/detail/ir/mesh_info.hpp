@@ -62,6 +62,8 @@ struct given_layers {
 };
 
 struct plan;
+struct search_state;
+struct solve_input;
 /// The options of a plan, in addition to the program and the mesh.
 struct plan_request {
   network_rates network;         // the basis of the planner's choices
@@ -72,6 +74,8 @@ struct plan_request {
   /// Starts collectives early, so that they run concurrently with computation (order/hide_collectives.hpp). Null: not
   /// requested.
   void (*hide)(plan&, span<const int> base, const network_rates&) = nullptr;
+  /// Chooses all shardings together, with a lower bound (solve/solve_plan.hpp). Null: not requested.
+  void (*solve)(const solve_input&, search_state&) = nullptr;
   span<const given_layers> given = {};  // of the first inputs and outputs
 };
 

@@ -127,6 +127,8 @@ class chooser {
   }
 
   [[nodiscard]] constexpr int prices() const { return operators_.prices; }
+  /// Sets by node the way to run its operator, instead of a choice. Null: the operator is chosen.
+  constexpr void fix(const operator_use* const* ways) { fixed_ = ways; }
   /// Records in `ways` every way to run the operators that are chosen from here on (see operator_chooser).
   constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
@@ -201,6 +203,7 @@ class chooser {
     const bool is_typed = known.program.find_types != nullptr || ((n.local_axes != 0 || is_border) && n.annotation.closed == 0);
     operator_use use = is_typed    ? typed_use(i, n, rule)
                        : is_border ? border_use(i, n, rule)
+                       : fixed_ != nullptr && fixed_[i] != nullptr ? *fixed_[i]
                                    : choose_with_sums(of_operators, i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
@@ -342,6 +345,7 @@ class chooser {
   operator_chooser operators_;
   form_walk<chooser> walk_;
   inline_vec<sharding, max_results> further_;  // shardings of the further results of the last operator
+  const operator_use* const* fixed_ = nullptr;  // see fix
   replay* replay_;                             // null: every item is chosen
   bool is_replayed_ = false;                   // the current item
   int path_ = 0;                               // index of the next path of the replayed plan

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <utility>
+
+#include "gspmd/detail/passes/solve/form_tables.hpp"
+#include "gspmd/detail/passes/solve/operator_ways.hpp"
+
+namespace gspmd::detail {
+
+/// The choice of shardings of a whole program as a pair_problem.
+///
+/// Input: the graph, the mesh with its network, and the shardings of completion, which annotated values and inputs
+/// keep. Result: `problem`, and the meaning of its variables.
+///
+/// 1. An operator is a variable. Its states are the ways to run it (operator_ways.hpp), and its costs their own times.
+/// 2. An input is a variable with one form, or with all forms if it is not annotated. An annotated reshard or output is
+///    a variable with one form that reads its operand. An output without annotation has all forms without partial axes.
+/// 3. A value with one user is an edge between the operator that makes it and this user. The costs are the reshards
+///    from each form that is made to each form that is needed.
+/// 4. Two users of a value share reshards. The value gets a variable for the form from which both users are served:
+///        made -> form, form -> first user, form -> second user.
+///    This is exact, because the cheapest tree to two ends branches once.
+/// 5. If a value has n > 2 users, each pair of consecutive users (and the last with the first) gets such a variable, and
+///    each price is divided by n. The sum is at most the price of the cheapest tree to all users, since each of its n
+///    parts is the price of a tree to two users, divided by n. So the problem gives a lower bound.
+/// 6. A value that is_made_again, such as a broadcast, is a separate variable for each user.
+///
+/// The problem leaves out: joined and overlapped collectives, and the memory of a device.
+class program_problem {
+ public:
+  constexpr program_problem(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
+                            span<const sharding> preferred, const price_scale& scale, bool is_star = false)
+      : is_star_(is_star), book_(g), known_{g, mesh, request, uses, preferred, book_}, scale_(scale), tables_(mesh, request.network, scale, problem) {
+    const auto count = g.nodes.size();
+    made_.resize(count, maker{});
+    partial_.resize(count, partial_forms{});
+    users_of_.resize(count, vec<end_point>{});
+    way_of.resize(count, -1);
+    for (int i = 0; i < static_cast<int>(count); ++i)
+      if (facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::renamed)
+        book_.roots[i] = book_.roots[g.nodes[static_cast<std::size_t>(i)].operands[0]];
+  }
+  program_problem(const program_problem&) = delete;
+  program_problem& operator=(const program_problem&) = delete;
+
+  /// Returns true if the problem describes the program: it has no loops and conditionals, no types, no local views and
+  /// no policies for communication.
+  static constexpr bool is_supported(const graph& g, const plan_request& request) {
+    if (g.has_regions || g.find_types != nullptr || g.type_local != nullptr || request.saving > 0) return false;
+    for (const auto& n : g.nodes)
+      if (n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial || (n.local_axes | n.annotation.closed) != 0 ||
+          facts_of(n.op).made == origin::viewed)
+        return false;
+    return true;
+  }
+
+  pair_problem problem;
+  bool has_trees = false;  // a value has more than two users
+  vec<int> way_of;  // by node: the variable of its operator; -1: none
+
+  constexpr void build() {
+    const graph& g = known_.program;
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i)
+      if (known_.uses.needed[i] != 0 || facts_of(known_.at(i).op).made == origin::given) add_node(i);
+    for (const int o : g.outputs) add_output(o);
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) connect_users(i);
+    number_variables();
+  }
+
+  /// Returns true if variable `v` of the problem is an operator, an input or an output.
+  [[nodiscard]] constexpr bool is_way(int v) const { return problem.variables[v].states > 1; }
+  /// Returns the way to run node `i` in a solution.
+  [[nodiscard]] constexpr const operator_use& way(int i, const vec<int>& states) const {
+    return kinds_[variables_[way_of[i]].kind].ways.of[states[place_[way_of[i]]]];
+  }
+  /// Returns the preferred shardings of all values in a solution: the form that serves the users of the value.
+  [[nodiscard]] constexpr vec<sharding> preferred(const vec<int>& states) const {
+    vec<sharding> list(known_.preferred.data(), known_.preferred.data() + known_.preferred.size());
+    const graph& g = known_.program;
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+      const node& n = known_.at(i);
+      if (n.annotated || book_.roots[i] != i) continue;
+      const auto& users = users_of_[i];
+      sharding found = list[i];
+      const bool is_made = made_[i].variable >= 0;
+      if (is_made) found = tables_.form(made_[i].port, states[place_[made_[i].variable]]);
+      else if (way_of[i] >= 0) found = way(i, states).result;
+      else continue;
+      if (facts_of(n.op).made != origin::given && !users.empty()) {
+        const sharding needed = tables_.form(users[0].port, states[place_[users[0].variable]]);
+        if (users.size() == 1 || found.partial != 0) found = needed;
+      }
+      list[i] = found;
+    }
+    for (std::size_t k = 0; k < outputs_.size(); ++k)
+      if (outputs_[k].node >= 0) {
+        sharding& of = list[outputs_[k].node];
+        of = tables_.form(outputs_[k].end.port, states[place_[outputs_[k].end.variable]]);
+      }
+    return list;
+  }
+
+ private:
+  /// A variable and the port of one of its values.
+  struct end_point {
+    int variable = -1, port = -1;
+  };
+  using maker = end_point;
+  static constexpr std::int64_t step = 64;  // between the positions of two nodes, for the variables between them
+  /// The operators with equal ways: the same operator on the same shapes.
+  struct operator_kind {
+    std::uint64_t key = 0;
+    operator_ways ways;
+    vec<int> operands, results;  // ports
+  };
+  struct free_output {
+    int node = -1;
+    end_point end;
+  };
+  struct new_variable {
+    std::int64_t position = 0;  // a variable is after the variables that it reads
+    int kind = -1;              // of its operator; -1: it is a value
+    vec<std::int64_t> costs;    // empty: those of its kind
+    int states = 0;
+  };
+  struct new_edge {
+    end_point from, to;
+    std::int64_t shared_by = 1;
+  };
+
+  // ---- nodes ----
+
+  constexpr void add_node(int i) {
+    const node& n = known_.at(i);
+    switch (facts_of(n.op).made) {
+      case origin::given: return add_input(i);
+      case origin::renamed:
+        if (n.annotated && !book_.defers(n)) add_fixed_user(i, known_.preferred_of(i), step * i);
+        return;
+      case origin::shards:
+        if (!facts_of(n.op).is_made_again(n)) made_[i] = {add_operator(i, step * i), -1};
+        if (made_[i].variable >= 0) note_results(i);
+        return;
+      case origin::source:
+      case origin::result:
+      case origin::viewed:
+      case origin::region: return;
+    }
+  }
+  constexpr void add_input(int i) {
+    const node& n = known_.at(i);
+    const bool is_free = !n.annotated && n.state < 0;
+    made_[i] = add_value(i, is_free ? all_forms(i) : vec<sharding>{known_.preferred_of(i)}, step * i);
+  }
+  constexpr void note_results(int i) {
+    const operator_kind& of = kinds_[variables_[made_[i].variable].kind];
+    for (int r = 0; r < known_.at(i).results; ++r) {
+      made_[i + r] = {made_[i].variable, of.results[r]};
+      for (const auto& way : of.ways.of) {
+        const sharding s = r == 0 ? way.result : further(i, way, r);
+        const partial_form form{s.partial, s.reduced_by};
+        bool is_known = s.partial == 0;
+        for (const auto& other : partial_[i + r]) is_known = is_known || other == form;
+        if (!is_known && partial_[i + r].count < partial_forms::capacity) partial_[i + r].push_back(form);
+      }
+    }
+  }
+  [[nodiscard]] constexpr sharding further(int i, const operator_use& way, int r) const {
+    op_rule rule;
+    rule_of(known_.program, known_.at(i), rule);
+    return further_result(known_.mesh, rule, way.uses, r);
+  }
+  /// Adds an output of node `o`.
+  constexpr void add_output(int o) {
+    const node& n = known_.at(o);
+    const int root = book_.roots[o];
+    const std::int64_t end = step * static_cast<std::int64_t>(known_.program.nodes.size());
+    sharding whole = known_.preferred_of(o);
+    whole.partial = 0;
+    const bool is_free = !n.annotated && n.state < 0 && root == o && facts_of(n.op).made != origin::given;
+    if (!is_free) return add_fixed_user(o, whole, end);
+    const end_point made = add_value(o, all_forms(o), end);
+    add_user(root, made, end);
+    outputs_.push_back({o, made});
+  }
+  constexpr void add_fixed_user(int i, const sharding& needed, std::int64_t position) {
+    add_user(book_.roots[i], add_value(i, {needed}, position), position);
+  }
+
+  /// Adds the variable of a way to run node `i`. Returns its number.
+  constexpr int add_operator(int i, std::int64_t position) {
+    const node& n = known_.at(i);
+    const int kind = kind_of(i);
+    variables_.push_back({position, kind, {}, static_cast<int>(kinds_[kind].ways.of.size())});
+    const int variable = static_cast<int>(variables_.size()) - 1;
+    const int reads = facts_of(n.op).reads(n);
+    for (int k = 0; k < n.operands.count && k < reads; ++k) {
+      bool is_again = false;  // x * x reads one form
+      for (int o = 0; o < k; ++o)
+        is_again = is_again || (book_.roots[n.operands[o]] == book_.roots[n.operands[k]] &&
+                                kinds_[kind].operands[o] == kinds_[kind].operands[k]);
+      if (!is_again) add_user(book_.roots[n.operands[k]], {variable, kinds_[kind].operands[k]}, position);
+    }
+    way_of[i] = variable;
+    return variable;
+  }
+  /// Registers a user of a value. A value that is made again gets a variable for this user.
+  constexpr void add_user(int root, const end_point& user, std::int64_t position) {
+    const node& n = known_.at(root);
+    if (facts_of(n.op).made == origin::shards && facts_of(n.op).is_made_again(n)) {
+      if (is_from_sources(root)) return;
+      const int copy = add_operator(root, position - 1);
+      edges_.push_back({{copy, kinds_[variables_[copy].kind].results[0]}, user});
+      users_of_[root].push_back(user);
+      return;
+    }
+    users_of_[root].push_back(user);
+  }
+  /// Returns true if every device computes the value from constants.
+  [[nodiscard]] constexpr bool is_from_sources(int i) const {
+    for (int steps = 0; steps < 16; ++steps) {
+      i = book_.roots[i];
+      const node& n = known_.at(i);
+      if (facts_of(n.op).made == origin::source) return true;
+      if (facts_of(n.op).made != origin::shards || !facts_of(n.op).is_made_again(n) || n.operands.count != 1) return false;
+      i = n.operands[0];
+    }
+    return false;
+  }
+  constexpr end_point add_value(int i, const vec<sharding>& forms, std::int64_t position) {
+    return {add_states(static_cast<int>(forms.size()), position), tables_.add_port(table_kind(i), forms)};
+  }
+  [[nodiscard]] constexpr int table_kind(int i) { return tables_.kind_of(known_.shape_of(i), bytes_of(known_.at(i).type)); }
+  /// Returns all shardings of node `i` without partial axes, the smallest shards first.
+  [[nodiscard]] constexpr vec<sharding> all_forms(int i) const {
+    auto list = all_shardings(known_.mesh, known_.shape_of(i), known_.preferred_of(i));
+    const auto elems = [&](const sharding& s) { return local_elements(known_.mesh, known_.shape_of(i), s); };
+    for (std::size_t k = 1; k < list.size(); ++k)
+      for (std::size_t j = k; j > 0 && elems(list[j]) < elems(list[j - 1]); --j) std::swap(list[j], list[j - 1]);
+    return list;
+  }
+
+  // ---- kinds of operators ----
+
+  constexpr int kind_of(int i) {
+    const node& n = known_.at(i);
+    inline_vec<partial_forms, max_map_arity> operands;
+    for (const int o : n.operands) operands.push_back(partial_[book_.roots[o]]);
+    const std::uint64_t key = key_of(i, operands);
+    for (std::size_t k = kinds_.size(); k-- > 0 && key != 0;)
+      if (kinds_[k].key == key) return static_cast<int>(k);
+    operator_kind made;
+    made.key = key;
+    made.ways = way_list(known_, i, operands).run();
+    const auto& ways = made.ways.of;
+    for (auto& time : made.ways.times) time = scale_.cost_of(time);
+    vec<sharding> forms;
+    for (int k = 0; k < n.operands.count; ++k) {
+      forms.clear();
+      for (const auto& way : ways) forms.push_back(way.wanted[k]);
+      made.operands.push_back(tables_.add_port(table_kind(n.operands[k]), forms));
+    }
+    for (int r = 0; r < n.results; ++r) {
+      forms.clear();
+      for (const auto& way : ways) forms.push_back(r == 0 ? way.result : further(i, way, r));
+      made.results.push_back(tables_.add_port(table_kind(i + r), forms));
+    }
+    kinds_.push_back(std::move(made));
+    return static_cast<int>(kinds_.size()) - 1;
+  }
+  /// Returns a hash of all facts that the ways of node `i` and their times depend on. Returns 0 if they must not be
+  /// shared.
+  [[nodiscard]] constexpr std::uint64_t key_of(int i, const inline_vec<partial_forms, max_map_arity>& operands) {
+    const node& n = known_.at(i);
+    if (n.function != nullptr || n.local != nullptr) return 0;
+    key_ = 1;
+    take(n.op.id);
+    take(static_cast<std::uint64_t>(n.type) << 16 | static_cast<std::uint64_t>(n.reduced_by) << 8 | (n.allow_replication ? 1U : 0U));
+    take(std::bit_cast<std::uint64_t>(n.real));
+    take(static_cast<std::uint64_t>(n.integer));
+    take_list(n.shape);
+    take_list(n.attributes);
+    if (known_.net().is_named)
+      for (const auto bytes : moved_bytes(known_.program, known_.uses, i)) take(static_cast<std::uint64_t>(bytes));
+    for (int r = 0; r < n.results; ++r) take(known_.is_read(i + r) ? 1 : 0);
+    take(divides_whole_sum(known_, i) ? 1 : 0);
+    const bool may_be_refused = !known_.program.allow_replication && !n.allow_replication;
+    const bool asks = may_be_refused || has_small_dims(i);
+    if (asks) take(known_.preferred_of(i));
+    if (may_be_refused) take(axes_gathered_anyway(known_, i));
+    for (int k = 0; k < n.operands.count; ++k) {
+      const int o = n.operands[k];
+      int same = 0;
+      while (n.operands[same] != o) ++same;
+      take(static_cast<std::uint64_t>(same));
+      take(static_cast<std::uint64_t>(known_.at(o).type));
+      take_list(known_.shape_of(o));
+      for (const auto& form : operands[k]) take(std::uint64_t{form.axes} << 8 | static_cast<std::uint64_t>(form.reduced_by));
+      if (operands[k].count > 0) take(is_looked_up(known_, o) ? 3 : 2);
+      if (asks) take(known_.preferred_of(o));
+    }
+    return key_ == 0 ? 1 : key_;
+  }
+  constexpr void take(std::uint64_t word) {
+    key_ = (key_ ^ word) * 0x9e3779b97f4a7c15U;
+    key_ ^= key_ >> 29;
+  }
+  constexpr void take(const sharding& s) {
+    take(static_cast<std::uint64_t>(s.splits.count));
+    for (const auto& use : s.splits) take(static_cast<std::uint64_t>(32 * use.axis + use.dim + 1));
+  }
+  /// Returns true if a split of the operands or the result of node `i` can leave empty parts.
+  [[nodiscard]] constexpr bool has_small_dims(int i) const {
+    const auto is_small = [&](int k) {
+      for (const auto e : known_.shape_of(k))
+        if (e < known_.mesh.device_count()) return true;
+      return false;
+    };
+    bool is_any = is_small(i);
+    for (const int o : known_.at(i).operands) is_any = is_any || is_small(o);
+    return is_any;
+  }
+  constexpr void take_list(const auto& list) {
+    take(static_cast<std::uint64_t>(list.count));
+    for (const auto e : list) take(static_cast<std::uint64_t>(e));
+  }
+
+  // ---- values ----
+
+  constexpr void connect_users(int i) {
+    const auto& users = users_of_[i];
+    const maker& made = made_[i];
+    if (made.variable < 0 || users.empty()) return;
+    const auto count = users.size();
+    if (count == 1) {
+      edges_.push_back({made, users[0]});
+      return;
+    }
+    has_trees = has_trees || count > 2;
+    if (is_star_) {
+      const end_point form = add_form(i, made, users);
+      edges_.push_back({made, form});
+      for (const auto& user : users) edges_.push_back({form, user});
+      return;
+    }
+    const std::int64_t shared_by = count == 2 ? 1 : static_cast<std::int64_t>(count);
+    for (std::size_t u = 0; u < (count == 2 ? 1 : count); ++u) {
+      const end_point &a = users[u], &b = users[(u + 1) % count];
+      const end_point form = add_form(i, made, {a, b});
+      edges_.push_back({made, form, shared_by});
+      edges_.push_back({form, a, shared_by});
+      edges_.push_back({form, b, shared_by});
+    }
+  }
+  /// Adds the variable for the form of node `i` from which these users are served.
+  constexpr end_point add_form(int i, const end_point& made, const vec<end_point>& users) {
+    vec<int> ports{made.port};
+    for (const auto& user : users) {
+      bool is_known = false;
+      for (const int p : ports) is_known = is_known || p == user.port;
+      if (!is_known) ports.push_back(user.port);
+    }
+    int found = -1;
+    for (int f = 0; f < static_cast<int>(forms_.size()); ++f) {
+      bool is_same = forms_[f].ports.size() == ports.size();
+      for (std::size_t k = 0; k < ports.size() && is_same; ++k) is_same = forms_[f].ports[k] == ports[k];
+      if (is_same) found = f;
+    }
+    if (found < 0) {
+      const auto forms = tables_.forms_of(ports);
+      known_form made_now;
+      made_now.port = tables_.add_port(table_kind(i), forms);
+      made_now.states = static_cast<int>(forms.size());
+      made_now.ports = std::move(ports);
+      found = static_cast<int>(forms_.size());
+      forms_.push_back(std::move(made_now));
+    }
+    return {add_states(forms_[found].states, variables_[made.variable].position + 1), forms_[found].port};
+  }
+  constexpr int add_states(int states, std::int64_t position) {
+    new_variable v;
+    v.position = position;
+    v.states = states;
+    v.costs.resize(static_cast<std::size_t>(states), 0);
+    variables_.push_back(std::move(v));
+    return static_cast<int>(variables_.size()) - 1;
+  }
+  struct known_form {
+    vec<int> ports;  // of the operator that makes the value, and of its users
+    int port = 0, states = 0;
+  };
+
+  /// Numbers the variables by position, and adds them and their edges to the problem.
+  constexpr void number_variables() {
+    const auto count = variables_.size();
+    vec<int> order, sorted(count, 0);
+    for (int v = 0; v < static_cast<int>(count); ++v) order.push_back(v);
+    for (std::size_t width = 1; width < count; width *= 2) {  // a stable merge sort
+      for (std::size_t begin = 0; begin < count; begin += 2 * width) {
+        const std::size_t middle = begin + width < count ? begin + width : count;
+        const std::size_t end = begin + 2 * width < count ? begin + 2 * width : count;
+        std::size_t a = begin, b = middle;
+        for (std::size_t k = begin; k < end; ++k) {
+          const bool is_first = b == end || (a < middle && variables_[order[a]].position <= variables_[order[b]].position);
+          sorted[k] = order[is_first ? a++ : b++];
+        }
+      }
+      std::swap(order, sorted);
+    }
+    place_.resize(count, 0);
+    for (const int v : order) {
+      const auto& of = variables_[v];
+      place_[v] = problem.add_variable(of.kind >= 0 ? kinds_[of.kind].ways.times : of.costs);
+    }
+    for (const auto& e : edges_) {
+      const int from = place_[e.from.variable], to = place_[e.to.variable];
+      tables_.add_edge(from, e.from.port, to, e.to.port, e.shared_by);
+    }
+    problem.connect();
+  }
+
+  bool is_star_;    // all users of a value are served from one form: no lower bound, but close to real plans
+  form_book book_;  // has no forms: states which values have the same forms
+  form_prices known_;
+  price_scale scale_;
+  form_tables tables_;
+  vec<maker> made_;              // by node
+  vec<partial_forms> partial_;   // by node
+  vec<vec<end_point>> users_of_;  // by root
+  vec<operator_kind> kinds_;
+  vec<new_variable> variables_;
+  vec<new_edge> edges_;
+  vec<known_form> forms_;
+  vec<free_output> outputs_;
+  vec<int> place_;  // by variable: its number in the problem
+  std::uint64_t key_ = 0;
+};
+
+}  // namespace gspmd::detail
