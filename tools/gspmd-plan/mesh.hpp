@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gspmd/dynamic/overlapped.hpp>
+#include <gspmd/dynamic/solved.hpp>
 #include <gspmd/plan/on_network.hpp>
 
 #include "operators.hpp"
@@ -41,12 +42,14 @@ class mesh_reader {
     }
     const bool is_checked = read_bool(reader, "checked"), is_overlapped = read_bool(reader, "overlapped");
     is_searched = read_bool(reader, "searched");
+    is_solved = read_bool(reader, "solved");
     reader.refuse_unknown();
     if (errors_.count() != before) return {};
     try {
       gspmd::dynamic::mesh mesh(axes, order);
       if (is_checked) mesh = mesh.checked();
       if (is_searched) mesh = mesh.searched();
+      if (is_solved) mesh = gspmd::dynamic::solved(mesh);
       if (is_overlapped) mesh = gspmd::dynamic::overlapped(mesh);
       return network ? mesh.on(*network) : mesh;
     } catch (const gspmd::error& e) {
@@ -56,7 +59,7 @@ class mesh_reader {
   }
 
   // The members of the mesh that dynamic::mesh does not return.
-  bool is_searched = false;
+  bool is_searched = false, is_solved = false;
   std::optional<gspmd::network> network;
   std::int64_t memory = 0;  // bytes of a device; 0: no limit
 

@@ -27,6 +27,7 @@ struct colours {
   }
 };
 
+inline std::string time_text(double seconds) { return gspmd::detail::time_text(static_cast<std::int64_t>(seconds * 1e12)); }
 inline std::string with_unit(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
 /// The values that the table shows, and whether it shows only values with communication.
@@ -182,6 +183,9 @@ class plan_table {
     }
     for (const auto& l : lines)
       t += l.name + std::string(left - l.name.size() + 2 + right - l.number.size(), ' ') + l.number + ' ' + l.unit + '\n';
+    if (const auto bound = p_.program().bound())
+      t += "one step takes " + time_text(bound->seconds) + "; no plan over these shardings takes less than " +
+           time_text(bound->least_seconds) + '\n';
     return t;
   }
 

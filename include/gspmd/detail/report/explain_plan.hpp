@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -69,6 +70,13 @@ struct explained_part {
     return !at.is_input() && first_line <= at.line && at.line <= last_line && (file.empty() || file == graph::base_name(at.file));
   }
 };
+
+/// Returns `1.234 ms`.
+[[gnu::cold]] inline std::string time_text(std::int64_t picoseconds) {
+  const std::int64_t unit = picoseconds >= 1'000'000'000 ? 1'000'000'000 : 1'000'000;
+  const std::string thousandths = std::to_string(picoseconds % unit / (unit / 1000) + 1000);
+  return std::to_string(picoseconds / unit) + '.' + thousandths.substr(1) + (unit > 1'000'000 ? " ms" : " us");
+}
 
 class plan_explainer {
  public:
@@ -349,6 +357,9 @@ class plan_explainer {
     table.add({"  outputs", bytes(sum(plan_.outputs))});
     table.add({"  arena", bytes(plan_.arena_bytes)});
     table.add({"  in total", bytes(peak_bytes(plan_))});
+    if (plan_.least_time >= 0)
+      table.add({"one step takes " + time_text(plan_.time) + "; no plan over these shardings takes less than " +
+                 time_text(plan_.least_time)});
     return table.str();
   }
 

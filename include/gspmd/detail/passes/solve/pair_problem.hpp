@@ -115,7 +115,7 @@ class pair_solver {
   /// has stopped rising.
   constexpr void run(int most) {
     int still = 0;
-    while (iterations < most && still < 12 && least - bound > bound / 4096) {
+    while (iterations < most && still < 16 && least - bound > bound / 4096) {
       ++iterations;
       count_planning(static_cast<std::int64_t>(p_.edges.size()));
       const int count = static_cast<int>(p_.variables.size());
@@ -125,6 +125,7 @@ class pair_solver {
       for (int v = 0; v < count; ++v) sum += least_of(v);
       still = sum > bound + bound / 16384 ? 0 : still + 1;
       if (sum > bound) bound = sum;
+      if (iterations > 4 && iterations % 4 != 0) continue;
       vec<int> found = rounded();
       improve(found);
       if (const auto cost = p_.cost_of(found); cost < least) {

@@ -38,6 +38,7 @@ class program_problem {
     made_.resize(count, maker{});
     partial_.resize(count, partial_forms{});
     users_of_.resize(count, vec<end_point>{});
+    copies_of_.resize(count, vec<int>{});
     way_of.resize(count, -1);
     for (int i = 0; i < static_cast<int>(count); ++i)
       if (facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::renamed)
@@ -46,10 +47,11 @@ class program_problem {
   program_problem(const program_problem&) = delete;
   program_problem& operator=(const program_problem&) = delete;
 
-  /// Returns true if the problem describes the program: it has no loops and conditionals, no types, no local views and
-  /// no policies for communication.
+  /// Returns true if the problem describes the program: it has no loops and conditionals, no types, no local views, no
+  /// policies for communication and no limit of the memory.
   static constexpr bool is_supported(const graph& g, const plan_request& request) {
-    if (g.has_regions || g.find_types != nullptr || g.type_local != nullptr || request.saving > 0) return false;
+    if (g.has_regions || g.find_types != nullptr || g.type_local != nullptr || request.saving > 0 || request.most_memory > 0)
+      return false;
     for (const auto& n : g.nodes)
       if (n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial || (n.local_axes | n.annotation.closed) != 0 ||
           facts_of(n.op).made == origin::viewed)
@@ -66,7 +68,10 @@ class program_problem {
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i)
       if (known_.uses.needed[i] != 0 || facts_of(known_.at(i).op).made == origin::given) add_node(i);
     for (const int o : g.outputs) add_output(o);
-    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) connect_users(i);
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+      connect_users(i);
+      share_work(i);
+    }
     number_variables();
   }
 
@@ -153,6 +158,8 @@ class program_problem {
   constexpr void add_input(int i) {
     const node& n = known_.at(i);
     const bool is_free = !n.annotated && n.state < 0;
+    if (const sharding& given = known_.preferred_of(i); given.partial != 0)
+      partial_[i].push_back({given.partial, given.reduced_by});
     made_[i] = add_value(i, is_free ? all_forms(i) : vec<sharding>{known_.preferred_of(i)}, step * i);
   }
   constexpr void note_results(int i) {
@@ -213,6 +220,7 @@ class program_problem {
     if (facts_of(n.op).made == origin::shards && facts_of(n.op).is_made_again(n)) {
       if (is_from_sources(root)) return;
       const int copy = add_operator(root, position - 1);
+      copies_of_[root].push_back(copy);
       edges_.push_back({{copy, kinds_[variables_[copy].kind].results[0]}, user});
       users_of_[root].push_back(user);
       return;
@@ -393,6 +401,17 @@ class program_problem {
     int port = 0, states = 0;
   };
 
+  /// Lets the copies of a value that is_made_again share the least work of all ways. The value is computed once, in a
+  /// way that need not be the way of any copy.
+  constexpr void share_work(int i) {
+    const auto& copies = copies_of_[i];
+    if (copies.size() < 2) return;
+    const auto& times = kinds_[variables_[copies[0]].kind].ways.times;
+    std::int64_t least = times[0];
+    for (const auto time : times) least = time < least ? time : least;
+    for (const int c : copies)
+      variables_[c].costs.resize(times.size(), least / static_cast<std::int64_t>(copies.size()));
+  }
   /// Numbers the variables by position, and adds them and their edges to the problem.
   constexpr void number_variables() {
     const auto count = variables_.size();
@@ -413,7 +432,7 @@ class program_problem {
     place_.resize(count, 0);
     for (const int v : order) {
       const auto& of = variables_[v];
-      place_[v] = problem.add_variable(of.kind >= 0 ? kinds_[of.kind].ways.times : of.costs);
+      place_[v] = problem.add_variable(of.costs.empty() ? kinds_[of.kind].ways.times : of.costs);
     }
     for (const auto& e : edges_) {
       const int from = place_[e.from.variable], to = place_[e.to.variable];
@@ -430,6 +449,7 @@ class program_problem {
   vec<maker> made_;              // by node
   vec<partial_forms> partial_;   // by node
   vec<vec<end_point>> users_of_;  // by root
+  vec<vec<int>> copies_of_;       // by node that is_made_again: its variables
   vec<operator_kind> kinds_;
   vec<new_variable> variables_;
   vec<new_edge> edges_;
