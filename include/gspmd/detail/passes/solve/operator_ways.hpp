@@ -9,27 +9,69 @@
 
 namespace gspmd::detail {
 
-/// Returns every sharding of a value: each axis splits one dim, or none. Two axes that split one dim are listed in both
-/// orders, more axes in the order of the mesh. Parts are empty only if `asked` splits the dim by the axis.
-constexpr vec<sharding> all_shardings(const mesh_shape& mesh, const extents& shape, const sharding& asked) {
-  vec<sharding> list{sharding{}};
+/// By mesh axis: the factors or dims that should be split by the axis.
+using asked_splits = inline_vec<dim_mask, max_axes>;
+
+/// The most joint uses of all axes by one tensor or operator, before partial values and orders are counted.
+inline constexpr std::int64_t most_joint_splits = 160;
+
+/// Returns every way to split factors of these sizes: each axis splits one of the `allowed` factors, or none.
+///
+/// If there are too many ways, small axes split only the factors that `asked` names for them. Two axes that split one
+/// factor are listed in both orders if there are few ways, otherwise in the order of the mesh. Parts are empty only if
+/// `asked` splits the factor by the axis.
+constexpr vec<factor_splits> all_splits(const mesh_shape& mesh, const auto& sizes, dim_mask allowed, const asked_splits& asked) {
+  asked_splits options;
+  std::int64_t joint = 1;
+  const auto count_of = [](dim_mask of) { return std::int64_t{1} + std::popcount(of); };
   for (int a = 0; a < mesh.axis_count(); ++a) {
-    if (mesh.sizes[a] == 1) continue;
-    for (std::size_t k = 0, count = list.size(); k < count; ++k)
-      for (int d = 0; d < shape.count; ++d) {
-        const sharding before = list[k];
-        sharding after = before;
-        after.add_split(a, d);
-        if (parts_of(mesh, after, d) > shape[d] && (asked.axes_of(d) & axis_bit(a)) == 0) continue;
-        list.push_back(after);
-        int at = 0, axes = 0;
-        while (at < before.splits.count && before.splits[at].dim < d) ++at;
-        for (int i = at; i < before.splits.count && before.splits[i].dim == d; ++i) ++axes;
-        if (axes != 1) continue;
+    options.push_back(mesh.sizes[a] == 1 ? 0 : asked[a] & allowed);
+    joint *= count_of(options[a]);
+  }
+  axis_mask left = mesh.wide_axes();
+  while (left != 0) {  // the largest axis first
+    int largest = -1;
+    for (int a = 0; a < mesh.axis_count(); ++a)
+      if ((left & axis_bit(a)) != 0 && (largest < 0 || mesh.sizes[a] > mesh.sizes[largest])) largest = a;
+    left &= ~axis_bit(largest);
+    const auto wider = joint / count_of(options[largest]) * count_of(allowed);
+    if (wider > most_joint_splits) continue;
+    joint = wider;
+    options[largest] = allowed;
+  }
+  const bool has_orders = joint <= most_joint_splits / 2;
+  vec<factor_splits> all{factor_splits{}};
+  for (int a = 0; a < mesh.axis_count(); ++a)
+    for (std::size_t k = 0, count = all.size(); k < count; ++k)
+      for (int f = 0; f < sizes.count; ++f) {
+        if ((options[a] & dim_bit(f)) == 0) continue;
+        const factor_splits before = all[k];
+        int first = 0;
+        while (first < before.count && before[first].dim < f) ++first;
+        int last = first;
+        std::int64_t parts = mesh.sizes[a];
+        for (; last < before.count && before[last].dim == f; ++last) parts *= mesh.sizes[before[last].axis];
+        if (parts > sizes[f] && (asked[a] & dim_bit(f)) == 0) continue;
+        const axis_use use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(f)};
+        factor_splits after = before;
+        after.insert(last, use);
+        all.push_back(after);
+        if (last != first + 1 || !has_orders) continue;
         after = before;
-        after.splits.insert(at, axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(d)});
-        list.push_back(after);
+        after.insert(first, use);
+        all.push_back(after);
       }
+  return all;
+}
+
+/// Returns the shardings of a value without partial axes, see all_splits.
+constexpr vec<sharding> all_shardings(const mesh_shape& mesh, const extents& shape, const sharding& asked) {
+  asked_splits by_axis(mesh.axis_count(), dim_mask{0});
+  for (const auto& use : asked.splits) by_axis[use.axis] |= dim_bit(use.dim);
+  vec<sharding> list;
+  for (const auto& splits : all_splits(mesh, shape, dim_bit(shape.count) - 1, by_axis)) {
+    list.push_back({});
+    list.back().splits = splits;
   }
   return list;
 }
@@ -59,11 +101,17 @@ struct operator_ways {
 ///   bd,df->bf on x: replicated; b over x; d over x, the result is partial; f over x
 class way_list {
  public:
-  static constexpr std::size_t most_ways = 512;
+  static constexpr std::size_t most_ways = 512, most_with_partial = 256;
 
   constexpr way_list(const form_prices& known, int i, const inline_vec<partial_forms, max_map_arity>& operands)
       : known_(known), i_(i), n_(known.at(i)), operands_(operands) {
     rule_of(known.program, n_, rule_);
+    bool is_partial = false;
+    for (int f = 0; f < rule_.factors.count; ++f)
+      for (int r = 0; r < rule_.results; ++r) is_partial = is_partial || rule_.leaves_partial(f, r);
+    if (is_partial) result_kind_ = rule_.reduced_by;
+    for (int k = operands.count; k-- > 0 && !is_partial;)
+      if (operands[k].count > 0) result_kind_ = operands[k][0].reduced_by;
   }
 
   [[nodiscard]] constexpr operator_ways run() {
@@ -74,43 +122,20 @@ class way_list {
   }
 
  private:
-  /// Returns true if an operand or a result should be split along factor `f` by axis `a`.
-  [[nodiscard]] constexpr bool is_asked(int a, int f) const {
-    const axis_use use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(f)};
-    const auto has_use = [&](const tensor_map& map, int node) {
-      for (const auto& other : to_factors(known_.mesh, rule_, map, known_.preferred_of(node).splits))
-        if (other == use) return true;
-      return false;
-    };
-    for (int k = 0; k < n_.operands.count; ++k)
-      if (has_use(rule_.operand(k), n_.operands[k])) return true;
-    for (int r = 0; r < n_.results; ++r)
-      if (has_use(rule_.result(r), i_ + r)) return true;
-    return false;
-  }
   constexpr void list_uses() {
-    vec<factor_splits> all{factor_splits{}};
-    for (int a = 0; a < known_.mesh.axis_count(); ++a) {
-      if (known_.mesh.sizes[a] == 1) continue;
-      for (std::size_t k = 0, count = all.size(); k < count && all.size() < most_ways; ++k)
-        for (int f = 0; f < rule_.factors.count; ++f) {
-          if (rule_.factors[f].kind == factor_kind::whole) continue;
-          const factor_splits before = all[k];
-          int first = 0;
-          while (first < before.count && before[first].dim < f) ++first;
-          int last = first;
-          std::int64_t parts = known_.mesh.sizes[a];
-          for (; last < before.count && before[last].dim == f; ++last) parts *= known_.mesh.sizes[before[last].axis];
-          if (parts > rule_.factors[f].size && !is_asked(a, f)) continue;
-          factor_splits after = before;
-          after.insert(last, axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(f)});
-          all.push_back(after);
-          if (last != first + 1) continue;
-          after = before;
-          after.insert(first, axis_use{static_cast<std::int8_t>(a), static_cast<std::int8_t>(f)});
-          all.push_back(after);
-        }
+    asked_splits asked(known_.mesh.axis_count(), dim_mask{0});
+    const auto ask = [&](const tensor_map& map, int node) {
+      for (const auto& use : to_factors(known_.mesh, rule_, map, known_.preferred_of(node).splits)) asked[use.axis] |= dim_bit(use.dim);
+    };
+    for (int k = 0; k < n_.operands.count; ++k) ask(rule_.operand(k), n_.operands[k]);
+    for (int r = 0; r < n_.results; ++r) ask(rule_.result(r), i_ + r);
+    dim_mask allowed = 0;
+    inline_vec<std::int64_t, 2 * max_rank> sizes;
+    for (int f = 0; f < rule_.factors.count; ++f) {
+      sizes.push_back(rule_.factors[f].size);
+      if (rule_.factors[f].kind != factor_kind::whole && sizes[f] > 1) allowed |= dim_bit(f);
     }
+    const auto all = all_splits(known_.mesh, sizes, allowed, asked);
     const use_search search(known_.mesh, known_.net(), rule_, use_search::no_preferences);
     for (const auto& uses : all)
       if (search.legal(uses) == uses) add_with_partial(use_of(known_, n_, rule_, uses, {}));
@@ -119,13 +144,13 @@ class way_list {
   /// Adds a way, and the same way with partial operands.
   constexpr void add_with_partial(const operator_use& p) {
     add(p);
-    if (divides_whole_sum(known_, i_)) return;
+    if (divides_whole_sum(known_, i_) || ways_.size() >= most_with_partial) return;
     axis_mask used = 0;
     for (const auto& use : p.uses) used |= axis_bit(use.axis);
     for (int k = 0; k < n_.operands.count; ++k)
       for (const auto& form : operands_[k]) {
         if ((form.axes & (used | p.result.partial)) != 0) continue;
-        if (p.result.partial != 0 && p.result.reduced_by != form.reduced_by) continue;
+        if (form.reduced_by != result_kind_) continue;
         const auto how = partial_rule_of(n_, k, form.reduced_by);
         if (how == partial_rule::none) continue;
         operator_use partial = p;
@@ -169,6 +194,7 @@ class way_list {
     if (!may_be_moved(known_.program, n_)) return;
     const auto from = all_shardings(known_.mesh, known_.shape_of(n_.operands[0]), known_.preferred_of(n_.operands[0]));
     const auto to = all_shardings(known_.mesh, n_.shape, known_.preferred_of(i_));
+    if (from.size() * to.size() > most_ways * 8) return;
     for (const auto& f : from)
       for (const auto& t : to) {
         if (f.split_axes() != t.split_axes() || ways_.size() >= most_ways) continue;
@@ -238,6 +264,7 @@ class way_list {
   const node& n_;
   const inline_vec<partial_forms, max_map_arity>& operands_;
   op_rule rule_;
+  monoid result_kind_ = monoid::add;  // all partial forms of a value have one monoid: no reshard changes it
   vec<operator_use> ways_;
 };
 

@@ -296,7 +296,7 @@ class program_problem {
     for (int r = 0; r < n.results; ++r) take(known_.is_read(i + r) ? 1 : 0);
     take(divides_whole_sum(known_, i) ? 1 : 0);
     const bool may_be_refused = !known_.program.allow_replication && !n.allow_replication;
-    const bool asks = may_be_refused || has_small_dims(i);
+    const bool asks = may_be_refused || has_small_dims(i) || std::popcount(known_.mesh.wide_axes()) > 2;
     if (asks) take(known_.preferred_of(i));
     if (may_be_refused) take(axes_gathered_anyway(known_, i));
     for (int k = 0; k < n.operands.count; ++k) {

@@ -21,7 +21,7 @@ class plan_solver {
     state_.bound = state_.best.least;
     if (gainable(state_.best) <= 0) return;
     const bool has_trees = solve(false);
-    if (has_trees) solve(true);
+    if (has_trees && state_.best.time - state_.bound > state_.bound / 256) solve(true);
     if (state_.bound > state_.best.time) state_.bound = state_.best.time;
   }
 
