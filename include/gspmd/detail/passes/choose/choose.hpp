@@ -84,7 +84,7 @@ class chooser {
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.preferred_of(i);
-    if (made == origin::region && known_.program.find_types == nullptr) s.partial = 0;
+    if (made == origin::region && known_.program.find_types == nullptr && fixed_ == nullptr) s.partial = 0;
     if (const int k = operand_or_zero(known_.program, n); k >= 0 && s.partial == 0 && is_partial(n.operands[k], s.splits))
       if (const loop_sum sum = sum_of_loop(known_, i); sum.carry >= 0 && sum.splits == s.splits)
         return state_.book.layout_of(state_.book.last_of(n.operands[k]));

@@ -82,11 +82,41 @@ class form_tables {
     for (const int f : numbers) forms.push_back(kinds_[ports_[ports[0]].kind].forms[f]);
     return forms;
   }
-  /// Adds the edge between two variables for the reshards between their forms of one value. `shared_by`: the number of
-  /// edges that share each price. Adds nothing if all prices are 0.
-  constexpr void add_edge(int from, int from_port, int to, int to_port, std::int64_t shared_by) {
-    const int table = table_of(from_port, to_port, shared_by);
-    if (table >= 0) problem_.add_edge(from, to, ports_[from_port].map, ports_[to_port].map, table);
+  /// The number of executions of a reshard, and the number of edges that share its price.
+  struct share {
+    std::int64_t times = 1, shared_by = 1;
+    friend constexpr bool operator==(const share&, const share&) = default;
+  };
+  /// Adds the edge between two variables for the reshards from the forms of one to the forms of the other. Adds nothing
+  /// if all prices are 0.
+  constexpr void add_edge(int from, int from_port, int to, int to_port, const share& part) {
+    const bool is_backward = from > to;  // to the value that a loop carries
+    const int table = table_of(from_port, to_port, part, is_backward);
+    if (table < 0) return;
+    const int rows = ports_[from_port].map, columns = ports_[to_port].map;
+    is_backward ? problem_.add_edge(to, from, columns, rows, table) : problem_.add_edge(from, to, rows, columns, table);
+  }
+  /// The same for a variable that needs two forms. Both are made from the form that makes the sum of the prices least.
+  constexpr void add_double_edge(int from, int from_port, int to, int first, int second, const share& part) {
+    const port &made = ports_[from_port], &a = ports_[first], &b = ports_[second];
+    kind& of = kinds_[made.kind];
+    pair_problem::cost_table table{static_cast<int>(made.forms.size()), static_cast<int>(problem_.maps[a.map].size()), {}};
+    for (const int m : made.forms)
+      for (int x = 0; x < table.columns; ++x) {
+        const int one = a.forms[problem_.maps[a.map][x]], other = b.forms[problem_.maps[b.map][x]];
+        std::int64_t least = most_picoseconds;
+        for (const auto* const forms : {&made.forms, &a.forms, &b.forms})
+          for (const int f : *forms) {
+            const auto time = add_times(price_of(of, m, f), add_times(price_of(of, f, one), price_of(of, f, other)));
+            least = time < least ? time : least;
+          }
+        table.of.push_back(scale_.cost_of(multiply_time(least, part.times)) / part.shared_by);
+      }
+    vec<int> map;
+    for (int x = 0; x < table.columns; ++x) map.push_back(x);
+    problem_.maps.push_back(std::move(map));
+    problem_.tables.push_back(std::move(table));
+    problem_.add_edge(from, to, made.map, static_cast<int>(problem_.maps.size()) - 1, static_cast<int>(problem_.tables.size()) - 1);
   }
 
  private:
@@ -98,7 +128,8 @@ class form_tables {
   };
   struct known_table {
     int from = 0, to = 0;
-    std::int64_t shared_by = 1;
+    share part;
+    bool is_backward = false;
     int table = -1;  // -1: all prices are 0
   };
 
@@ -124,21 +155,25 @@ class form_tables {
                       const auto bytes = step_bytes(mesh_, k.shape, at, step, k.elem_bytes);
                       time = add_times(time, step_time(mesh_, net_, k.shape, at, step, bytes));
                     });
-      row[to] = scale_.cost_of(time);
+      row[to] = time;
     }
     return row[to];
   }
-  constexpr int table_of(int from, int to, std::int64_t shared_by) {
+  constexpr int table_of(int from, int to, const share& part, bool is_backward) {
     for (std::size_t k = known_.size(); k-- > 0;)
-      if (known_[k].from == from && known_[k].to == to && known_[k].shared_by == shared_by) return known_[k].table;
-    pair_problem::cost_table made{static_cast<int>(ports_[from].forms.size()), static_cast<int>(ports_[to].forms.size()), {}};
+      if (const known_table& t = known_[k]; t.from == from && t.to == to && t.part == part && t.is_backward == is_backward)
+        return t.table;
+    const vec<int>&rows = ports_[is_backward ? to : from].forms, &columns = ports_[is_backward ? from : to].forms;
+    pair_problem::cost_table made{static_cast<int>(rows.size()), static_cast<int>(columns.size()), {}};
     bool is_free = true;
-    for (const int a : ports_[from].forms)
-      for (const int b : ports_[to].forms) {
-        made.of.push_back(price_of(kinds_[ports_[from].kind], a, b) / shared_by);
+    for (const int a : rows)
+      for (const int b : columns) {
+        kind& of = kinds_[ports_[from].kind];
+        const auto price = multiply_time(is_backward ? price_of(of, b, a) : price_of(of, a, b), part.times);
+        made.of.push_back(scale_.cost_of(price) / part.shared_by);
         is_free = is_free && made.of.back() == 0;
       }
-    known_table entry{from, to, shared_by, -1};
+    known_table entry{from, to, part, is_backward, -1};
     if (!is_free) {
       entry.table = static_cast<int>(problem_.tables.size());
       problem_.tables.push_back(std::move(made));

@@ -131,9 +131,11 @@ class way_list {
     for (int r = 0; r < n_.results; ++r) ask(rule_.result(r), i_ + r);
     dim_mask allowed = 0;
     inline_vec<std::int64_t, 2 * max_rank> sizes;
+    dim_mask any_asked = 0;
+    for (const auto mask : asked) any_asked |= mask;
     for (int f = 0; f < rule_.factors.count; ++f) {
       sizes.push_back(rule_.factors[f].size);
-      if (rule_.factors[f].kind != factor_kind::whole && sizes[f] > 1) allowed |= dim_bit(f);
+      if (rule_.factors[f].kind != factor_kind::whole && (sizes[f] > 1 || (any_asked & dim_bit(f)) != 0)) allowed |= dim_bit(f);
     }
     const auto all = all_splits(known_.mesh, sizes, allowed, asked);
     const use_search search(known_.mesh, known_.net(), rule_, use_search::no_preferences);
@@ -213,22 +215,26 @@ class way_list {
     ways_.push_back(p);
   }
 
-  /// Leaves out the ways that make whole copies, see operator_chooser.
+  /// Leaves out the ways that make whole copies (see operator_chooser), and the ways that lose a split of an annotated
+  /// operand that another way keeps.
   constexpr void drop_refused() {
-    if (known_.program.allow_replication || n_.allow_replication) return;
-    axis_mask held[max_map_arity] = {};
-    axis_mask all_held = 0;
+    const bool may_copy = known_.program.allow_replication || n_.allow_replication;
     const axis_mask anyway = axes_gathered_anyway(known_, i_);
+    axis_mask held[max_map_arity] = {};
+    std::uint32_t loses = 0;
     for (int k = 0; k < n_.operands.count; ++k) {
-      if (must_lose_a_split(known_, n_, rule_, k) || is_looked_into(known_, n_, rule_, k))
+      const node& operand = known_.at(n_.operands[k]);
+      const bool must_lose = must_lose_a_split(known_, n_, rule_, k);
+      if (!may_copy && (must_lose || is_looked_into(known_, n_, rule_, k)))
         held[k] = known_.preferred_of(n_.operands[k]).split_axes() & ~anyway;
-      all_held |= held[k];
+      if (must_lose && operand.annotated) loses |= std::uint32_t{1} << k;
     }
-    if (all_held == 0) return;
     vec<operator_use> kept;
     for (const auto& p : ways_) {
       bool is_refused = false;
-      for (int k = 0; k < n_.operands.count; ++k) is_refused = is_refused || (held[k] & ~p.wanted[k].split_axes()) != 0;
+      for (int k = 0; k < n_.operands.count; ++k)
+        is_refused = is_refused || (held[k] & ~p.wanted[k].split_axes()) != 0 ||
+                     ((loses >> k & 1U) != 0 && axes_lost(known_, i_, rule_, k, p.wanted[k]) != 0);
       if (!is_refused) kept.push_back(p);
     }
     if (!kept.empty()) ways_ = std::move(kept);

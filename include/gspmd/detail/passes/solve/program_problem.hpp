@@ -40,21 +40,28 @@ class program_problem {
     users_of_.resize(count, vec<end_point>{});
     copies_of_.resize(count, vec<int>{});
     way_of.resize(count, -1);
-    for (int i = 0; i < static_cast<int>(count); ++i)
-      if (facts_of(g.nodes[static_cast<std::size_t>(i)].op).made == origin::renamed)
-        book_.roots[i] = book_.roots[g.nodes[static_cast<std::size_t>(i)].operands[0]];
+    times_.resize(count, 1);
+    is_sum_.resize(count, 0);
+    for (int i = 0; i < static_cast<int>(count); ++i) {
+      const node& n = known_.at(i);
+      if (facts_of(n.op).made == origin::renamed) book_.roots[i] = book_.roots[n.operands[0]];
+      for (int r = n.region; r >= 0; r = known_.at(r).region)
+        if (known_.at(r).op == opcode::loop && known_.at(r).integer > 1) times_[i] = multiply_time(times_[i], known_.at(r).integer);
+      if (n.region < 0) continue;
+      if (const int carry = summed_up_by(g, uses, i).carry; carry >= 0) is_sum_[carry] = 1;
+    }
   }
   program_problem(const program_problem&) = delete;
   program_problem& operator=(const program_problem&) = delete;
 
-  /// Returns true if the problem describes the program: it has no loops and conditionals, no types, no local views, no
-  /// policies for communication and no limit of the memory.
+  /// Returns true if the problem describes the program: it has no types, no local views, no policies for communication
+  /// and no limit of the memory. A loop must not add a value that a conditional replaces by 0.
   static constexpr bool is_supported(const graph& g, const plan_request& request) {
-    if (g.has_regions || g.find_types != nullptr || g.type_local != nullptr || request.saving > 0 || request.most_memory > 0)
+    if (g.find_types != nullptr || g.type_local != nullptr || request.saving > 0 || request.most_memory > 0)
       return false;
     for (const auto& n : g.nodes)
       if (n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial || (n.local_axes | n.annotation.closed) != 0 ||
-          facts_of(n.op).made == origin::viewed)
+          facts_of(n.op).made == origin::viewed || (n.region >= 0 && operand_or_zero(g, n) >= 0))
         return false;
     return true;
   }
@@ -128,12 +135,13 @@ class program_problem {
   struct new_variable {
     std::int64_t position = 0;  // a variable is after the variables that it reads
     int kind = -1;              // of its operator; -1: it is a value
-    vec<std::int64_t> costs;    // empty: those of its kind
+    vec<std::int64_t> costs;
     int states = 0;
   };
   struct new_edge {
     end_point from, to;
-    std::int64_t shared_by = 1;
+    form_tables::share part;
+    int second_port = -1;  // of `to`, if it needs two forms
   };
 
   // ---- nodes ----
@@ -149,30 +157,56 @@ class program_problem {
         if (!facts_of(n.op).is_made_again(n)) made_[i] = {add_operator(i, step * i), -1};
         if (made_[i].variable >= 0) note_results(i);
         return;
+      case origin::region: return add_region_value(i);
       case origin::source:
       case origin::result:
-      case origin::viewed:
-      case origin::region: return;
+      case origin::viewed: return;
     }
+  }
+  /// Adds a value that a loop carries, a result of a loop or a conditional, or the predicate of a conditional. A carried
+  /// value has one form in all iterations, which its result keeps.
+  constexpr void add_region_value(int i) {
+    const node& n = known_.at(i);
+    const std::int64_t position = step * i;
+    if (n.op == opcode::branch) return add_user(book_.roots[n.operands[0]], add_value(n.operands[0], {sharding{}}, position), position);
+    if (n.op == opcode::carry) {
+      auto forms = n.annotated ? vec<sharding>{known_.preferred_of(i)} : all_forms(i);
+      for (std::size_t k = 0, count = forms.size(); k < count && is_sum_[i] != 0; ++k)
+        for (axis_mask axes = known_.mesh.wide_axes() & ~forms[k].split_axes(), some = axes; some != 0; some = (some - 1) & axes) {
+          sharding sum = forms[k];
+          sum.partial = some;
+          forms.push_back(sum);
+          note_partial(i, sum);
+        }
+      made_[i] = add_value(i, forms, position);
+      return add_user(book_.roots[n.operands[0]], made_[i], position);
+    }
+    if (n.op == opcode::loop_result) {
+      made_[i] = made_[n.operands[0]];
+      partial_[i] = partial_[n.operands[0]];
+      return add_user(book_.roots[n.operands[1]], made_[i], position);
+    }
+    if (n.op != opcode::cond_result) return;
+    made_[i] = add_value(i, n.annotated ? vec<sharding>{known_.preferred_of(i)} : all_forms(i), position);
+    for (int k = 1; k <= 2; ++k) add_user(book_.roots[n.operands[k]], made_[i], position);
+  }
+  constexpr void note_partial(int i, const sharding& s) {
+    const partial_form form{s.partial, s.reduced_by};
+    bool is_known = s.partial == 0;
+    for (const auto& other : partial_[i]) is_known = is_known || other == form;
+    if (!is_known && partial_[i].count < partial_forms::capacity) partial_[i].push_back(form);
   }
   constexpr void add_input(int i) {
     const node& n = known_.at(i);
     const bool is_free = !n.annotated && n.state < 0;
-    if (const sharding& given = known_.preferred_of(i); given.partial != 0)
-      partial_[i].push_back({given.partial, given.reduced_by});
+    note_partial(i, known_.preferred_of(i));
     made_[i] = add_value(i, is_free ? all_forms(i) : vec<sharding>{known_.preferred_of(i)}, step * i);
   }
   constexpr void note_results(int i) {
     const operator_kind& of = kinds_[variables_[made_[i].variable].kind];
     for (int r = 0; r < known_.at(i).results; ++r) {
       made_[i + r] = {made_[i].variable, of.results[r]};
-      for (const auto& way : of.ways.of) {
-        const sharding s = r == 0 ? way.result : further(i, way, r);
-        const partial_form form{s.partial, s.reduced_by};
-        bool is_known = s.partial == 0;
-        for (const auto& other : partial_[i + r]) is_known = is_known || other == form;
-        if (!is_known && partial_[i + r].count < partial_forms::capacity) partial_[i + r].push_back(form);
-      }
+      for (const auto& way : of.ways.of) note_partial(i + r, r == 0 ? way.result : further(i, way, r));
     }
   }
   [[nodiscard]] constexpr sharding further(int i, const operator_use& way, int r) const {
@@ -201,7 +235,9 @@ class program_problem {
   constexpr int add_operator(int i, std::int64_t position) {
     const node& n = known_.at(i);
     const int kind = kind_of(i);
-    variables_.push_back({position, kind, {}, static_cast<int>(kinds_[kind].ways.of.size())});
+    vec<std::int64_t> costs;
+    for (const auto time : kinds_[kind].ways.times) costs.push_back(scale_.cost_of(multiply_time(time, times_[i])));
+    variables_.push_back({position, kind, std::move(costs), static_cast<int>(kinds_[kind].ways.of.size())});
     const int variable = static_cast<int>(variables_.size()) - 1;
     const int reads = facts_of(n.op).reads(n);
     for (int k = 0; k < n.operands.count && k < reads; ++k) {
@@ -221,7 +257,7 @@ class program_problem {
       if (is_from_sources(root)) return;
       const int copy = add_operator(root, position - 1);
       copies_of_[root].push_back(copy);
-      edges_.push_back({{copy, kinds_[variables_[copy].kind].results[0]}, user});
+      edges_.push_back({{copy, kinds_[variables_[copy].kind].results[0]}, user, {times_[root], 1}});
       users_of_[root].push_back(user);
       return;
     }
@@ -238,8 +274,9 @@ class program_problem {
     }
     return false;
   }
-  constexpr end_point add_value(int i, const vec<sharding>& forms, std::int64_t position) {
-    return {add_states(static_cast<int>(forms.size()), position), tables_.add_port(table_kind(i), forms)};
+  /// Adds a variable for these forms of value `of`.
+  constexpr end_point add_value(int of, const vec<sharding>& forms, std::int64_t position) {
+    return {add_states(static_cast<int>(forms.size()), position), tables_.add_port(table_kind(of), forms)};
   }
   [[nodiscard]] constexpr int table_kind(int i) { return tables_.kind_of(known_.shape_of(i), bytes_of(known_.at(i).type)); }
   /// Returns all shardings of node `i` without partial axes, the smallest shards first.
@@ -264,7 +301,6 @@ class program_problem {
     made.key = key;
     made.ways = way_list(known_, i, operands).run();
     const auto& ways = made.ways.of;
-    for (auto& time : made.ways.times) time = scale_.cost_of(time);
     vec<sharding> forms;
     for (int k = 0; k < n.operands.count; ++k) {
       forms.clear();
@@ -296,7 +332,10 @@ class program_problem {
     for (int r = 0; r < n.results; ++r) take(known_.is_read(i + r) ? 1 : 0);
     take(divides_whole_sum(known_, i) ? 1 : 0);
     const bool may_be_refused = !known_.program.allow_replication && !n.allow_replication;
-    const bool asks = may_be_refused || has_small_dims(i) || std::popcount(known_.mesh.wide_axes()) > 2;
+    bool is_any_annotated = false;
+    for (const int o : n.operands) is_any_annotated = is_any_annotated || known_.at(o).annotated;
+    take(is_any_annotated ? axes_gathered_anyway(known_, i) : 0);
+    const bool asks = may_be_refused || is_any_annotated || has_small_dims(i) || std::popcount(known_.mesh.wide_axes()) > 2;
     if (asks) take(known_.preferred_of(i));
     if (may_be_refused) take(axes_gathered_anyway(known_, i));
     for (int k = 0; k < n.operands.count; ++k) {
@@ -344,23 +383,27 @@ class program_problem {
     if (made.variable < 0 || users.empty()) return;
     const auto count = users.size();
     if (count == 1) {
-      edges_.push_back({made, users[0]});
+      edges_.push_back({made, users[0], {times_[i], 1}});
+      return;
+    }
+    if (count == 2 && users[0].variable == users[1].variable) {  // x * transpose(x)
+      edges_.push_back({made, users[0], {times_[i], 1}, users[1].port});
       return;
     }
     has_trees = has_trees || count > 2;
     if (is_star_) {
       const end_point form = add_form(i, made, users);
-      edges_.push_back({made, form});
-      for (const auto& user : users) edges_.push_back({form, user});
+      edges_.push_back({made, form, {times_[i], 1}});
+      for (const auto& user : users) edges_.push_back({form, user, {times_[i], 1}});
       return;
     }
-    const std::int64_t shared_by = count == 2 ? 1 : static_cast<std::int64_t>(count);
+    const form_tables::share part{times_[i], count == 2 ? 1 : static_cast<std::int64_t>(count)};
     for (std::size_t u = 0; u < (count == 2 ? 1 : count); ++u) {
       const end_point &a = users[u], &b = users[(u + 1) % count];
       const end_point form = add_form(i, made, {a, b});
-      edges_.push_back({made, form, shared_by});
-      edges_.push_back({form, a, shared_by});
-      edges_.push_back({form, b, shared_by});
+      edges_.push_back({made, form, part});
+      edges_.push_back({form, a, part});
+      edges_.push_back({form, b, part});
     }
   }
   /// Adds the variable for the form of node `i` from which these users are served.
@@ -406,11 +449,11 @@ class program_problem {
   constexpr void share_work(int i) {
     const auto& copies = copies_of_[i];
     if (copies.size() < 2) return;
-    const auto& times = kinds_[variables_[copies[0]].kind].ways.times;
-    std::int64_t least = times[0];
-    for (const auto time : times) least = time < least ? time : least;
+    const auto costs = variables_[copies[0]].costs;
+    std::int64_t least = costs[0];
+    for (const auto cost : costs) least = cost < least ? cost : least;
     for (const int c : copies)
-      variables_[c].costs.resize(times.size(), least / static_cast<std::int64_t>(copies.size()));
+      for (auto& cost : variables_[c].costs) cost = least / static_cast<std::int64_t>(copies.size());
   }
   /// Numbers the variables by position, and adds them and their edges to the problem.
   constexpr void number_variables() {
@@ -430,13 +473,11 @@ class program_problem {
       std::swap(order, sorted);
     }
     place_.resize(count, 0);
-    for (const int v : order) {
-      const auto& of = variables_[v];
-      place_[v] = problem.add_variable(of.costs.empty() ? kinds_[of.kind].ways.times : of.costs);
-    }
+    for (const int v : order) place_[v] = problem.add_variable(variables_[v].costs);
     for (const auto& e : edges_) {
       const int from = place_[e.from.variable], to = place_[e.to.variable];
-      tables_.add_edge(from, e.from.port, to, e.to.port, e.shared_by);
+      e.second_port < 0 ? tables_.add_edge(from, e.from.port, to, e.to.port, e.part)
+                        : tables_.add_double_edge(from, e.from.port, to, e.to.port, e.second_port, e.part);
     }
     problem.connect();
   }
@@ -447,6 +488,8 @@ class program_problem {
   price_scale scale_;
   form_tables tables_;
   vec<maker> made_;              // by node
+  vec<std::int64_t> times_;      // by node: the iterations of the loops around it
+  vec<std::uint8_t> is_sum_;     // by node: a carried value that the loop only adds to (loop_sums.hpp)
   vec<partial_forms> partial_;   // by node
   vec<vec<end_point>> users_of_;  // by root
   vec<vec<int>> copies_of_;       // by node that is_made_again: its variables
