@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <string>
@@ -27,7 +28,12 @@ struct colours {
   }
 };
 
-inline std::string time_text(double seconds) { return gspmd::detail::time_text(static_cast<std::int64_t>(seconds * 1e12)); }
+/// Returns `1.234 ms`.
+inline std::string time_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f %s", seconds * (seconds >= 1e-3 ? 1e3 : 1e6), seconds >= 1e-3 ? "ms" : "us");
+  return text;
+}
 inline std::string with_unit(std::int64_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes"); }
 
 /// The values that the table shows, and whether it shows only values with communication.

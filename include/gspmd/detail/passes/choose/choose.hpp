@@ -201,10 +201,10 @@ class chooser {
     rule_of(known.program, n, rule);
     const bool is_border = facts_of(n.op).made == origin::viewed;
     const bool is_typed = known.program.find_types != nullptr || ((n.local_axes != 0 || is_border) && n.annotation.closed == 0);
-    operator_use use = is_typed    ? typed_use(i, n, rule)
-                       : is_border ? border_use(i, n, rule)
+    operator_use use = is_typed                                    ? typed_use(i, n, rule)
+                       : is_border                                 ? border_use(i, n, rule)
                        : fixed_ != nullptr && fixed_[i] != nullptr ? *fixed_[i]
-                                   : choose_with_sums(of_operators, i, n, rule);
+                                                                   : choose_with_sums(of_operators, i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
     choice.moved = use.moved;
@@ -344,11 +344,11 @@ class chooser {
   reader_preferences readers_;
   operator_chooser operators_;
   form_walk<chooser> walk_;
-  inline_vec<sharding, max_results> further_;  // shardings of the further results of the last operator
+  inline_vec<sharding, max_results> further_;   // shardings of the further results of the last operator
   const operator_use* const* fixed_ = nullptr;  // see fix
-  replay* replay_;                             // null: every item is chosen
-  bool is_replayed_ = false;                   // the current item
-  int path_ = 0;                               // index of the next path of the replayed plan
+  replay* replay_;                              // null: every item is chosen
+  bool is_replayed_ = false;                    // the current item
+  int path_ = 0;                                // index of the next path of the replayed plan
   int chosen_ = 0, replayed_ = 0;
 };
 

@@ -17,7 +17,8 @@ struct search_pass {
     const layouts& asked = before.template of<narrow_pass>();
     search_state state = begin_search(before.template take<choose_pass>(), asked.of);
     if (before.request().solve != nullptr)
-      before.request().solve({before.program(), before.mesh(), before.request(), before.template of<uses_pass>(), asked.of}, state);
+      before.request().solve({before.program(), before.mesh(), before.request(), before.template of<uses_pass>(), asked.of},
+                             state);
     return state;
   }
   template <class Before>

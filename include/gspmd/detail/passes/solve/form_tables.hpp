@@ -57,7 +57,8 @@ class form_tables {
       map.push_back(row);
     }
     for (std::size_t p = 0; p < ports_.size(); ++p)
-      if (const port& other = ports_[p]; other.kind == of_kind && is_same(other.forms, made.forms) && is_same(problem_.maps[other.map], map))
+      if (const port& other = ports_[p];
+          other.kind == of_kind && is_same(other.forms, made.forms) && is_same(problem_.maps[other.map], map))
         return static_cast<int>(p);
     made.map = static_cast<int>(problem_.maps.size());
     problem_.maps.push_back(std::move(map));
@@ -93,8 +94,8 @@ class form_tables {
     const bool is_backward = from > to;  // to the value that a loop carries
     const int table = table_of(from_port, to_port, part, is_backward);
     if (table < 0) return;
-    const int rows = ports_[from_port].map, columns = ports_[to_port].map;
-    is_backward ? problem_.add_edge(to, from, columns, rows, table) : problem_.add_edge(from, to, rows, columns, table);
+    const int from_map = ports_[from_port].map, to_map = ports_[to_port].map;
+    is_backward ? problem_.add_edge(to, from, to_map, from_map, table) : problem_.add_edge(from, to, from_map, to_map, table);
   }
   /// The same for a variable that needs two forms. Both are made from the form that makes the sum of the prices least.
   constexpr void add_double_edge(int from, int from_port, int to, int first, int second, const share& part) {
@@ -102,7 +103,7 @@ class form_tables {
     kind& of = kinds_[made.kind];
     pair_problem::cost_table table{static_cast<int>(made.forms.size()), static_cast<int>(problem_.maps[a.map].size()), {}};
     for (const int m : made.forms)
-      for (int x = 0; x < table.columns; ++x) {
+      for (int x = 0; x < table.column_count; ++x) {
         const int one = a.forms[problem_.maps[a.map][x]], other = b.forms[problem_.maps[b.map][x]];
         std::int64_t least = most_picoseconds;
         for (const auto* const forms : {&made.forms, &a.forms, &b.forms})
@@ -113,10 +114,11 @@ class form_tables {
         table.of.push_back(scale_.cost_of(multiply_time(least, part.times)) / part.shared_by);
       }
     vec<int> map;
-    for (int x = 0; x < table.columns; ++x) map.push_back(x);
+    for (int x = 0; x < table.column_count; ++x) map.push_back(x);
     problem_.maps.push_back(std::move(map));
     problem_.tables.push_back(std::move(table));
-    problem_.add_edge(from, to, made.map, static_cast<int>(problem_.maps.size()) - 1, static_cast<int>(problem_.tables.size()) - 1);
+    problem_.add_edge(from, to, made.map, static_cast<int>(problem_.maps.size()) - 1,
+                      static_cast<int>(problem_.tables.size()) - 1);
   }
 
  private:
@@ -163,11 +165,11 @@ class form_tables {
     for (std::size_t k = known_.size(); k-- > 0;)
       if (const known_table& t = known_[k]; t.from == from && t.to == to && t.part == part && t.is_backward == is_backward)
         return t.table;
-    const vec<int>&rows = ports_[is_backward ? to : from].forms, &columns = ports_[is_backward ? from : to].forms;
-    pair_problem::cost_table made{static_cast<int>(rows.size()), static_cast<int>(columns.size()), {}};
+    const vec<int>&row_forms = ports_[is_backward ? to : from].forms, &column_forms = ports_[is_backward ? from : to].forms;
+    pair_problem::cost_table made{static_cast<int>(row_forms.size()), static_cast<int>(column_forms.size()), {}};
     bool is_free = true;
-    for (const int a : rows)
-      for (const int b : columns) {
+    for (const int a : row_forms)
+      for (const int b : column_forms) {
         kind& of = kinds_[ports_[from].kind];
         const auto price = multiply_time(is_backward ? price_of(of, b, a) : price_of(of, a, b), part.times);
         made.of.push_back(scale_.cost_of(price) / part.shared_by);

@@ -125,7 +125,8 @@ class way_list {
   constexpr void list_uses() {
     asked_splits asked(known_.mesh.axis_count(), dim_mask{0});
     const auto ask = [&](const tensor_map& map, int node) {
-      for (const auto& use : to_factors(known_.mesh, rule_, map, known_.preferred_of(node).splits)) asked[use.axis] |= dim_bit(use.dim);
+      for (const auto& use : to_factors(known_.mesh, rule_, map, known_.preferred_of(node).splits))
+        asked[use.axis] |= dim_bit(use.dim);
     };
     for (int k = 0; k < n_.operands.count; ++k) ask(rule_.operand(k), n_.operands[k]);
     for (int r = 0; r < n_.results; ++r) ask(rule_.result(r), i_ + r);

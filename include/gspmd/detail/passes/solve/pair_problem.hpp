@@ -22,18 +22,18 @@ namespace gspmd::detail {
 class pair_problem {
  public:
   struct cost_table {
-    int rows = 0, columns = 0;
+    int row_count = 0, column_count = 0;
     vec<std::int64_t> of;  // row-major, at least 0
   };
   struct variable {
-    int begin = 0, states = 0;  // of its costs in `costs`
+    int begin = 0, states = 0;                                   // of its costs in `costs`
     int first_back = 0, backs = 0, first_ahead = 0, aheads = 0;  // its edges in `edges_of`, see `connect`
   };
   struct edge {
-    int from = 0, to = 0;         // variables, from < to
-    int rows = 0, columns = 0;    // maps of the states of `from` and of `to`
+    int from = 0, to = 0;          // variables, from < to
+    int from_map = 0, to_map = 0;  // of the states of `from` to rows, and of `to` to columns
     int table = 0;
-    int at_from = 0, at_to = 0;   // the messages of the solver
+    int at_from = 0, at_to = 0;  // the messages of the solver
   };
 
   vec<variable> variables;
@@ -49,9 +49,9 @@ class pair_problem {
     for (const auto c : of_states) costs.push_back(c);
     return static_cast<int>(variables.size()) - 1;
   }
-  constexpr void add_edge(int from, int to, int rows, int columns, int table) {
-    edge e{from, to, rows, columns, table, messages, messages + tables[table].rows};
-    messages += tables[table].rows + tables[table].columns;
+  constexpr void add_edge(int from, int to, int from_map, int to_map, int table) {
+    edge e{from, to, from_map, to_map, table, messages, messages + tables[table].row_count};
+    messages += tables[table].row_count + tables[table].column_count;
     edges.push_back(e);
   }
   /// Lists the edges of every variable. Call this after the last edge was added.
@@ -75,9 +75,16 @@ class pair_problem {
     }
   }
 
+  /// Returns the most iterations of a solver: fewer in large problems, so that planning stays linear in the program.
+  [[nodiscard]] constexpr int iterations() const {
+    std::int64_t cells = 1;
+    for (const auto& e : edges) cells += tables[e.table].row_count * tables[e.table].column_count;
+    const auto most = std::int64_t{100'000'000} / cells;
+    return static_cast<int>(most < 40 ? 40 : most > 400 ? 400 : most);
+  }
   [[nodiscard]] constexpr std::int64_t cost_of(const edge& e, int from_state, int to_state) const {
     const cost_table& t = tables[e.table];
-    return t.of[maps[e.rows][from_state] * t.columns + maps[e.columns][to_state]];
+    return t.of[maps[e.from_map][from_state] * t.column_count + maps[e.to_map][to_state]];
   }
   [[nodiscard]] constexpr std::int64_t cost_of(const vec<int>& states) const {
     std::int64_t sum = 0;
@@ -169,16 +176,16 @@ class pair_solver {
     const auto& table = p_.tables[e.table];
     const std::int64_t* const other = message(e, !Forward);
     std::int64_t* const mine = message(e, Forward);
-    const int size = Forward ? table.columns : table.rows;
+    const int size = Forward ? table.column_count : table.row_count;
     found_.resize(0);
     found_.resize(static_cast<std::size_t>(size), none);
     const std::int64_t* row = table.of.data();
-    for (int a = 0; a < table.rows; ++a, row += table.columns) {
+    for (int a = 0; a < table.row_count; ++a, row += table.column_count) {
       if constexpr (Forward) {
-        for (int b = 0; b < table.columns; ++b)
+        for (int b = 0; b < table.column_count; ++b)
           if (const auto cost = row[b] - other[a]; cost < found_[b]) found_[b] = cost;
       } else {
-        for (int b = 0; b < table.columns; ++b)
+        for (int b = 0; b < table.column_count; ++b)
           if (const auto cost = row[b] - other[b]; cost < found_[a]) found_[a] = cost;
       }
     }
@@ -187,15 +194,15 @@ class pair_solver {
       found_[f] = now - mine[f];
       mine[f] = now;
     }
-    const vec<int>& map = p_.maps[Forward ? e.columns : e.rows];
+    const vec<int>& map = p_.maps[Forward ? e.to_map : e.from_map];
     for (int x = 0; x < of.states; ++x) left_[of.begin + x] += found_[map[x]];
   }
   template <bool Forward>
   constexpr void share(const pair_problem::edge& e, const pair_problem::variable& of, std::int64_t shares) {
     const auto& table = p_.tables[e.table];
     std::int64_t* const mine = message(e, !Forward);
-    const int size = Forward ? table.rows : table.columns;
-    const vec<int>& map = p_.maps[Forward ? e.rows : e.columns];
+    const int size = Forward ? table.row_count : table.column_count;
+    const vec<int>& map = p_.maps[Forward ? e.from_map : e.to_map];
     found_.resize(0);
     found_.resize(static_cast<std::size_t>(size), none);
     for (int x = 0; x < of.states; ++x)
@@ -220,7 +227,7 @@ class pair_solver {
       for (int k = 0; k < of.aheads; ++k) {
         const auto& e = p_.edges[p_.edges_of[of.first_ahead + k]];
         const std::int64_t* const from_it = message(e, false);
-        const vec<int>& map = p_.maps[e.rows];
+        const vec<int>& map = p_.maps[e.from_map];
         for (int x = 0; x < of.states; ++x) now_[x] += from_it[map[x]];
       }
       states[v] = first_least(of.states);

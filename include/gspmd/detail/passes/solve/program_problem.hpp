@@ -33,7 +33,11 @@ class program_problem {
  public:
   constexpr program_problem(const graph& g, const mesh_shape& mesh, const plan_request& request, const value_uses& uses,
                             span<const sharding> preferred, const price_scale& scale, bool is_star = false)
-      : is_star_(is_star), book_(g), known_{g, mesh, request, uses, preferred, book_}, scale_(scale), tables_(mesh, request.network, scale, problem) {
+      : is_star_(is_star),
+        book_(g),
+        known_{g, mesh, request, uses, preferred, book_},
+        scale_(scale),
+        tables_(mesh, request.network, scale, problem) {
     const auto count = g.nodes.size();
     made_.resize(count, maker{});
     partial_.resize(count, partial_forms{});
@@ -46,7 +50,8 @@ class program_problem {
       const node& n = known_.at(i);
       if (facts_of(n.op).made == origin::renamed) book_.roots[i] = book_.roots[n.operands[0]];
       for (int r = n.region; r >= 0; r = known_.at(r).region)
-        if (known_.at(r).op == opcode::loop && known_.at(r).integer > 1) times_[i] = multiply_time(times_[i], known_.at(r).integer);
+        if (known_.at(r).op == opcode::loop && known_.at(r).integer > 1)
+          times_[i] = multiply_time(times_[i], known_.at(r).integer);
       if (n.region < 0) continue;
       if (const int carry = summed_up_by(g, uses, i).carry; carry >= 0) is_sum_[carry] = 1;
     }
@@ -57,18 +62,18 @@ class program_problem {
   /// Returns true if the problem describes the program: it has no types, no local views, no policies for communication
   /// and no limit of the memory. A loop must not add a value that a conditional replaces by 0.
   static constexpr bool is_supported(const graph& g, const plan_request& request) {
-    if (g.find_types != nullptr || g.type_local != nullptr || request.saving > 0 || request.most_memory > 0)
-      return false;
+    if (g.find_types != nullptr || g.type_local != nullptr || request.saving > 0 || request.most_memory > 0) return false;
     for (const auto& n : g.nodes)
-      if (n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial || (n.local_axes | n.annotation.closed) != 0 ||
-          facts_of(n.op).made == origin::viewed || (n.region >= 0 && operand_or_zero(g, n) >= 0))
+      if (n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial ||
+          (n.local_axes | n.annotation.closed) != 0 || facts_of(n.op).made == origin::viewed ||
+          (n.region >= 0 && operand_or_zero(g, n) >= 0))
         return false;
     return true;
   }
 
   pair_problem problem;
   bool has_trees = false;  // a value has more than two users
-  vec<int> way_of;  // by node: the variable of its operator; -1: none
+  vec<int> way_of;         // by node: the variable of its operator; -1: none
 
   constexpr void build() {
     const graph& g = known_.program;
@@ -168,11 +173,13 @@ class program_problem {
   constexpr void add_region_value(int i) {
     const node& n = known_.at(i);
     const std::int64_t position = step * i;
-    if (n.op == opcode::branch) return add_user(book_.roots[n.operands[0]], add_value(n.operands[0], {sharding{}}, position), position);
+    if (n.op == opcode::branch)
+      return add_user(book_.roots[n.operands[0]], add_value(n.operands[0], {sharding{}}, position), position);
     if (n.op == opcode::carry) {
       auto forms = n.annotated ? vec<sharding>{known_.preferred_of(i)} : all_forms(i);
       for (std::size_t k = 0, count = forms.size(); k < count && is_sum_[i] != 0; ++k)
-        for (axis_mask axes = known_.mesh.wide_axes() & ~forms[k].split_axes(), some = axes; some != 0; some = (some - 1) & axes) {
+        for (axis_mask axes = known_.mesh.wide_axes() & ~forms[k].split_axes(), some = axes; some != 0;
+             some = (some - 1) & axes) {
           sharding sum = forms[k];
           sum.partial = some;
           forms.push_back(sum);
@@ -223,7 +230,14 @@ class program_problem {
     whole.partial = 0;
     const bool is_free = !n.annotated && n.state < 0 && root == o && facts_of(n.op).made != origin::given;
     if (!is_free) return add_fixed_user(o, whole, end);
-    const end_point made = add_value(o, all_forms(o), end);
+    auto forms = all_forms(o);
+    if (made_[o].variable >= 0)
+      for (const auto& form : tables_.forms_of({made_[o].port})) {
+        bool is_known = form.partial != 0;
+        for (const auto& other : forms) is_known = is_known || other == form;
+        if (!is_known) forms.push_back(form);
+      }
+    const end_point made = add_value(o, forms, end);
     add_user(root, made, end);
     outputs_.push_back({o, made});
   }
@@ -322,7 +336,8 @@ class program_problem {
     if (n.function != nullptr || n.local != nullptr) return 0;
     key_ = 1;
     take(n.op.id);
-    take(static_cast<std::uint64_t>(n.type) << 16 | static_cast<std::uint64_t>(n.reduced_by) << 8 | (n.allow_replication ? 1U : 0U));
+    take(static_cast<std::uint64_t>(n.type) << 16 | static_cast<std::uint64_t>(n.reduced_by) << 8 |
+         (n.allow_replication ? 1U : 0U));
     take(std::bit_cast<std::uint64_t>(n.real));
     take(static_cast<std::uint64_t>(n.integer));
     take_list(n.shape);
@@ -487,10 +502,10 @@ class program_problem {
   form_prices known_;
   price_scale scale_;
   form_tables tables_;
-  vec<maker> made_;              // by node
-  vec<std::int64_t> times_;      // by node: the iterations of the loops around it
-  vec<std::uint8_t> is_sum_;     // by node: a carried value that the loop only adds to (loop_sums.hpp)
-  vec<partial_forms> partial_;   // by node
+  vec<maker> made_;               // by node
+  vec<std::int64_t> times_;       // by node: the iterations of the loops around it
+  vec<std::uint8_t> is_sum_;      // by node: a carried value that the loop only adds to (loop_sums.hpp)
+  vec<partial_forms> partial_;    // by node
   vec<vec<end_point>> users_of_;  // by root
   vec<vec<int>> copies_of_;       // by node that is_made_again: its variables
   vec<operator_kind> kinds_;

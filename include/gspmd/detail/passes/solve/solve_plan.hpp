@@ -31,7 +31,7 @@ class plan_solver {
     program_problem problem(in_.program, in_.mesh, in_.request, in_.uses, in_.asked, scale_, is_star);
     problem.build();
     pair_solver solver(problem.problem);
-    solver.run(100);
+    solver.run(problem.problem.iterations());
     if (const auto found = scale_.time_of(solver.bound); !is_star && found > state_.bound) state_.bound = found;
     make_plan(problem, solver.best);
     return problem.has_trees;
@@ -62,7 +62,8 @@ class plan_solver {
     state_.best = std::move(best);
     state_.preferred = problem.preferred(solution);
   }
-  constexpr choose_state plan_of(const program_problem& problem, const vec<int>& solution, const choose_state* rival = nullptr) const {
+  constexpr choose_state plan_of(const program_problem& problem, const vec<int>& solution,
+                                 const choose_state* rival = nullptr) const {
     const std::size_t count = in_.program.nodes.size();
     vec<const operator_use*> ways(count, nullptr);
     for (std::size_t i = 0; i < count; ++i)
