@@ -127,7 +127,7 @@ class program {
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
 
   /// Returns the time of the plan and its lower bound, by the planner's prices. Returns nullopt if the mesh is not
-  /// `solved`, or if the program has loops or other parts that the solver does not support.
+  /// `solved`, or if the solver does not support the program.
   [[nodiscard]] std::optional<plan_bound> bound() const {
     if (view_.least_time < 0) return {};
     return plan_bound{static_cast<double>(view_.time) / 1e12, static_cast<double>(view_.least_time) / 1e12};

@@ -11,8 +11,8 @@ namespace gspmd::dynamic {
 ///
 /// Annotated values keep their shardings. Inputs and outputs without annotation may get any sharding. The plan is never
 /// slower than the plan without this option, by the planner's prices. Planning takes longer. Combined with
-/// `mesh::searched`, a search continues from the solved plan. Programs with loops, conditionals, explicit axes, manual
-/// regions or policies such as forbid_reshard get the plan without this option, and no bound.
+/// `mesh::searched`, a search continues from the solved plan. Programs with a memory limit, explicit axes, manual
+/// regions, shard_alike or policies such as forbid_reshard get the plan without this option, and no bound.
 ///
 /// **Example.**
 ///

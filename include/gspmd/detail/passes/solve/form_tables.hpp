@@ -21,8 +21,8 @@ struct price_scale {
   [[nodiscard]] constexpr std::int64_t time_of(std::int64_t cost) const { return cost << shift; }
 };
 
-/// The forms of values and the prices of reshards between them, as maps and tables of a pair_problem. Values of one
-/// shape and element type share them.
+/// The forms of values and the prices of reshards between forms, as maps and tables of a pair_problem. Values with the
+/// same shape and element type share both.
 class form_tables {
  public:
   constexpr form_tables(const mesh_shape& mesh, const network_rates& net, const price_scale& scale, pair_problem& problem)
@@ -70,7 +70,7 @@ class form_tables {
     const port& of = ports_[p];
     return kinds_[of.kind].forms[of.forms[problem_.maps[of.map][state]]];
   }
-  /// Returns the forms of several ports of one kind, each once.
+  /// Returns the distinct forms of several ports of the same kind.
   [[nodiscard]] constexpr vec<sharding> forms_of(const vec<int>& ports) const {
     vec<int> numbers;
     for (const int p : ports)
@@ -88,8 +88,8 @@ class form_tables {
     std::int64_t times = 1, shared_by = 1;
     friend constexpr bool operator==(const share&, const share&) = default;
   };
-  /// Adds the edge between two variables for the reshards from the forms of one to the forms of the other. Adds nothing
-  /// if all prices are 0.
+  /// Adds the edge for the reshards from the forms of variable `from` to the forms of variable `to`. Adds nothing if all
+  /// prices are 0.
   constexpr void add_edge(int from, int from_port, int to, int to_port, const share& part) {
     const bool is_backward = from > to;  // to the value that a loop carries
     const int table = table_of(from_port, to_port, part, is_backward);

@@ -9,17 +9,19 @@
 
 namespace gspmd::detail {
 
-/// By mesh axis: the factors or dims that should be split by the axis.
+/// For each mesh axis: the factors or dims that completion splits by the axis.
 using asked_splits = inline_vec<dim_mask, max_axes>;
 
 /// The most joint uses of all axes by one tensor or operator, before partial values and orders are counted.
 inline constexpr std::int64_t most_joint_splits = 160;
 
-/// Returns every way to split factors of these sizes: each axis splits one of the `allowed` factors, or none.
+/// Returns every way to split factors of these sizes. Each axis splits an `allowed` factor, or no factor.
 ///
-/// If there are too many ways, small axes split only the factors that `asked` names for them. Two axes that split one
-/// factor are listed in both orders if there are few ways, otherwise in the order of the mesh. Parts are empty only if
-/// `asked` splits the factor by the axis.
+/// If there are too many ways, small axes split only the factors that `asked` names. Two axes that split the same factor
+/// are listed in both orders if there are few ways, otherwise in the order of the mesh. Parts are empty only if `asked`
+/// splits the factor by the axis.
+///
+///   sizes 8, 8 on x: {}, {x on 0}, {x on 1}
 constexpr vec<factor_splits> all_splits(const mesh_shape& mesh, const auto& sizes, dim_mask allowed, const asked_splits& asked) {
   asked_splits options;
   std::int64_t joint = 1;

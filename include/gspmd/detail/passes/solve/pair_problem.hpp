@@ -100,10 +100,10 @@ class pair_problem {
 /// Input: a problem whose sum of costs is below 2^62. Result: `bound`, which no assignment is below, and `best`, the
 /// states with the least sum found. Both are the same on every machine, because all numbers are integers.
 ///
-/// Each edge holds two messages, which move costs from the edge to its two variables. The sum of all costs stays equal
-/// for each assignment, whatever the messages are. Therefore the sum of the least costs of all variables and edges is a
-/// lower bound. A pass forward over the variables collects the costs of the edges behind each variable, and shares them
-/// among the edges ahead. A pass backward does the reverse. The bound never falls.
+/// Each edge holds two messages, which move costs from the edge to its two variables. For every assignment, the sum of
+/// all costs stays equal, whatever the messages are. Therefore the sum of the least costs of all variables and edges is a
+/// lower bound. A forward pass visits the variables in order. It collects the costs of the edges to earlier variables,
+/// and shares them among the edges to later variables. A backward pass does the reverse. The bound never falls.
 class pair_solver {
  public:
   constexpr explicit pair_solver(const pair_problem& problem) : p_(problem), left_(problem.costs) {
@@ -157,8 +157,8 @@ class pair_solver {
     return least_cost;
   }
 
-  /// Collects the costs of the edges behind variable `v`, and shares its costs among the edges ahead. `Forward`: edges
-  /// from earlier variables are behind.
+  /// Collects the costs of the edges on one side of variable `v`, and shares its costs among the edges on the other side.
+  /// If `Forward`, it collects from earlier variables.
   template <bool Forward>
   constexpr void pass(int v) {
     const auto& of = p_.variables[v];

@@ -20,13 +20,14 @@ namespace gspmd::detail {
 ///    a variable with one form that reads its operand. An output without annotation has all forms without partial axes.
 /// 3. A value with one user is an edge between the operator that makes it and this user. The costs are the reshards
 ///    from each form that is made to each form that is needed.
-/// 4. Two users of a value share reshards. The value gets a variable for the form from which both users are served:
+/// 4. Two users of a value share reshards. The value gets a variable for a form that serves both users:
 ///        made -> form, form -> first user, form -> second user.
 ///    This is exact, because the cheapest tree to two ends branches once.
 /// 5. If a value has n > 2 users, each pair of consecutive users (and the last with the first) gets such a variable, and
 ///    each price is divided by n. The sum is at most the price of the cheapest tree to all users, since each of its n
 ///    parts is the price of a tree to two users, divided by n. So the problem gives a lower bound.
 /// 6. A value that is_made_again, such as a broadcast, is a separate variable for each user.
+/// 7. A value that a loop carries is a variable. Prices in loops count once per iteration.
 ///
 /// The problem leaves out: joined and overlapped collectives, and the memory of a device.
 class program_problem {
@@ -59,15 +60,19 @@ class program_problem {
   program_problem(const program_problem&) = delete;
   program_problem& operator=(const program_problem&) = delete;
 
-  /// Returns true if the problem describes the program: it has no types, no local views, no policies for communication
-  /// and no limit of the memory. A loop must not add a value that a conditional replaces by 0.
+  /// Returns true if the problem describes the program: it has no types, no local views, no policies for communication,
+  /// no values that are sharded alike and no limit of the memory. A loop must not add a value that a conditional
+  /// replaces by 0.
   static constexpr bool is_supported(const graph& g, const plan_request& request) {
     if (g.find_types != nullptr || g.type_local != nullptr || request.saving > 0 || request.most_memory > 0) return false;
-    for (const auto& n : g.nodes)
-      if (n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial ||
-          (n.local_axes | n.annotation.closed) != 0 || facts_of(n.op).made == origin::viewed ||
+    for (const auto& n : g.nodes) {
+      const auto& facts = facts_of(n.op);
+      const bool has_policy = n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial;
+      const bool is_alike = facts.made == origin::renamed && facts.reads(n) < n.operands.count;
+      if (has_policy || is_alike || (n.local_axes | n.annotation.closed) != 0 || facts.made == origin::viewed ||
           (n.region >= 0 && operand_or_zero(g, n) >= 0))
         return false;
+    }
     return true;
   }
 
