@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <utility>
 
+#include "gspmd/detail/passes/choose/loop_sums.hpp"
 #include "gspmd/detail/passes/solve/form_tables.hpp"
-#include "gspmd/detail/passes/solve/operator_ways.hpp"
+#include "gspmd/detail/passes/solve/operator_kinds.hpp"
 
 namespace gspmd::detail {
 
@@ -132,12 +132,6 @@ class program_problem {
   };
   using maker = end_point;
   static constexpr std::int64_t step = 64;  // between the positions of two nodes, for the variables between them
-  /// The operators with equal ways: the same operator on the same shapes.
-  struct operator_kind {
-    std::uint64_t key = 0;
-    operator_ways ways;
-    vec<int> operands, results;  // ports
-  };
   struct free_output {
     int node = -1;
     end_point end;
@@ -218,13 +212,8 @@ class program_problem {
     const operator_kind& of = kinds_[variables_[made_[i].variable].kind];
     for (int r = 0; r < known_.at(i).results; ++r) {
       made_[i + r] = {made_[i].variable, of.results[r]};
-      for (const auto& way : of.ways.of) note_partial(i + r, r == 0 ? way.result : further(i, way, r));
+      for (const auto& way : of.ways.of) note_partial(i + r, kinds_.result(i, way, r));
     }
-  }
-  [[nodiscard]] constexpr sharding further(int i, const operator_use& way, int r) const {
-    op_rule rule;
-    rule_of(known_.program, known_.at(i), rule);
-    return further_result(known_.mesh, rule, way.uses, r);
   }
   /// Adds an output of node `o`.
   constexpr void add_output(int o) {
@@ -253,7 +242,9 @@ class program_problem {
   /// Adds the variable of a way to run node `i`. Returns its number.
   constexpr int add_operator(int i, std::int64_t position) {
     const node& n = known_.at(i);
-    const int kind = kind_of(i);
+    inline_vec<partial_forms, max_map_arity> partial;
+    for (const int o : n.operands) partial.push_back(partial_[book_.roots[o]]);
+    const int kind = kinds_.add(i, partial);
     vec<std::int64_t> costs;
     for (const auto time : kinds_[kind].ways.times) costs.push_back(scale_.cost_of(multiply_time(time, times_[i])));
     variables_.push_back({position, kind, std::move(costs), static_cast<int>(kinds_[kind].ways.of.size())});
@@ -295,9 +286,8 @@ class program_problem {
   }
   /// Adds a variable for these forms of value `of`.
   constexpr end_point add_value(int of, const vec<sharding>& forms, std::int64_t position) {
-    return {add_states(static_cast<int>(forms.size()), position), tables_.add_port(table_kind(of), forms)};
+    return {add_states(static_cast<int>(forms.size()), position), tables_.add_port(kinds_.kind_of_value(of), forms)};
   }
-  [[nodiscard]] constexpr int table_kind(int i) { return tables_.kind_of(known_.shape_of(i), bytes_of(known_.at(i).type)); }
   /// Returns all shardings of node `i` without partial axes, the smallest shards first.
   [[nodiscard]] constexpr vec<sharding> all_forms(int i) const {
     auto list = all_shardings(known_.mesh, known_.shape_of(i), known_.preferred_of(i));
@@ -305,94 +295,6 @@ class program_problem {
     for (std::size_t k = 1; k < list.size(); ++k)
       for (std::size_t j = k; j > 0 && elems(list[j]) < elems(list[j - 1]); --j) std::swap(list[j], list[j - 1]);
     return list;
-  }
-
-  // ---- kinds of operators ----
-
-  constexpr int kind_of(int i) {
-    const node& n = known_.at(i);
-    inline_vec<partial_forms, max_map_arity> operands;
-    for (const int o : n.operands) operands.push_back(partial_[book_.roots[o]]);
-    const std::uint64_t key = key_of(i, operands);
-    for (std::size_t k = kinds_.size(); k-- > 0 && key != 0;)
-      if (kinds_[k].key == key) return static_cast<int>(k);
-    operator_kind made;
-    made.key = key;
-    made.ways = way_list(known_, i, operands).run();
-    const auto& ways = made.ways.of;
-    vec<sharding> forms;
-    for (int k = 0; k < n.operands.count; ++k) {
-      forms.clear();
-      for (const auto& way : ways) forms.push_back(way.wanted[k]);
-      made.operands.push_back(tables_.add_port(table_kind(n.operands[k]), forms));
-    }
-    for (int r = 0; r < n.results; ++r) {
-      forms.clear();
-      for (const auto& way : ways) forms.push_back(r == 0 ? way.result : further(i, way, r));
-      made.results.push_back(tables_.add_port(table_kind(i + r), forms));
-    }
-    kinds_.push_back(std::move(made));
-    return static_cast<int>(kinds_.size()) - 1;
-  }
-  /// Returns a hash of all facts that the ways of node `i` and their times depend on. Returns 0 if they must not be
-  /// shared.
-  [[nodiscard]] constexpr std::uint64_t key_of(int i, const inline_vec<partial_forms, max_map_arity>& operands) {
-    const node& n = known_.at(i);
-    if (n.function != nullptr || n.local != nullptr) return 0;
-    key_ = 1;
-    take(n.op.id);
-    take(static_cast<std::uint64_t>(n.type) << 16 | static_cast<std::uint64_t>(n.reduced_by) << 8 |
-         (n.allow_replication ? 1U : 0U));
-    take(std::bit_cast<std::uint64_t>(n.real));
-    take(static_cast<std::uint64_t>(n.integer));
-    take_list(n.shape);
-    take_list(n.attributes);
-    if (known_.net().is_named)
-      for (const auto bytes : moved_bytes(known_.program, known_.uses, i)) take(static_cast<std::uint64_t>(bytes));
-    for (int r = 0; r < n.results; ++r) take(known_.is_read(i + r) ? 1 : 0);
-    take(divides_whole_sum(known_, i) ? 1 : 0);
-    const bool may_be_refused = !known_.program.allow_replication && !n.allow_replication;
-    bool is_any_annotated = false;
-    for (const int o : n.operands) is_any_annotated = is_any_annotated || known_.at(o).annotated;
-    take(is_any_annotated ? axes_gathered_anyway(known_, i) : 0);
-    const bool asks = may_be_refused || is_any_annotated || has_small_dims(i) || std::popcount(known_.mesh.wide_axes()) > 2;
-    if (asks) take(known_.preferred_of(i));
-    if (may_be_refused) take(axes_gathered_anyway(known_, i));
-    for (int k = 0; k < n.operands.count; ++k) {
-      const int o = n.operands[k];
-      int same = 0;
-      while (n.operands[same] != o) ++same;
-      take(static_cast<std::uint64_t>(same));
-      take(static_cast<std::uint64_t>(known_.at(o).type));
-      take_list(known_.shape_of(o));
-      for (const auto& form : operands[k]) take(std::uint64_t{form.axes} << 8 | static_cast<std::uint64_t>(form.reduced_by));
-      if (operands[k].count > 0) take(is_looked_up(known_, o) ? 3 : 2);
-      if (asks) take(known_.preferred_of(o));
-    }
-    return key_ == 0 ? 1 : key_;
-  }
-  constexpr void take(std::uint64_t word) {
-    key_ = (key_ ^ word) * 0x9e3779b97f4a7c15U;
-    key_ ^= key_ >> 29;
-  }
-  constexpr void take(const sharding& s) {
-    take(static_cast<std::uint64_t>(s.splits.count));
-    for (const auto& use : s.splits) take(static_cast<std::uint64_t>(32 * use.axis + use.dim + 1));
-  }
-  /// Returns true if a split of the operands or the result of node `i` can leave empty parts.
-  [[nodiscard]] constexpr bool has_small_dims(int i) const {
-    const auto is_small = [&](int k) {
-      for (const auto e : known_.shape_of(k))
-        if (e < known_.mesh.device_count()) return true;
-      return false;
-    };
-    bool is_any = is_small(i);
-    for (const int o : known_.at(i).operands) is_any = is_any || is_small(o);
-    return is_any;
-  }
-  constexpr void take_list(const auto& list) {
-    take(static_cast<std::uint64_t>(list.count));
-    for (const auto e : list) take(static_cast<std::uint64_t>(e));
   }
 
   // ---- values ----
@@ -443,7 +345,7 @@ class program_problem {
     if (found < 0) {
       const auto forms = tables_.forms_of(ports);
       known_form made_now;
-      made_now.port = tables_.add_port(table_kind(i), forms);
+      made_now.port = tables_.add_port(kinds_.kind_of_value(i), forms);
       made_now.states = static_cast<int>(forms.size());
       made_now.ports = std::move(ports);
       found = static_cast<int>(forms_.size());
@@ -507,19 +409,18 @@ class program_problem {
   form_prices known_;
   price_scale scale_;
   form_tables tables_;
+  operator_kinds kinds_{known_, tables_};
   vec<maker> made_;               // by node
   vec<std::int64_t> times_;       // by node: the iterations of the loops around it
   vec<std::uint8_t> is_sum_;      // by node: a carried value that the loop only adds to (loop_sums.hpp)
   vec<partial_forms> partial_;    // by node
   vec<vec<end_point>> users_of_;  // by root
   vec<vec<int>> copies_of_;       // by node that is_made_again: its variables
-  vec<operator_kind> kinds_;
   vec<new_variable> variables_;
   vec<new_edge> edges_;
   vec<known_form> forms_;
   vec<free_output> outputs_;
   vec<int> place_;  // by variable: its number in the problem
-  std::uint64_t key_ = 0;
 };
 
 }  // namespace gspmd::detail
