@@ -17,9 +17,10 @@
 #include <tuple>
 #include <vector>
 
+#include <gspmd/detail/kernels/blas_threads.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/plan/on_network.hpp>
-#include <gspmd/plan/overlapped.hpp>
+#include <gspmd/plan/network.hpp>
+#include <gspmd/plan/overlap.hpp>
 
 #include "race.hpp"
 
@@ -42,8 +43,9 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3, auto w4) {
 using pod = mesh<axis<"data", devices>>;
 constexpr network slow(50e9, 250e6, 50e-6);  // the operations of one second, and the bytes that 2gbit sends in one second
 using weight = in<float, dims<width, width>, split<"data", _>>;
-template <class Mesh>
-using step = compile<train, Mesh, in<float, dims<devices * rows, width>, split<"data", _>>, weight, weight, weight, weight>;
+template <options Options = options{}>
+using step =
+    compile<train, pod, with<Options>, in<float, dims<devices * rows, width>, split<"data", _>>, weight, weight, weight, weight>;
 
 using matrix = std::vector<float>;
 using weights = std::array<matrix, layers>;
@@ -142,8 +144,8 @@ int main(int argc, char** argv) {
     std::array<weights, 4> w;
     for (auto& of_way : w)
       for (unsigned k = 0; k < layers; ++k) fill(of_way[k], part * width, 21U + 2 * k + me, 0.12F);
-    step<pod> plain;
-    step<overlapped<on_network<pod, slow>>> hiding;
+    step<> plain;
+    step<options{.network = slow, .overlap = true}> hiding;
     by_hand blocking(false), starting(true);
     const detail::single_threaded_blas one_thread;
     const auto run = [&](auto& compiled, weights& v) { compiled(comm, x, v[0], v[1], v[2], v[3], v[0], v[1], v[2], v[3]); };

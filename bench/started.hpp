@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <gspmd/comm/communicator.hpp>
+#include <gspmd/detail/kernels/blas_threads.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
 

@@ -61,7 +61,7 @@ function(gspmd_precompiled_without_ccache target)
 endfunction()
 
 # gspmd_install_tool(TARGET): `cmake --install` installs the program, in the component `tools`. If it is not built,
-# `cmake --install` says so and goes on, so that the headers can be installed without a build.
+# `cmake --install` says so and continues, so the headers can be installed without a build.
 function(gspmd_install_tool target)
   include(GNUInstallDirs)
   set_target_properties(${target} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
@@ -120,3 +120,10 @@ function(gspmd_add_test name target)
                                                      ENVIRONMENT "${environment}" PROCESSORS ${ranks} FAIL_REGULAR_EXPRESSION "${ran_nothing}")
   endforeach()
 endfunction()
+
+# The target `reference`: the HTML reference of the public headers, in build/doc.
+find_program(DOXYGEN_EXECUTABLE doxygen)
+mark_as_advanced(DOXYGEN_EXECUTABLE)
+if(DOXYGEN_EXECUTABLE AND Python3_FOUND)
+  add_custom_target(reference COMMAND Python3::Interpreter "${PROJECT_SOURCE_DIR}/docs/reference/reference.py" USES_TERMINAL)
+endif()

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The components of find_package(gspmd COMPONENTS ...). Each component NAME is a target gspmd::NAME.
 
-# A wing has a folder of include/gspmd, an umbrella header, and a row in docs/headers.md, which states the same
-# dependencies (tests/sources.cmake compares the two).
+# A wing has a folder of include/gspmd, an umbrella header, and a row in docs/reference/headers.md. The row states the
+# same dependencies (tests/sources.cmake compares the two).
 set(gspmd_wings windows index layouts linalg fft sparse nn io external staggered search native trace)
 # The other wings that a wing includes.
 set(gspmd_windows_needs index)
 set(gspmd_linalg_needs index)
+set(gspmd_nn_needs index)
 set(gspmd_sparse_needs index)
 set(gspmd_external_needs layouts)
 # The libraries that a wing links.

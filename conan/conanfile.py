@@ -27,7 +27,7 @@ class Gspmd(ConanFile):
     default_options = {"cblas": True, "mpi": False, "hdf5": False}
     minimum_compilers = {"gcc": "12", "clang": "16"}
     # The wings, with the wings that each includes (cmake/wings.cmake).
-    wings = {"windows": ["index"], "index": [], "layouts": [], "linalg": ["index"], "fft": [], "sparse": ["index"], "nn": [], "io": [],
+    wings = {"windows": ["index"], "index": [], "layouts": [], "linalg": ["index"], "fft": [], "sparse": ["index"], "nn": ["index"], "io": [],
              "external": ["layouts"], "staggered": [], "search": [], "native": [], "trace": []}
 
     def set_version(self):  # checkout

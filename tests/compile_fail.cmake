@@ -10,6 +10,7 @@
 # With -DFIXED, the file must compile (tested with GCC). Without it, compilation must fail with all these texts and
 # exactly one error for each mistake, in at most 20 lines of GCC or 25 of Clang.
 # CASES: SOURCE includes these files. The output for each file must be the output of this file alone.
+# PYTHON: this interpreter also checks that tools/gspmd-errors makes one line of each mistake.
 # MENDED: only checks that SOURCE compiles with -DFIXED. For CASES, only this option checks it.
 set(command "")
 set(is_command OFF)
@@ -77,6 +78,7 @@ endif()
 # Removes the line of the precompiled header, which a user would not see.
 string(REGEX REPLACE "[^\n]*<(built-in|command-line)>:[^\n]*\n" "" output "${output}")
 set(complaints "")
+set(printed "${output}")
 
 # look(FILE OUTPUT): appends to `complaints` each expectation of the file that the output does not meet.
 function(look file output)
@@ -191,6 +193,18 @@ else()
       string(APPEND complaints "${output_of_${stem}}")
     endif()
   endforeach()
+endif()
+if(PYTHON AND NOT complaints)
+  get_filename_component(stem "${SOURCE}" NAME_WE)
+  file(WRITE "compile_fail.${stem}.output" "${printed}")
+  if(NOT CASES)
+    set(CASES "${SOURCE}")
+  endif()
+  execute_process(COMMAND "${PYTHON}" "${CMAKE_CURRENT_LIST_DIR}/gspmd-errors/compiled.py" "${CMAKE_CURRENT_LIST_DIR}/../tools/gspmd-errors/gspmd-errors"
+                          "compile_fail.${stem}.output" ${CASES} RESULT_VARIABLE result ERROR_VARIABLE complaints)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${complaints}")
+  endif()
 endif()
 if(complaints)
   message(FATAL_ERROR "${complaints}The compiler said:\n${output}")

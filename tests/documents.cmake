@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # gspmd_document_tests(FILE): the ```cpp blocks of FILE with a marker on the line before become the test docs.NAME. NAME
-# is the path in docs without .md, with a dot for each slash: docs.plan, docs.tutorials.first_program.
+# is the path in docs without .md, with a dot for each slash: docs.how_to.grids, docs.tutorials.first_program.
 #
 # | marker                     | the block is                                                                         |
 # |----------------------------|--------------------------------------------------------------------------------------|
@@ -11,10 +11,10 @@
 # | <!-- prints FILE.cpp -->   | ```text: lines that the previous program, FILE.cpp, prints (see tests/prints).       |
 # |                            | A line `$ ./FILE 100` runs the program with the argument 100                         |
 #
-# gspmd_documents_together(): call it after all documents. The documents of a folder that plan when they are compiled
-# become one program, so the planner is compiled once for them. Documents with the fewest headers come first, and each
-# header is included before the first document that needs it. A block can therefore use a header that it does not
-# include only if a document with fewer headers includes it.
+# gspmd_documents_together(): call it after all documents. The documents that plan when they are compiled become two
+# programs, so the planner is compiled twice for them: the tutorials, and all other documents. Documents with the fewest
+# headers come first, and each header is included before the first document that needs it. A block can therefore use a
+# header that it does not include only if a document with fewer headers includes it.
 include("${CMAKE_CURRENT_LIST_DIR}/blocks.cmake")
 function(gspmd_document_tests file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
@@ -145,7 +145,10 @@ function(gspmd_documents_together)
   set(folder "${CMAKE_CURRENT_BINARY_DIR}/docs")
   set(programs "")
   foreach(name IN LISTS documents)
-    string(REGEX REPLACE "[^.]+$" "together" program "${name}")
+    set(program together)
+    if(name MATCHES "^tutorials")
+      set(program tutorials.together)
+    endif()
     string(REPLACE "." "_" namespace "doc_${name}")
     get_property(code GLOBAL PROPERTY gspmd_document_${name})
     list(APPEND programs ${program})
@@ -172,7 +175,7 @@ function(gspmd_document_program name)
   add_executable(${name} ${ARGN})
   # Each would compile planner and kernels, which test_precompiled has. bench/digits and fuzz compile them in the file
   # that uses them.
-  target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:gspmd::mpi>)
+  target_link_libraries(${name} PRIVATE test_precompiled $<TARGET_NAME_IF_EXISTS:test_precompiled_mpi>)
   gspmd_own(${name} ${GSPMD_TEST_FLAGS})
   gspmd_calls_library_functions(${name})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # less than 2 GB

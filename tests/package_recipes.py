@@ -293,7 +293,7 @@ def try_package(recipe, folder):
     (folder / "gspmd-config-version.cmake").write_text("set(PACKAGE_VERSION_COMPATIBLE TRUE)")
     configure = [*sys.argv[2:], "-S", root / "tests" / "consumer", f"-Dgspmd_DIR={folder}", "-DCMAKE_CXX_STANDARD=17"]  # default profile
     built = folder / "built"
-    ran = run(*configure, "-B", built, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", "-DCONSUMER_PRECOMPILED=gspmd::precompiled")
+    ran = run(*configure, "-B", built, "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON")
     check(ran.returncode == 0, f"conan: tests/consumer is not configured with the package:\n{ran.stdout}{ran.stderr}")
     if ran.returncode == 0:
         commands = json.loads((built / "compile_commands.json").read_text())

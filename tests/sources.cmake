@@ -23,7 +23,7 @@ foreach(file IN LISTS passes)
 endforeach()
 
 # An operator's struct writes and reads its attributes by name (`keep`, `of`). No other code uses their positions.
-file(GLOB_RECURSE readers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE readers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 list(FILTER readers EXCLUDE REGEX "/detail/(ops/.*|ir/graph|passes/typed/find_types|passes/rewrite/read_in_place)\\.hpp$|/(windows|index|layouts|linalg|fft|sparse|nn|io|external|staggered|search|native|trace)/detail/")
 foreach(file IN LISTS readers)
   file(STRINGS "${file}" lines REGEX "attributes(\\[|\\.items|\\.push_back)")
@@ -40,7 +40,7 @@ foreach(file IN LISTS readers)
 endforeach()
 
 # A kernel states the facts of its steps (ir/kernels/). Other code uses the number of a kernel only to make a step.
-file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 list(FILTER headers EXCLUDE REGEX "/detail/ir/(kernels/.*|kernel_list|kernel_facts|plan_step)\\.hpp$")
 set(added 0)
 foreach(file IN LISTS headers)
@@ -59,7 +59,7 @@ endif()
 
 # A composite computes bf16 and f16 as float (ops/composite.hpp). A public header that sums elements uses that header,
 # except for exact sums.
-file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 list(FILTER headers EXCLUDE REGEX "/detail/|/(reproducible|index/lookup|index/order)\\.hpp$")
 set(composites 0)
 foreach(file IN LISTS headers)
@@ -78,8 +78,8 @@ if(composites LESS 4)
   message(FATAL_ERROR "no composites in ${ROOT}/include")
 endif()
 
-# Includes have one direction. docs/headers.md has a table of folders, with the folders that each may include. Every
-# header may include gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
+# Includes have one direction. docs/reference/headers.md has a table of folders, with the folders that each may include.
+# Every header may include gspmd/error.hpp and gspmd/version.hpp, and no header of a folder includes an umbrella.
 set(centre comm program ops plan run transform modes dynamic report extend)
 set(until_the_doors "")
 set(exceptions "")
@@ -94,23 +94,20 @@ list(APPEND until_the_doors
 # that every kernel needs.
 list(APPEND until_the_doors
     detail/ir/collective detail/ir/element_bits detail/ir/fused_group detail/ir/fused_loop detail/ir/graph detail/ir/index_map
-    detail/ir/kernel_facts detail/ir/layout detail/ir/loops detail/ir/may_overwrite
-    detail/ir/mesh_info detail/ir/permutation_plan detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
-    detail/kernels/fill detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm detail/kernels/permute
-    detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices detail/run/checked_memory
+    detail/ir/kernel_facts detail/ir/layout detail/ir/may_overwrite
+    detail/ir/mesh_info detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
+    detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
+    detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices
     detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
-    detail/run/runner detail/run/static_program detail/run/step_checks)
-# Planning with other passes or requests. gspmd/extend/pass.hpp replaces them.
-list(APPEND until_the_doors
-    detail/passes/list/program_to_plan)
-# Tracing a program with other inputs, and the texts of plans. gspmd/extend/program_hook.hpp and a public header of
-# report/ replace them.
+    detail/run/plan_runner detail/run/static_program)
+# Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
+# them.
 list(APPEND until_the_doors
     detail/driver/edge_elements detail/driver/given_shard detail/driver/static_passes detail/driver/static_plan detail/notation/mesh_views
     detail/notation/xla_convert detail/report/cost_report detail/report/explain_plan)
-# Shards in external memory, and messages between devices. gspmd/extend/edge.hpp replaces them.
+# The boxes that files are read and written in, and communicators that forward calls. io/ and trace/ use them.
 list(APPEND until_the_doors
-    detail/transport/box detail/transport/communicator detail/transport/device_memory detail/transport/exclusive_use
+    detail/transport/box detail/transport/communicator detail/transport/device_memory
     detail/transport/forwarding_communicator detail/transport/meeting_subject)
 # Includes that remain to be removed, with the remedy.
 # reproducible(f) names the operators that sum. A fact of the operator, `exact`, replaces this. Or
@@ -134,7 +131,7 @@ list(APPEND exceptions
     external/detail/ghost_ends>layouts/detail/placed_tables
     external/detail/view_exchange>layouts/detail/placed_tables)
 
-file(STRINGS "${ROOT}/docs/headers.md" rows REGEX "^\\| `[a-z_/]+/` \\|")
+file(STRINGS "${ROOT}/docs/reference/headers.md" rows REGEX "^\\| `[a-z_/]+/` \\|")
 set(folders "")
 foreach(row IN LISTS rows)
   string(REGEX REPLACE "^\\| `([a-z_/]+)/`.*" "\\1" folder "${row}")
@@ -144,7 +141,7 @@ foreach(row IN LISTS rows)
   list(APPEND folders "${folder}")
   set("may_${folder}" ${cell})
   if(NOT IS_DIRECTORY "${ROOT}/include/gspmd/${folder}")
-    string(APPEND complaints "docs/headers.md: there is no folder include/gspmd/${folder}\n")
+    string(APPEND complaints "docs/reference/headers.md: there is no folder include/gspmd/${folder}\n")
   endif()
 endforeach()
 # The targets of the wings, in cmake/wings.cmake, have the dependencies of this table.
@@ -153,11 +150,11 @@ set(wings ${folders})
 list(FILTER wings EXCLUDE REGEX "^detail/")
 list(REMOVE_ITEM wings ${centre})
 if(NOT wings STREQUAL gspmd_wings)
-  string(APPEND complaints "cmake/wings.cmake lists the wings ${gspmd_wings}, and docs/headers.md has ${wings}\n")
+  string(APPEND complaints "cmake/wings.cmake lists the wings ${gspmd_wings}, and docs/reference/headers.md has ${wings}\n")
 endif()
 foreach(wing IN LISTS gspmd_wings)
   if(NOT "${gspmd_${wing}_needs}" STREQUAL "${may_${wing}}")
-    string(APPEND complaints "cmake/wings.cmake: ${wing} needs '${gspmd_${wing}_needs}', and docs/headers.md says '${may_${wing}}'\n")
+    string(APPEND complaints "cmake/wings.cmake: ${wing} needs '${gspmd_${wing}_needs}', and docs/reference/headers.md says '${may_${wing}}'\n")
   endif()
 endforeach()
 # gspmd_folder_of(FOLDER HEADER): detail/ir of detail/ir/plan, linalg of linalg/detail/matrix_ops, nothing of core.
@@ -166,12 +163,12 @@ function(gspmd_folder_of folder header)
   string(REGEX REPLACE "/$" "" found "${found}")
   set(${folder} "${found}" PARENT_SCOPE)
 endfunction()
-file(GLOB_RECURSE headers RELATIVE "${ROOT}/include/gspmd" "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers RELATIVE "${ROOT}/include/gspmd" "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 set(arrows 0)
 set(used "")
 set(wings_of_centre "")
 foreach(file IN LISTS headers)
-  string(REGEX REPLACE "\\.hpp$" "" header "${file}")
+  string(REGEX REPLACE "\\.[hi]pp$" "" header "${file}")
   gspmd_folder_of(from "${header}")
   if(NOT from IN_LIST wings AND NOT header IN_LIST wings)
     file(STRINGS "${ROOT}/include/gspmd/${file}" lines REGEX "^#include \"gspmd/")
@@ -185,12 +182,12 @@ foreach(file IN LISTS headers)
     continue()
   endif()
   if(NOT from IN_LIST folders)
-    string(APPEND complaints "${file}: docs/headers.md does not list the folder ${from}\n")
+    string(APPEND complaints "${file}: docs/reference/headers.md does not list the folder ${from}\n")
   endif()
   file(STRINGS "${ROOT}/include/gspmd/${file}" lines REGEX "^#include \"gspmd/")
   foreach(line IN LISTS lines)
     math(EXPR arrows "${arrows} + 1")
-    string(REGEX REPLACE ".*\"gspmd/(.*)\\.hpp\".*" "\\1" target "${line}")
+    string(REGEX REPLACE ".*\"gspmd/(.*)\\.[hi]pp\".*" "\\1" target "${line}")
     gspmd_folder_of(to "${target}")
     if(to STREQUAL from OR target MATCHES "^(error|version)$" OR to IN_LIST "may_${from}" AND NOT target MATCHES "^[a-z]+/detail/" OR
        target IN_LIST "may_${from}")
@@ -212,7 +209,7 @@ foreach(file IN LISTS headers)
       list(APPEND used "${header}>${target}")
       continue()
     endif()
-    string(APPEND complaints "${file}: ${from}/ may not include this, see docs/headers.md: ${line}\n")
+    string(APPEND complaints "${file}: ${from}/ may not include this, see docs/reference/headers.md: ${line}\n")
   endforeach()
 endforeach()
 if(arrows LESS 200)
@@ -259,7 +256,7 @@ endforeach()
 file(GLOB tests RELATIVE "${ROOT}/tests" "${ROOT}/tests/*")
 foreach(folder IN LISTS tests)
   if(NOT IS_DIRECTORY "${ROOT}/tests/${folder}" OR IS_DIRECTORY "${ROOT}/include/gspmd/${folder}" OR folder MATCHES
-     "^(runs|mpi|static|compile_fail|gspmd-plan|fuzz|consumer|golden|instructions|link|mpi_failures|sanitized|support|targets)$")
+     "^(runs|mpi|static|compile_fail|gspmd-errors|gspmd-plan|fuzz|consumer|golden|instructions|link|mpi_failures|sanitized|support|targets)$")
     continue()
   endif()
   string(APPEND complaints "tests/${folder} is no folder of include/gspmd, and tests/CMakeLists.txt does not compile it\n")
@@ -272,7 +269,7 @@ set(macros I lines columns tab bell newline buttons border major minor makedev N
     linux i386)
 list(JOIN macros "|" macros)
 set(macros "(^|[^A-Za-z0-9_])(${macros})([^A-Za-z0-9_]|$)")
-file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp")
+file(GLOB_RECURSE headers "${ROOT}/include/gspmd/*.hpp" "${ROOT}/include/gspmd/*.ipp")
 foreach(file IN LISTS headers)
   file(STRINGS "${file}" lines REGEX "${macros}")
   foreach(line IN LISTS lines)
@@ -307,7 +304,7 @@ foreach(file IN LISTS examples)
 endforeach()
 
 # A comment starts with the thing or the returned value, in the words of GLOSSARY.md.
-file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
+file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/include/*.ipp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
      "${ROOT}/examples/*.cpp" "${ROOT}/tools/*.cpp" "${ROOT}/bench/*.hpp" "${ROOT}/bench/*.cpp")
 foreach(file IN LISTS sources)
   file(STRINGS "${file}" lines REGEX "^ *///? What |(^|[^a-z])(deed|delivery|deliveries|state_wish|wish|wishes|wished)([^a-z]|$)")
@@ -319,16 +316,16 @@ endforeach()
 # Headers that comments and documents name, other sources that they name with a folder, and files that documents link
 # to, must exist. The end of a path is enough for a header: gspmd/run/run.hpp, passes/list/pipeline.hpp, plan.hpp.
 # (CHANGELOG.md names earlier files.)
-file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/tests/*.*" "${ROOT}/examples/*.*" "${ROOT}/tools/*.*" "${ROOT}/bench/*.*"
+file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/include/*.hpp" "${ROOT}/include/*.ipp" "${ROOT}/tests/*.*" "${ROOT}/examples/*.*" "${ROOT}/tools/*.*" "${ROOT}/bench/*.*"
      "${ROOT}/docs/*.*" "${ROOT}/cmake/*.*")
 list(JOIN files "\n/" files)
 set(files "/${files}\n")
 file(GLOB documents "${ROOT}/*.md" "${ROOT}/docs/*.md" "${ROOT}/docs/*/*.md" "${ROOT}/examples/*/*.md" "${ROOT}/tools/*/*.md")
 set(prose ${documents})
 list(REMOVE_ITEM prose "${ROOT}/CHANGELOG.md")
-file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
+file(GLOB_RECURSE sources "${ROOT}/include/*.hpp" "${ROOT}/include/*.ipp" "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/examples/*.hpp" "${ROOT}/tools/*.hpp"
      "${ROOT}/examples/*.cpp" "${ROOT}/tools/*.cpp" "${ROOT}/bench/*.hpp" "${ROOT}/bench/*.cpp")
-set(named_header "[A-Za-z0-9_/.-]+\\.hpp")
+set(named_header "[A-Za-z0-9_/.-]+\\.[hi]pp")
 set(named_source "[A-Za-z0-9_-]+/[A-Za-z0-9_/-]+\\.(cpp|cmake|md)")
 foreach(kind IN ITEMS code prose)
   set(named 0)
@@ -339,7 +336,7 @@ foreach(kind IN ITEMS code prose)
     set(begins "")
   endif()
   foreach(file IN LISTS texts)
-    file(STRINGS "${file}" lines REGEX "${begins}[a-z0-9_]\\.(hpp|cpp|cmake|md)")
+    file(STRINGS "${file}" lines REGEX "${begins}[a-z0-9_]\\.(hpp|ipp|cpp|cmake|md)")
     foreach(line IN LISTS lines)
       if(kind STREQUAL "code")
         string(REGEX REPLACE "^[^/]*(/[^/][^/]*)*//" "" line "${line}")
@@ -405,18 +402,41 @@ if(timeouts LESS 5)
   message(FATAL_ERROR "no tests with a timeout in ${ROOT}/tests")
 endif()
 
-# Links of documents lead to existing files.
+# Links of documents lead to existing files, and to headings of documents.
 set(links 0)
+# anchors_of(FILE): sets `anchors` to the anchors of the headings, as GitHub writes them
+function(anchors_of file)
+  set(anchors "")
+  file(STRINGS "${file}" headings REGEX "^#+ ")
+  foreach(heading IN LISTS headings)
+    string(REGEX REPLACE "^#+ +" "" heading "${heading}")
+    string(TOLOWER "${heading}" heading)
+    string(REGEX REPLACE "[^a-z0-9 _-]" "" heading "${heading}")
+    string(REPLACE " " "-" heading "${heading}")
+    list(APPEND anchors "${heading}")
+  endforeach()
+  set(anchors "${anchors}" PARENT_SCOPE)
+endfunction()
 foreach(file IN LISTS documents)
   get_filename_component(folder "${file}" DIRECTORY)
   file(READ "${file}" text)
   string(REGEX REPLACE "[][;]" "@" text "${text}") # brackets and semicolons would join or split the entries of a list
   string(REGEX MATCHALL "@\\([A-Za-z0-9_./#-]+\\)" found "${text}")
   foreach(link IN LISTS found)
-    string(REGEX REPLACE "@\\(([^)#]*)(#[^)]*)?\\)" "\\1" link "${link}")
+    string(REGEX MATCH "@\\(([^)#]*)#?([^)]*)\\)" link "${link}")
+    set(target "${folder}/${CMAKE_MATCH_1}")
+    set(anchor "${CMAKE_MATCH_2}")
+    if(CMAKE_MATCH_1 STREQUAL "")
+      set(target "${file}")
+    endif()
     math(EXPR links "${links} + 1")
-    if(NOT EXISTS "${folder}/${link}")
-      string(APPEND complaints "${file}: a link to ${link}, which is no file\n")
+    if(NOT EXISTS "${target}")
+      string(APPEND complaints "${file}: a link to ${target}, which is no file\n")
+    elseif(anchor AND target MATCHES "\\.md$")
+      anchors_of("${target}")
+      if(NOT anchor IN_LIST anchors)
+        string(APPEND complaints "${file}: a link to #${anchor}, which is no heading of ${target}\n")
+      endif()
     endif()
   endforeach()
 endforeach()

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# Files that cannot read the version from project() state the same version: vcpkg.json, version.hpp, docs/packages.md,
-# the first entry of the CHANGELOG.
+# Files that cannot read the version from project() state the same version: vcpkg.json, version.hpp,
+# docs/how_to/packages.md, the first entry of the CHANGELOG.
 file(READ "${ROOT}/vcpkg/ports/gspmd/vcpkg.json" text)
 string(JSON port GET "${text}" version)
 if(NOT port STREQUAL VERSION)
   message(FATAL_ERROR "vcpkg/ports/gspmd/vcpkg.json says version ${port}, CMakeLists.txt says ${VERSION}")
 endif()
 
-file(STRINGS "${ROOT}/docs/packages.md" line REGEX "spack dev-build")
+file(STRINGS "${ROOT}/docs/how_to/packages.md" line REGEX "spack dev-build")
 if(NOT line MATCHES "gspmd@${VERSION}`")
-  message(FATAL_ERROR "docs/packages.md says `${line}`, CMakeLists.txt says ${VERSION}")
+  message(FATAL_ERROR "docs/how_to/packages.md says `${line}`, CMakeLists.txt says ${VERSION}")
 endif()
-file(STRINGS "${ROOT}/docs/packages.md" line REGEX "^gspmd/")
+file(STRINGS "${ROOT}/docs/how_to/packages.md" line REGEX "^gspmd/")
 if(NOT line STREQUAL "gspmd/${VERSION}")
-  message(FATAL_ERROR "the conanfile.txt of docs/packages.md requires `${line}`, CMakeLists.txt says ${VERSION}")
+  message(FATAL_ERROR "the conanfile.txt of docs/how_to/packages.md requires `${line}`, CMakeLists.txt says ${VERSION}")
 endif()
 file(STRINGS "${ROOT}/include/gspmd/version.hpp" line REGEX "^#define GSPMD_VERSION [0-9]+$")
 string(REGEX MATCHALL "[0-9]+" parts "${VERSION}")

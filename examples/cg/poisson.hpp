@@ -70,7 +70,7 @@ struct options {
   std::filesystem::path out;  // none: no picture
 };
 inline constexpr const char* options_text =
-    "  --side N       points along a side of the square that the domain lies in (240)\n"
+    "  --side N       points along a side of the square around the domain (240)\n"
     "  --between N    trips of conjugate gradients from one progress line to the next (25)\n"
     "  --out FILE     the picture of the solution, PGM (cg.pgm next to the program)\n";
 options parse(int argc, char** argv, bool takes_devices);

@@ -16,7 +16,7 @@ constexpr const char* usage =
 
 int main(int argc, char** argv) {
   return report_errors(usage, [&] {
-    const options o = parse(argc, argv);
+    const digits::options o = parse(argc, argv);
     if (o.asks_for_help) return help(usage);
     return with_mesh(o.devices.empty() ? o.backend == "self" ? "1x1" : "2x2" : o.devices,
                      [&]<class Mesh>(std::type_identity<Mesh>) {

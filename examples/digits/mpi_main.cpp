@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   if (rank != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);  // only one process prints
 
   const int result = report_errors(usage, [&] {
-    const options o = parse(argc, argv);
+    const digits::options o = parse(argc, argv);
     if (o.asks_for_help) return help(usage);
     if (!o.backend.empty()) throw usage_error("--backend: digits-mpi has only MPI");
     return with_mesh(o.devices.empty() ? first_mesh_of(ranks) : o.devices, [&]<class Mesh>(std::type_identity<Mesh>) {

@@ -144,7 +144,7 @@ bool run_block() {
   compare(by_types);
   compare(by_hand);
   compare(by_both);
-  std::printf("a Transformer block: one device sends %lld bytes as planned, %lld as types say, %lld by hand\n",
+  std::printf("a Transformer block: one device sends %lld bytes as planned, %lld as types state, %lld hand-written\n",
               static_cast<long long>(automatic_step::traffic.bytes), static_cast<long long>(explicit_step::traffic.bytes),
               static_cast<long long>(manual_step::traffic.bytes));
   return is_right;

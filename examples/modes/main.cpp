@@ -87,7 +87,7 @@ int main() {
   const auto [a1, a2] = run<automatic_step>(threads{}, x, w1, w2);
   const auto [e1, e2] = run<explicit_step>(threads{}, x, w1, w2);
   const auto [m1, m2] = run<manual_step>(threads{}, x, w1, w2);
-  std::printf("one device sends %lld bytes as planned, %lld as types say, %lld by hand\n",
+  std::printf("one device sends %lld bytes as planned, %lld as types state, %lld hand-written\n",
               static_cast<long long>(automatic_step::traffic.bytes), static_cast<long long>(explicit_step::traffic.bytes),
               static_cast<long long>(manual_step::traffic.bytes));
   const bool is_right = are_close(a1, e1) && are_close(a2, e2) && are_close(a1, m1) && are_close(a2, m2) && run_block();

@@ -236,7 +236,7 @@ double train(const options& o, const text_file& text, tensors& parameters) {
 bool show_scaling() {
   bool is_constant = true;
   for (const auto how : {dispatch::products, dispatch::indices}) {
-    std::printf("one layer, forward and back, as many experts as devices, by %s: for each device\n",
+    std::printf("one layer, forward and backward, one expert for each device, by %s: for each device\n",
                 how == dispatch::products ? "products with one-hot tensors" : "indices");
     std::puts("  experts = devices   weights MB   peak memory MB   Gflop   of these for gates   MB sent");
     std::int64_t first = 0;

@@ -9,6 +9,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/index.hpp>
 #include <gspmd/index/random.hpp>
+#include <gspmd/nn/cross_entropy.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/transform/grad.hpp>
 #include <gspmd/windows.hpp>
@@ -162,7 +163,7 @@ constexpr guess guess_characters(value before, value next, const std::vector<val
   const value x = reshape(embedding(p[0], before), {n.groups, n.tokens, n.model});
   const auto [y, sent] = layer(x, p[1], p[2], p[3], key, n, how);
   const value logits = einsum<"GSM,MV->GSV">(x + y, p[4]) + p[5];
-  const value nats = -mean(sum(one_hot<float>(next, characters) * log_softmax(logits, 2), 2));
+  const value nats = mean(cross_entropy(logits, next));
   // l_aux is 1/E^2 if all experts get the same number of tokens.
   const double balance = 0.01 * static_cast<double>(n.experts * n.experts);
   return {nats + balance * sent.auxiliary_loss, nats, sent};

@@ -94,7 +94,7 @@ solution solve(int n, std::int64_t rows, std::int64_t columns, bool prints) {
   }
   if (!(last <= 1e-8)) throw std::runtime_error("the residual is " + std::to_string(last) + " after 40 cycles");
   if (prints) return s;
-  std::printf("%lld x %lld devices: %zu cycles; in one of them a device sends %lld bytes in %lld messages\n",
+  std::printf("%lld x %lld devices: %zu cycles; in one cycle a device sends %lld bytes in %lld messages\n",
               static_cast<long long>(rows), static_cast<long long>(columns), s.residuals.size(),
               static_cast<long long>(program.traffic().bytes), static_cast<long long>(program.traffic().messages));
   return s;
@@ -105,7 +105,7 @@ solution solve(int n, std::int64_t rows, std::int64_t columns, bool prints) {
 int main(int argc, char** argv) {
   const int n = argc > 1 ? std::atoi(argv[1]) : 255;
   if (argc > 2 || n < 1 || n > 4095 || (n & (n + 1)) != 0) {
-    std::fprintf(stderr, "usage: multigrid [N]   N x N points, 2^k - 1 of them along a side (255)\n");
+    std::fprintf(stderr, "usage: multigrid [N]   N x N points, N = 2^k - 1 (255)\n");
     return 2;
   }
   try {

@@ -45,9 +45,8 @@ inline std::string by(std::int64_t a, std::int64_t b) { return std::to_string(a)
 
 inline void print_table_1(report& r) {
   r.table("GSPMD Table 1 and Fig. 7",
-          "The 64B model of Table 2 on (X, Y) = (8, 16), batch 64: elements that a device holds and what it sends in the "
-          "feed-forward "
-          "layer, beside the orders of the table with the sizes put in, and the collectives of Fig. 7.");
+          "The 64B model of Table 2 on (X, Y) = (8, 16), batch 64: elements that a device holds and sends in the feed-forward "
+          "layer, next to the orders of the table with these sizes, and the collectives of Fig. 7.");
   constexpr std::int64_t B = 64, S = 1024, M = 8192, H = 65536, N = 128, D = 256;
   constexpr double X = 8, Y = 16;
   const dynamic::mesh m({{"x", 8}, {"y", 16}});
@@ -121,7 +120,7 @@ inline void print_dense(report& r, const char* table, const char* about, const s
   for (std::size_t k = 0; k < columns.size(); ++k) {
     const auto& n = columns[k];
     const auto net = torus_of("x", "y", n.x * n.y);
-    const auto m = n.mesh().on(net);
+    const auto m = n.mesh().with({.network = net});
     const auto layers = static_cast<int>(n.layers);
     const double parameters = static_cast<double>(n.layers) * n.parameters_of_layer();
     const std::string of = std::to_string(n.layers) + " layers of " + std::to_string(n.model) + " on " + by(n.x, n.y);
@@ -135,7 +134,7 @@ inline void print_dense(report& r, const char* table, const char* about, const s
     for (int more = 0;; ++more) {
       const double limit = gigabytes * 1e9 * (1 + 0.05 * more);
       try {
-        const auto fitted = dense_step(n, m.within(static_cast<std::int64_t>(limit) + updated), layers, true);
+        const auto fitted = dense_step(n, m.with({.memory = static_cast<std::int64_t>(limit) + updated}), layers, true);
         r.row(of, "step time, s", estimate(fitted, net).total(), seconds);
         r.row(of, "peak memory, GB", static_cast<double>(bytes_in_place(fitted)) * 1e-9, gigabytes);
         break;
@@ -160,7 +159,7 @@ inline void print_tables_2_and_3(report& r) {
       "collectives run at their full rates. So the estimates are below the published times. Memory: weights are updated in "
       "place. "
       "The plan keeps to the memory of the paper's step, or to the least multiple of 5 % more that it fits into. No product is "
-      "recomputed; gathered values are gathered again, and norms, casts and relu are recomputed, as far as the limit requires. "
+      "recomputed; gathered values are gathered again, and norms, casts and relu are recomputed, if the limit requires it. "
       "Without a limit, gathered values are kept. Layers recomputed: recompute(layer) keeps the input of each layer.",
       {{32, 8192, 65536, 128, 256, 8, 16, 64},
        {32, 8192, 65536, 128, 256, 16, 32, 256},
@@ -215,12 +214,12 @@ inline void print_tables_4_and_5(report& r) {
           "Pipelines of the narrower model on 256 devices. Bubbles are a model, (L - 1) / (R M + L - 1) for L stages, M "
           "microbatches and R "
           "layers in turns "
-          "on a device, and so is what is computed again, a quarter of the rest: a formula beside the published number, of which "
+          "on a device, and so are recomputed values, a quarter of the rest: a formula next to the published number, of which "
           "nothing is planned. Useful time: the operations of the step, planned, over 61.5 T/s; "
           "published, "
           "step time times raw FLOPS util times what is neither bubble nor recomputed. Memory: of a planned step of GPipe, whose "
           "weights are "
-          "updated in place; what is between layers is kept for all microbatches, and the rest computed again.");
+          "updated in place; values between layers are kept for all microbatches, and the rest is recomputed.");
   const dense_model narrow{64, 4096, 16384, 64, 128, 1, 1, 1024};
   const double flops = 3 * static_cast<double>(dense_step(narrow, narrow.mesh(), 64, false).flops_per_device()) / 256;
   for (const planned_column& c :
@@ -241,7 +240,7 @@ inline void print_tables_4_and_5(report& r) {
       "half the weights on a device. Not had: step time, of which these copies are a part. The columns' order is not in the text "
       "of the "
       "paper that we have; "
-      "it follows from the useful time, which is the same in all of them.");
+      "it follows from the useful time, which is the same in all columns.");
   r.table("GSPMD Table 5",
           "Pipelines of Conformers. Bubbles are the same formula, and parameters are counted from the plain Conformer (Gulati et "
           "al. 2020): two feed-forward halves, attention and a convolution over 32 places. Nothing is planned.");
@@ -288,7 +287,7 @@ inline void print_sparse(report& r) {
                           {16, 32, "145B", 11.2, 1.10, 49.8, 9},
                           {32, 64, "577B", 11.6, 1.51, 46.8, 11}}) {
     const auto net = torus_of("x", "y", c.x * c.y);
-    const auto mesh = dynamic::mesh({{"x", c.x}, {"y", c.y}}).on(net);
+    const auto mesh = dynamic::mesh({{"x", c.x}, {"y", c.y}}).with({.network = net});
     const auto training = gshard_step(c.x, c.y, mesh, true), forward = gshard_step(c.x, c.y, mesh, false);
     double exchanged = 0;
     for (const auto& one : collective_times(training, net))
@@ -328,8 +327,9 @@ inline void print_sparse(report& r) {
       const auto [g_in, g_out] = grad(sum(y * y), std::tuple{w_in, w_out});
       return std::tuple{w_in - 0.1 * g_in, w_out - 0.1 * g_out};
     };
+    const auto net = torus_of();
     const auto p = dynamic::compile(
-        train, dynamic::mesh({{"x", c.x}, {"y", c.y}}).on(torus_of()), f32({c.batch, length, model}, {"x", "", "y"}),
+        train, dynamic::mesh({{"x", c.x}, {"y", c.y}}), {.network = net}, f32({c.batch, length, model}, {"x", "", "y"}),
         f32({c.batch, length, experts, 2 * length / experts}, {"x", "", "", ""}), f32({experts, model, c.hidden}, {"x", "", "y"}),
         f32({experts, c.hidden, model}, {"x", "y", ""}));
     if (flops == 0) {

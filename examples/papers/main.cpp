@@ -35,9 +35,9 @@ int main() {
         "\n## Not had at all\n\n"
         "* GShard Fig. 1, 3 and 6, Tables 2 and 3: quality and length of trainings of weeks on 2048 cores, on data that are not "
         "public.\n"
-        "* GShard Fig. 2: a drawing; the plans of its Table 4 have as many steps on 2048 devices as on 2 "
+        "* GShard Fig. 2: a drawing; the plans of its Table 4 have the same number of steps on 2048 devices and on 2 "
         "(tests/detail/passes/scaling.cpp).\n"
-        "* GSPMD Fig. 1 to 6, 9 and 10, weight-update sharding's Fig. 1 to 7, 9 and 10: drawings of what tests hold.");
+        "* GSPMD Fig. 1 to 6, 9 and 10, weight-update sharding's Fig. 1 to 7, 9 and 10: drawings of facts that tests check.");
     return r.finish() ? 0 : 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "papers: %s\n", e.what());

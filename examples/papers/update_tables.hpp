@@ -27,7 +27,8 @@ enum class updater { descent, adam, adam_by_parts };
 /// hidden, 33708 words. Each weight is used in a product with 256 tokens of each replica of the torus. The model's
 /// computation does not matter for the update.
 inline dynamic::builder transformer_update(std::int64_t x, std::int64_t y, updater by) {
-  dynamic::builder b(dynamic::mesh({{"x", x}, {"y", y}}).on(torus_of()));
+  const auto net = torus_of();
+  dynamic::builder b(dynamic::mesh({{"x", x}, {"y", y}}).with({.network = net}));
   std::vector<std::vector<std::int64_t>> shapes{{33708, 1024}};
   for (int layer = 0; layer < 12; ++layer) {
     for (int k = 0; k < (layer < 6 ? 4 : 8); ++k)

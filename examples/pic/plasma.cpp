@@ -135,8 +135,8 @@ int simulate(const options& o, const runner& run) {
   }
   const double momentum = worse(0, streams.momentum(), momentum_before);
   if (!o.out.empty()) std::printf("\nframes are in %s", o.out.string().c_str());
-  std::printf("\nthe streams' field has grown to %.0f of what it was; their momentum has changed by %.1e\n", most / at_first,
-              momentum);
+  std::printf("\nthe streams' field has grown to %.0f times its initial value; their momentum has changed by %.1e\n",
+              most / at_first, momentum);
   return worse(0, frequency, 1) < 0.005 && momentum < 1e-9 && most > 100 * at_first && most < 1 ? 0 : 1;
 }
 

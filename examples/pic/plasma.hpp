@@ -60,7 +60,7 @@ struct options {
 inline constexpr const char* options_text =
     "  --particles N  (20000)\n"
     "  --points N     of the grid (64)\n"
-    "  --frames N     of 5 steps, 0.25 of a time in which a plasma oscillates once in 6.28 (100)\n"
+    "  --frames N     of 5 steps, 0.25 units of time; the plasma's period is 6.28 units (100)\n"
     "  --out DIR      where frames are written, PGM (pic-frames next to the program)\n";
 options parse(int argc, char** argv, bool takes_devices);
 

@@ -64,8 +64,8 @@ int simulate(const options& o, const runner& run) {
     w.assign(next[0].data<double>(), next[0].data<double>() + w.size());
   };
   const auto flows = compiled(std::min(1e-3, most_viscosity));
-  std::printf("%lldx%lld points on %lld devices: %lld all_to_alls a step, of which a device sends %lld bytes\n",
-              static_cast<long long>(n), static_cast<long long>(n), static_cast<long long>(o.devices),
+  std::printf("%lldx%lld points on %lld devices: %lld all_to_alls a step; a device sends %lld bytes\n", static_cast<long long>(n),
+              static_cast<long long>(n), static_cast<long long>(o.devices),
               static_cast<long long>(flows.traffic().in(collective_kind::all_to_all).collectives / o.steps),
               static_cast<long long>(flows.traffic().bytes / o.steps));
 
@@ -78,7 +78,7 @@ int simulate(const options& o, const runner& run) {
   const double left = std::exp(-2 * thick * dt * o.steps);
   double worst = 0;
   for (std::size_t k = 0; k < w.size(); ++k) worst = worse(worst, w[k], left * first[k]);
-  std::printf("Taylor and Green's vortices fall to %.4f of what they were, %.1e off the exact solution\n", left, worst);
+  std::printf("Taylor and Green's vortices fall to %.4f of their initial strength, %.1e off the exact solution\n", left, worst);
 
   // Two shear layers, slightly perturbed: they roll up into vortices.
   w = made(n, [](double x, double y) {

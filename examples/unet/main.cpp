@@ -24,7 +24,7 @@ constexpr const char* usage =
     "  --steps N   of training, on one device and on several (12)\n"
     "  --space N   devices that share an image (4)\n";
 
-struct options {
+struct settings {
   sizes network;
   int steps = 12;
   std::int64_t space = 4;
@@ -73,7 +73,7 @@ std::vector<std::vector<float>> first_weights(const training_step& step) {
 }
 
 /// Returns the loss before each step.
-std::vector<float> train(const options& o, const images& given, std::int64_t data, std::int64_t space) {
+std::vector<float> train(const settings& o, const images& given, std::int64_t data, std::int64_t space) {
   const auto step = make_step(o.network, data, space);
   const auto program = step.program.compile();
   auto weights = first_weights(step);
@@ -135,7 +135,7 @@ void show_table_8() {
   }
 }
 
-int run(const options& o) {
+int run(const settings& o) {
   std::printf("training on images of %lld^3, one device, then %lld that share each image\n",
               static_cast<long long>(o.network.image), static_cast<long long>(o.space));
   const images given(o.network);
@@ -159,7 +159,7 @@ int run(const options& o) {
 }  // namespace unet
 
 int main(int argc, char** argv) {
-  unet::options o;
+  unet::settings o;
   for (int i = 1; i < argc; i += 2) {
     const std::string option = argv[i];
     const long given = i + 1 < argc ? std::atol(argv[i + 1]) : 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gspmd/index.hpp>
+#include <gspmd/nn/norms.hpp>
 
 #include "pipelines.hpp"
 
@@ -38,13 +39,13 @@ inline value layer_of_experts(dynamic::builder& b, const std::vector<value>& w, 
   const auto B = x.shape()[0], T = x.shape()[1], D = x.shape()[2];
   const names tokens{every_batch, "context", ""}, by_row{every_batch, "model", "context", ""},
       whole{every_batch, "model", "", ""};
-  const value in = normalised(x);
+  const value in = layer_norm(x);
   const value q = b.reshard(einsum<"btd,dnk->bntk">(in, w[0]), by_row);
   const value k = b.reshard(b.reshard(einsum<"btd,dnk->bntk">(in, w[1]), by_row), whole);
   const value v = b.reshard(b.reshard(einsum<"btd,dnk->bntk">(in, w[2]), by_row), whole);
   const value attended = b.reshard(x + einsum<"bntk,nkd->btd">(attention(q, k, v), w[3]), tokens);
 
-  const value groups = reshape(normalised(attended), {B * n.chunks, T / n.chunks, D});
+  const value groups = reshape(layer_norm(attended), {B * n.chunks, T / n.chunks, D});
   const value weights = sent_to(groups, w[6], n);
   const value buffers = einsum<"gsm,gsec->egcm">(groups, convert<float>(weights > 0.0));
   const names by_expert{of_expert, "replica,shard_of_experts", "", ""};

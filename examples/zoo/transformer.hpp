@@ -12,6 +12,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/index.hpp>
 #include <gspmd/nn/attention.hpp>
+#include <gspmd/nn/norms.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/transform/grad.hpp>
 #include <gspmd/transform/next_value.hpp>
@@ -52,12 +53,6 @@ inline double weight_bytes(const layer_sizes& n) {
 /// Returns the bytes of a tensor of the layer's tokens.
 inline double token_bytes(const layer_sizes& n) { return 4.0 * static_cast<double>(n.batch * n.tokens * n.width); }
 
-inline value normalised(value x) {
-  const auto wide = [&](value v) { return broadcast_in_dim(v, x.shape(), {0, 1}); };
-  const value centred = x - wide(mean(x, 2));
-  return centred * wide(rsqrt(mean(centred * centred, 2) + 1e-5));
-}
-
 inline const names& of_weight(const weight_names& w, std::size_t k) {
   return k < 3 ? w.heads : k == 3 ? w.answers : k == 4 ? w.in : w.out;
 }
@@ -75,13 +70,13 @@ std::vector<value> inputs(dynamic::builder& b, const layer_sizes& n, const weigh
 /// Returns the result of the layer for x, [B,T,D].
 inline value layer(dynamic::builder& b, const std::vector<value>& w, value x, const placement& where) {
   const auto placed = [&](value v, const names& sharding) { return sharding.empty() ? v : b.reshard(v, sharding); };
-  const value in = placed(normalised(x), where.read);
+  const value in = placed(layer_norm(x), where.read);
   const value q = placed(einsum<"btd,dnk->bntk">(in, w[0]), where.queries);
   const value k = placed(einsum<"btd,dnk->bntk">(in, w[1]), where.keys);
   const value v = placed(einsum<"btd,dnk->bntk">(in, w[2]), where.keys);
   const value mixed = placed(where.attend(q, k, v), where.mixed);
   const value attended = b.reshard(x + einsum<"bntk,nkd->btd">(mixed, w[3]), where.tokens);
-  const value wide = einsum<"btd,df->btf">(placed(normalised(attended), where.read), w[4]);
+  const value wide = einsum<"btd,df->btf">(placed(layer_norm(attended), where.read), w[4]);
   const value hidden = relu(placed(wide, where.hidden));
   return b.reshard(attended + einsum<"btf,fd->btd">(hidden, w[5]), where.tokens);
 }

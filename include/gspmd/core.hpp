@@ -27,6 +27,7 @@
 #include "gspmd/ops/elementwise.hpp"
 #include "gspmd/ops/loops.hpp"
 #include "gspmd/ops/map.hpp"
+#include "gspmd/ops/matmul.hpp"
 #include "gspmd/ops/named.hpp"
 #include "gspmd/ops/policy.hpp"
 #include "gspmd/ops/reduce.hpp"

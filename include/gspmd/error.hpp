@@ -16,20 +16,7 @@ namespace detail {
 
 /// Makes `text` and `op` safe to print, and returns the whole sentence, in the format that `error` describes.
 template <class = once>
-[[gnu::cold]] std::string error_sentence(std::string& text, int rank, std::string& op, const char* file, int line) {
-  constexpr std::size_t most_bytes = 16384;
-  text = printable(text, most_bytes);
-  op = printable(op);
-  std::string context = op;
-  const auto add = [&context](const std::string& words) {
-    if (!context.empty()) context += ' ';
-    context += words;
-  };
-  if (file != nullptr) add(line > 0 ? "at " + std::string(file) + ':' + std::to_string(line) : '`' + std::string(file) + '`');
-  if (rank >= 0) add("on rank " + std::to_string(rank));
-  return "gspmd: " + (context.empty() ? text : context + ": " + text);
-}
-GSPMD_COMPILED_ONCE(std::string error_sentence<once>(std::string&, int, std::string&, const char*, int));
+[[gnu::cold]] std::string error_sentence(std::string& text, int rank, std::string& op, const char* file, int line);
 
 }  // namespace detail
 
@@ -85,3 +72,7 @@ class error : public std::runtime_error {
 };
 
 }  // namespace gspmd
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/error.ipp"
+#endif

@@ -2,7 +2,7 @@
 #pragma once
 
 /// The header for compiled programs: gspmd/core.hpp, all operators of gspmd/windows.hpp and gspmd/index.hpp, `explain`,
-/// memory limits and budgets, checked meshes, mesh views.
+/// budgets, mesh views.
 ///
 /// Include separately:
 ///  - gspmd/comm/mpi.hpp: the MPI backend
@@ -10,7 +10,7 @@
 ///  - gspmd/modes.hpp: the explicit and the manual mode
 ///  - gspmd/layouts.hpp: other notations and placements of tensors
 ///  - gspmd/report.hpp: plans as text and pictures, and their times
-///  - gspmd/plan/on_network.hpp: plans for a network
+///  - gspmd/plan/network.hpp, search.hpp, overlap.hpp: networks, and two options of plans
 
 #include "gspmd/error.hpp"
 
@@ -28,9 +28,7 @@
 
 #include "gspmd/index.hpp"
 #include "gspmd/layouts/mesh_views.hpp"
-#include "gspmd/modes/checked.hpp"
 #include "gspmd/ops/local_op.hpp"
-#include "gspmd/plan/memory_limit.hpp"
 #include "gspmd/plan/within_budget.hpp"
 #include "gspmd/report/explain.hpp"
 #include "gspmd/windows.hpp"

@@ -7,7 +7,6 @@
 ///  * distributed tensors: variables of a program that runs on each device
 ///  * checked meshes: data that must be equal on several devices is compared
 
-#include "gspmd/modes/checked.hpp"
 #include "gspmd/modes/distributed.hpp"
 #include "gspmd/modes/local.hpp"
 #include "gspmd/modes/manual.hpp"

@@ -9,6 +9,7 @@
 #include "gspmd/ops/local_op.hpp"     // IWYU pragma: export
 #include "gspmd/ops/loops.hpp"        // IWYU pragma: export
 #include "gspmd/ops/map.hpp"          // IWYU pragma: export
+#include "gspmd/ops/matmul.hpp"       // IWYU pragma: export
 #include "gspmd/ops/named.hpp"        // IWYU pragma: export
 #include "gspmd/ops/policy.hpp"       // IWYU pragma: export
 #include "gspmd/ops/reduce.hpp"       // IWYU pragma: export

@@ -119,8 +119,8 @@ TEST_CASE("self and simulated: launch") {
   gspmd::launch(gspmd::simulated{}, 6, [&](gspmd::communicator auto& comm) { calls += comm.local_count(); });
   CHECK(calls == 7);
   CHECK_THROWS_WITH_AS(gspmd::launch(gspmd::self{}, 8, [](auto&) {}),
-                       "gspmd: the mesh has 8 devices but the communicator has 1 rank; start as many ranks as the mesh has "
-                       "devices, or give the mesh 1 device",
+                       "gspmd: the mesh has 8 devices but the communicator has 1 rank; start one rank for each device of the "
+                       "mesh, or give the mesh 1 device",
                        gspmd::error);
 }
 

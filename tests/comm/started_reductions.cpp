@@ -431,7 +431,7 @@ TEST_CASE("a reduction that a trip of a loop starts is finished in that trip") {
               },
               takes<split<"x", _>>{}, gives<split<"x", _>>{})(x);
         },
-        is_checked ? m.checked() : m, dynamic::in<double>({6, 4}));
+        is_checked ? m.with({.checked = true}) : m, dynamic::in<double>({6, 4}));
   };
   const auto in = some(24, 7);
   const auto starting = loop(true, false), blocking = loop(false, false);
@@ -460,7 +460,7 @@ TEST_CASE("a reduction that a trip of a loop starts is finished in that trip") {
         },
         dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 4})));
   });
-  CHECK(mistake.find("uses a value of the body of a loop or conditional outside of it; return the value from the body") !=
+  CHECK(mistake.find("uses a value of the body of a loop or conditional outside of the body; return the value from the body") !=
         std::string::npos);
 }
 
@@ -475,7 +475,7 @@ TEST_CASE("a started reduction that is not finished, or twice, is refused") {
   CHECK(refused([](value v) {
           const auto it = local::start(local::reduce_scatter<"x">(v, 1));
           return v;
-        }).find("what is started here is never finished; write finish(std::move(it))") != std::string::npos);
+        }).find("the collective that is started here is never finished; write finish(std::move(it))") != std::string::npos);
   CHECK(refused([](value v) {
           auto it = local::start(local::all_reduce<"x", state::replica>(v));
           const value first = local::finish(std::move(it));

@@ -409,8 +409,8 @@ TEST_CASE("threads: all ranks throw at once") {
 
 TEST_CASE("require_devices: the same words on every backend") {
   const std::string words =
-      "the mesh has 8 devices but the communicator has 2 ranks; start as many ranks as the mesh has devices, or give the "
-      "mesh 2 devices";
+      "the mesh has 8 devices but the communicator has 2 ranks; start one rank for each device of the mesh, or give the mesh 2 "
+      "devices";
   const auto check = [](auto& comm) { gspmd::require_devices(comm, 8); };
   CHECK(failure_of(2, check).find(words) != std::string::npos);
   gspmd::simulated_communicator comm(2);

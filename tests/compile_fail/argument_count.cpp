@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: compile: give one input for each argument of the callable
-// expect: compile: 3 inputs are given
+// expect: compile: 3 inputs are passed
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a mesh axis splits one dim of a tensor at most
+// expect: gspmd: a mesh axis splits at most one dim of a tensor
 // expect: reshard at axis_used_twice.cpp:
 // expect: axis `data` is used twice
 #include <gspmd/gspmd.hpp>

@@ -3,7 +3,7 @@
 // how to continue.
 // mistakes: 2
 // expect: lr
-// expect: gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`
+// expect: gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`
 #include <cstdlib>
 #include <gspmd/gspmd.hpp>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A compiled program captures a run-time value: by value, by reference, or by reference in a lambda inside of the
 // template argument. A lambda inside of the template argument that captures by value is no constant, so the compiler
-// reports its own error (docs/errors.md). For a `constexpr` closure, the compiler's own error precedes this one
-// (captured_constant.cpp).
+// reports its own error (docs/reference/errors.md). For a `constexpr` closure, the compiler's own error precedes this
+// one (captured_constant.cpp).
 // mistakes: 3
-// expect: gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`
+// expect: gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`
 // expect: or give the callable to dynamic::compile
 #include <cstdlib>
 #include <gspmd/gspmd.hpp>

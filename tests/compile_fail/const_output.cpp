@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: step: this is not the shard that the step takes here
 // expect: output 0 is written
-// expect: given is const
+// expect: argument is const
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

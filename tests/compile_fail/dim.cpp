@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a dim is named that the tensor does not have
+// expect: gspmd: the tensor does not have a named dim
 // expect: transpose at dim.cpp:
 // expect: permutation must name each dim of
 // expect: the operand [64,256] once

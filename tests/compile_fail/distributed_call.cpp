@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a program with types sends nothing that is not written
+// expect: gspmd: a program with types has only the communication that you write
 // expect: 1 is invariant over `dp`, operand 0
 // expect: `dp`; write reshard<split<`dp`,
 #include <gspmd/gspmd.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: x[i]: a program works on whole tensors and not on their elements; go over the rows of one with scan, or take rows out of it with slice, with take or, at a computed place, with dynamic_slice
+// expect: gspmd: x[i]: a program works on whole tensors and not on their elements
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

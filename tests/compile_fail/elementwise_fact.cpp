@@ -2,7 +2,7 @@
 // alone: yes
 // expect: gspmd: an elementwise operator states every fact
 // expect: hypot_op
-// expect: O::gradient(b, n)
+// expect: O::gradient
 #include <gspmd/extend/elementwise.hpp>
 #include <gspmd/gspmd.hpp>
 

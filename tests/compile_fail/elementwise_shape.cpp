@@ -2,8 +2,8 @@
 // expect: gspmd: extents that must be equal differ
 // expect: elementwise_shape.cpp:17: operand 1
 // expect: [512,256] and operand 0 is
-// expect: [64,512]; dim 0 differs; correct
-// expect: a matrix product
+// expect: [64,512]; dim 0 differs; a matrix
+// expect: product is matmul(a, b), the
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: communication where forbid_reshard allows none
+// expect: gspmd: forbid_reshard forbids this communication
 // expect: einsum at forbid_reshard.cpp:
 // expect: [_, data]
 // expect: the operator needs [data, model]

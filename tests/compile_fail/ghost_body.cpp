@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: a body of a loop or conditional does not fit
 // expect: reduce at ghost_body.cpp:
-// expect: in a loop of several sweeps on one
-// expect: computes of a field is no field
+// expect: a loop with several sweeps for each
+// expect: from a field is not a field;
 #include <gspmd/gspmd.hpp>
+#include <gspmd/ops/ghost_zones.hpp>
 
 using namespace gspmd;
 

@@ -6,6 +6,7 @@
 // expect: exchange, and no ghost zones; write
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
+#include <gspmd/ops/ghost_zones.hpp>
 
 using namespace gspmd;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: limit_gather.cpp:
-// expect: of two operands, not
-// expect: around relu
+// expect: result of an einsum of two
+// expect: operands, not of relu
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: fori_loop: give the values that are carried
+// expect: gspmd: fori_loop: pass the carried values
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -3,15 +3,15 @@
 // mistakes: 12
 // expect: leaves as invariant; name the dim
 // expect: of operand 1 would miss a sum over
-// expect: equal data is so many times the
-// expect: along `x` may go different ways
+// expect: equal data over n devices is n
+// expect: along `x` may take different
 // expect: a value from outside
-// expect: `x` before an iteration and a
-// expect: what is started here is never
+// expect: before an iteration and a replica
+// expect: the collective that is started here
 // expect: it is finished already; start
 // expect: bad_permutation: device 1 along
-// expect: part, and what relu makes of the
-// expect: this is the mean of
+// expect: that dim; relu of the partial
+// expect: of operand 0, and this is the
 // expect: cut by `x`, then by `y`, and the
 #include <utility>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// expect: gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions
+// expect: gspmd: errors at run time are exceptions of type gspmd::error; compile without -fno-exceptions
 #ifndef FIXED
 #undef __cpp_exceptions
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a number would be cut to the element type of a tensor; convert the tensor
+// expect: gspmd: the element type of a tensor cannot represent a number exactly; convert the tensor
 // expect: compare_lt at number.cpp:
-// expect: number 4.5 is none of s32
+// expect: number 4.5 is no value of s32
 // expect: convert<float>(x)
 #include <gspmd/gspmd.hpp>
 

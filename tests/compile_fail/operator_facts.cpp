@@ -29,9 +29,9 @@ using namespace gspmd;
 namespace wrong {
 
 using gspmd::detail::graph;
-using gspmd::detail::largest_last_op;
 using gspmd::detail::node;
 using gspmd::detail::op_rule;
+using new_operator::largest_last_op;
 
 #ifdef FIXED
 using no_monoid = largest_last_op;
@@ -56,7 +56,7 @@ struct no_monoid : largest_last_op {
 struct other_monoid : largest_last_op {
   static constexpr const char* name = "other_monoid";
   static constexpr gspmd::detail::operator_class meets(const node& n, monoid kind) {
-    return gspmd::detail::sum_last_op::meets(n, kind);
+    return new_operator::sum_last_op::meets(n, kind);
   }
 };
 struct no_map : largest_last_op {
@@ -135,7 +135,7 @@ static_assert(gspmd::detail::checked_operator<no_movement>::holds);  // <- here
 
 template <class Op>
 constexpr auto program =
-    [](auto x) { return gspmd::detail::made(gspmd::detail::add_last<Op>(*x.graph(), x.id(), location::current()), x); };
+    [](auto x) { return gspmd::detail::made(new_operator::add_last<Op>(*x.graph(), x.id(), location::current()), x); };
 template <class Op>
 using step = compile<program<Op>, mesh<axis<"x", 2>>, in<double, dims<5, 7>>>;
 template <class Op>

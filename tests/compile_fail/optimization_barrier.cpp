@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: another number of operands than the operator takes
-// expect: optimization_barrier.cpp:17: comes
-// expect: behind 8 values, and may behind 7;
+// expect: optimization_barrier.cpp:17:
+// expect: follows 8 values, and may follow 7;
 #include <array>
 
 #include <gspmd/gspmd.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: optimizer: the state is none of this optimizer for these parameters
+// expect: gspmd: optimizer: the state does not belong to this optimizer and these parameters
 #include <gspmd/gspmd.hpp>
 #include <gspmd/nn/optimizer.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere
+// expect: gspmd: a slice or padding takes more elements than a dim has, or its stride is less than 1
 // expect: pad at pad_bounds.cpp:
-// expect: before and -64 behind the 64
+// expect: before and -64 after the 64
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

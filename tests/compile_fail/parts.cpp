@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: no mesh axes have as many devices as the parts asked for
+// expect: gspmd: no mesh axes have the requested number of devices
 // expect: split_dim at parts.cpp:
 // expect: of mesh axes has 3 devices
 // expect: data,model

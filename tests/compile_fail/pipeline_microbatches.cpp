@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: extents that must be equal differ; correct one tensor, or broadcast or reshape it; see message<>
+// expect: gspmd: extents that must be equal differ; correct one tensor; see message<>
 // expect: the 8 microbatches of the schedule;
 #include <gspmd/gspmd.hpp>
 #include <gspmd/nn/pipeline.hpp>

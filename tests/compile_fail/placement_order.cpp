@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: placements name one thing that each mesh axis does, in the order of the mesh
+// expect: gspmd: placements have one entry for each mesh axis, in the order of the mesh
 // expect: placements_of: axis `model`
 // expect: dim 0 before axis `data`
 // expect: would be lost; give the mesh the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: with_master_weights: the floats lie as the parameters do; write reformatted<with_master_weights<...>, N>
+// expect: gspmd: with_master_weights: the floats have the shapes of the parameters
 #include <gspmd/gspmd.hpp>
 #include <gspmd/nn/optimizer.hpp>
 #include <gspmd/nn/optimizer/master_weights.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: reproducible: the function returns values: one, or a tuple or struct of them
+// expect: gspmd: reproducible: the function returns a value, or a tuple or struct of values
 #include <gspmd/gspmd.hpp>
 #include <gspmd/transform/reproducible.hpp>
 

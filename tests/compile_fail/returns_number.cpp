@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: compile: what the callable returns must be values
+// expect: gspmd: compile: the callable must return a value
 // expect: constant<float>(x, {}, number)
 #include <gspmd/gspmd.hpp>
 

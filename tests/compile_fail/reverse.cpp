@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a dim is named that the tensor does not have, or not as the operator wants
+// expect: gspmd: the tensor does not have a named dim, or the operator does not accept it
 // expect: reverse at reverse.cpp:
 // expect: dim 1 of [64,512] twice; name it
 #include <gspmd/gspmd.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: scan: the body must return a tuple of what is carried and of a row of the result
+// expect: gspmd: scan: the body must return a tuple of the carried values and a row of the result
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

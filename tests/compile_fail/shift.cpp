@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a dim is named that the tensor does not have
+// expect: gspmd: the tensor does not have a named dim
 // expect: shift at shift.cpp:
 // expect: dim 2 is not
 // expect: a dim of [64,512]; dims count from 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere
+// expect: gspmd: a slice or padding takes more elements than a dim has, or its stride is less than 1
 // expect: slice at slice_bounds.cpp:
 // expect: from 8 to before 65 of dim 0 of
 #include <gspmd/gspmd.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: a program with types sends nothing that is not written
+// expect: gspmd: a program with types has only the communication that you write
 // expect: add at states.cpp:26: operand 1 is
 // expect: invariant over `model`, operand 0
 // expect: is sharded (dim 1): the gradient of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
 // mistakes: 2
-// expect: gspmd: a strided_view is not taken here; give it to run(program, ...) or to a strided_session
+// expect: gspmd: a view of external memory is not accepted here; pass it to run(program, ...) or to a strided_session
 #include <vector>
 
 #include <gspmd/comm/simulated.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: step: this is not the shard that the step takes here
-// expect: output 0 is written and what is
-// expect: given is const
+// expect: output 0 is written and the
+// expect: argument is const
 #include <gspmd/external.hpp>
 #include <gspmd/gspmd.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: an operand has an element type that the operator does not take
 // expect: add at type.cpp:16: operand 1 is
-// expect: s32 where f32 is wanted
+// expect: s32 and must be f32; convert it
 // expect: convert it
 #include <gspmd/gspmd.hpp>
 

@@ -2,25 +2,25 @@
 // Every kind of mistake that the explicit mode reports in C++. Each mistake is one error.
 // mistakes: 23
 // expect: gradient of operand 1 would miss a
-// expect: terms of a sum and values of single
-// expect: and what relu makes of its
-// expect: and what convert makes of its
+// expect: partial values and values of single
+// expect: and relu of the
+// expect: and convert of the
 // expect: operand 1 is constant over
 // expect: operand 1 is a replica over
 // expect: product of sums is not the sum of
 // expect: `x`: a quotient by a sum is not the
 // expect: no transition leads
 // expect: element 2 moves from part 0 to part
-// expect: one of them only, or otherwise;
-// expect: them only, and it is summed; write
-// expect: both have is split in one of
+// expect: only one operand, or otherwise;
+// expect: operand, and it is summed; write
+// expect: both have is split in only one
 // expect: operator works on that dim as a
 // expect: the axis would split two dims of
 // expect: operand has the axes of a dim in
 // expect: input 0: mesh_mismatch: the tensor
 // expect: input 0: the sharding names 1 dim
 // expect: `z` is not an axis of the mesh; its
-// expect: for [_, x]: it says what becomes of
+// expect: x]; `out` only reduces a partial
 // expect: loop at typed_mistakes.hpp
 // expect: cond at typed_mistakes.hpp
 // expect: loss is a replica over `x`: begun

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `out` converts a partial sum and moves nothing else. It does not gather uneven parts, as a reshard would.
-// expect: gspmd: a program with types sends nothing that is not written
+// expect: gspmd: a program with types has only the communication that you write
 // expect: out at typed_out.cpp:
 // expect: nothing else may move
 #include <gspmd/gspmd.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A refused operator that must reshard both arguments, each along two axes.
-// expect: gspmd: a program with types sends nothing that is not written
+// expect: gspmd: a program with types has only the communication that you write
 // expect: reshard<split<_>>(operand 0) and
 // expect: reshard<split<_>>(operand 1): 48
 #include <gspmd/gspmd.hpp>

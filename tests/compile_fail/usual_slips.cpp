@@ -3,7 +3,7 @@
 // mistakes: 5
 // expect: gspmd: std::sqrt takes a number and not a value; write gspmd::sqrt(x)
 // expect: gspmd: std::max takes numbers and not values; write gspmd::maximum(x, y)
-// expect: gspmd: softmax goes along one dim; name it
+// expect: gspmd: softmax needs a dim; pass it
 // expect: gspmd: compile: each input is an
 // expect: gspmd: run: the first argument says where
 #include <gspmd/gspmd.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: vmap: the function is called with as many arguments as it is given
+// expect: gspmd: vmap: the function does not accept these arguments
 #include <gspmd/gspmd.hpp>
 #include <gspmd/transform/vmap.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: vmap: no argument is mapped; name a dim of one of them, or call the function without vmap
+// expect: gspmd: vmap: no argument is mapped; name a dim of an argument, or call the function without vmap
 #include <gspmd/gspmd.hpp>
 #include <gspmd/transform/vmap.hpp>
 

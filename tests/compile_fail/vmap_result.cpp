@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: vmap at vmap_result.cpp:
 // expect: 1 does not depend on a mapped
-// expect: argument, and out_dims asks for dim
+// expect: argument, and out_dims requests its
 #include <tuple>
 
 #include <gspmd/gspmd.hpp>

@@ -113,9 +113,9 @@ TEST_CASE("mistakes have the words of the static path") {
   CHECK(same(both, in<float, dims<4, 4>, split<"data">>{}, good{}).find("input 0: the sharding names 1 dim") !=
         std::string::npos);
   CHECK(same(both, in<float, dims<4, 5>>{}, good{})
-            .find("operand 1 is [4,4] and operand 0 is [4,5]; dim 1 differs; correct the extents or use broadcast_in_dim") !=
+            .find("operand 1 is [4,4] and operand 0 is [4,5]; dim 1 differs; slice the longer operand, or correct the extents") !=
         std::string::npos);
-  CHECK(same(both, in<double, dims<4, 4>>{}, good{}).find("operand 1 is f32 where f64 is wanted") != std::string::npos);
+  CHECK(same(both, in<double, dims<4, 4>>{}, good{}).find("operand 1 is f32 and must be f64") != std::string::npos);
 
   // a part that the mesh does not have, and one of no axis
   const auto by_part = [&](const char* part) {

@@ -99,11 +99,11 @@ TEST_CASE("shardings, local shapes and offsets of any device") {
     CHECK(transposed.valid_range(device, 1) == detail::index_range{4 * data, std::min<std::int64_t>(7, 4 * data + 4)});
   }
   CHECK(error_of([&] { static_cast<void>(x.offsets(6)); }) ==
-        "gspmd: there is no device 6; the mesh has 6 of them, which count from 0");
+        "gspmd: there is no device 6; the mesh has 6 devices, which count from 0");
   CHECK(error_of([&] { static_cast<void>(x.valid_range(-1, 0)); }).find("no device -1") != std::string::npos);
   CHECK(error_of([&] { static_cast<void>(x.valid_range(0, 2)); }).find("dim 2 is not a dim of [7,5]") != std::string::npos);
   const auto again = program_on(m);
-  CHECK(error_of([&] { static_cast<void>(again.output(3)); }).find("output 3 is asked for and the program has 3") !=
+  CHECK(error_of([&] { static_cast<void>(again.output(3)); }).find("output 3 does not exist; the program has 3") !=
         std::string::npos);
   CHECK(again.input(0) == x);
   CHECK_FALSE(again.input(1) == x);

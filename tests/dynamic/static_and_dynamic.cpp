@@ -134,6 +134,23 @@ TEST_CASE_TEMPLATE("static and run-time planning give the same plan and the same
                                                   in<double, dims<7, 5>, split<_, "data">>>());
 }
 
+TEST_CASE_TEMPLATE("a session has one function for a collective of all element types", Comm, simulated_communicator,
+                   threads_communicator) {
+  using namespace detail;
+  plan_step step;
+  const auto function_for = [&](dtype type) {
+    step.type = type;
+    return joint_function_of<Comm>(step);
+  };
+  for (const kernel_id kernel : {id_of<kernels::move>, id_of<kernels::start_move>, id_of<kernels::finish_move>,
+                                 id_of<kernels::combine>, id_of<kernels::combine_together>, id_of<kernels::start_combine>}) {
+    step.kernel = kernel;
+    CHECK((function_for(dtype::f32) != nullptr));
+    for (const dtype type : {dtype::f64, dtype::pred, dtype::bf16, dtype::s8, dtype::u64, dtype::c128})
+      CHECK((function_for(type) == function_for(dtype::f32)));
+  }
+}
+
 TEST_CASE("explain calls inputs by the names of their struct's members") {
   const auto text = explain<train_step<single>>();
   CHECK(text.find("input 1  ") != std::string::npos);

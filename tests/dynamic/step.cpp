@@ -279,7 +279,7 @@ TEST_CASE("shards go from program to program, from layouts of one's own too") {
   CHECK(are_equal(gather(comm, to_step(comm, both, 0, scatter(comm, cyclic, whole))), whole));
   CHECK_EQ(refusal([&] { to_step(comm, twice, 0, x); }), "to_step: input 0 is f64[5,6] and the array given is f32[5,6]");
   CHECK_EQ(refusal([&] { to_step(comm, twice, 1, x); }),
-           "to_step: input 1 is asked for and the program has 1 input, which count from 0");
+           "to_step: input 1 does not exist; the program has 1 input, which count from 0");
 }
 
 TEST_CASE("element types at the edge: bool, integers, complex numbers") {
@@ -337,15 +337,14 @@ TEST_CASE("what is refused, by name, type and shape") {
   CHECK_EQ(refusal([&] { scatter(comm, p, 1, static_cast<const double*>(nullptr)); }),
            "scatter: input 1 (w1) is given no memory: the pointer is null");
   CHECK_EQ(refusal([&] { scatter(comm, p, 2, v); }),
-           "scatter: input 2 is asked for and the program has 2 inputs, which count from 0");
+           "scatter: input 2 does not exist; the program has 2 inputs, which count from 0");
   CHECK_EQ(refusal([&] {
              scatter(comm, p, 1, std::vector{v, v, v});
            }),
-           "scatter: input 1 and the 2 after it are asked for and the program has 2 inputs, which count from 0");
-  CHECK_EQ(refusal([&] { make_result<double>(comm, p, 0); }),
-           "make_result: output 0 is f32[5,4] and shards of f64 are asked for");
+           "scatter: input 1 and the 2 after it do not exist; the program has 2 inputs, which count from 0");
+  CHECK_EQ(refusal([&] { make_result<double>(comm, p, 0); }), "make_result: output 0 is f32[5,4] and cannot have shards of f64");
   CHECK_EQ(refusal([&] { make_result<float>(comm, p, 7); }),
-           "make_result: output 7 is asked for and the program has 2 outputs, which count from 0");
+           "make_result: output 7 does not exist; the program has 2 outputs, which count from 0");
   CHECK(refusal([&] { make_result<float>(three, p, 0); }).find("the mesh has 2 devices but the communicator has 3 ranks") == 0);
 
   auto x = scatter(comm, p, 0, a);
@@ -362,14 +361,12 @@ TEST_CASE("what is refused, by name, type and shape") {
              s(comm, scatter(comm, longer, 0, array<float>({6, 4})), k, y, t);
            }),
            "step: input 0 is f32[5,4] and the sharded_array given is f32[6,4]; dim 0 differs");
-  CHECK_EQ(
-      refusal([&] { s(comm, scatter(comm, turned, 0, a), k, y, t); }),
-      "step: input 0 is f32[5,4] that lies as [x, _] and the sharded_array given as [_, x]; annotate both alike, or bring it "
-      "over with to_step");
+  CHECK_EQ(refusal([&] { s(comm, scatter(comm, turned, 0, a), k, y, t); }),
+           "step: input 0 is f32[5,4] with the sharding [x, _], and the sharded_array has the sharding [_, x]; give both the "
+           "same annotation, or convert it with to_step");
   CHECK_EQ(refusal([&] { s(comm, scatter(comm, on_line, 0, a), k, y, t); }),
-           "step: input 0 is f32[5,4] that lies as [x, _] and the sharded_array given otherwise, on another mesh of 2 devices; "
-           "annotate "
-           "both alike, or bring it over with to_step");
+           "step: input 0 is f32[5,4] with the sharding [x, _], and the sharded_array is on another mesh of 2 devices; give both "
+           "the same annotation, or convert it with to_step");
   CHECK_EQ(refusal([&] { s(comm, x, sharded_array<double>(), y, t); }),
            "step: input 1 (w1) is given an empty sharded_array, never filled or moved from; make it with scatter or make_result");
   CHECK_EQ(refusal([&] { s(comm, x, k, std::as_const(y), t); }),
@@ -377,9 +374,9 @@ TEST_CASE("what is refused, by name, type and shape") {
   CHECK_EQ(refusal([&] { s(comm, x, std::vector<double>(4), y, t); }),
            "step: the communicator holds 2 devices; give a sharded_array for every tensor");
   CHECK_EQ(refusal([&] { gather_to(comm, 2, x); }),
-           "gather_to: there is no device 2; the communicator has 2 of them, which count from 0");
+           "gather_to: there is no device 2; the communicator has 2 devices, which count from 0");
   CHECK_EQ(refusal([&] { gather_to(comm, 0, scatter(comm, partial, 0, a)); }),
-           "gather_to: the array is partial: devices hold terms of it, and no program has reduced them; reshard it first");
+           "gather_to: the array is partial, so devices hold partial values of it; reshard it in a program first");
   const auto in_buffers = [&](auto& mine) {
     std::vector<float> rows(12), few(11);
     std::vector<double> vector(4), number(1);

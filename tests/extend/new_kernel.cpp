@@ -15,8 +15,8 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/run/threads_per_device.hpp>
 
-// A kernel that is defined wholly here runs in compiled programs, in programs planned at run time, and on the threads of
-// a device.
+// A kernel that is defined wholly here runs in compiled programs, in programs planned at run time, and on the
+// threads of a device.
 
 using namespace gspmd;
 

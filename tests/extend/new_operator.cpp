@@ -4,6 +4,7 @@
 // alone: yes
 #include "extend/new_operator/logaddexp.hpp"
 #include "extend/new_operator/program.hpp"
+#include "extend/new_operator/weighted_mean.hpp"
 
 #include <doctest/doctest.h>
 
@@ -61,6 +62,15 @@ TEST_CASE("it takes a dim of examples") {
   for (std::size_t e = 0; e < 3; ++e)
     for (std::size_t i = 0; i < 2; ++i)
       CHECK(found[0].data<double>()[2 * e + i] == static_cast<double>(4 * (12 * i + 4 * e) + 6));
+}
+
+TEST_CASE("a composite of the tests' own computes bf16 in float and rounds once") {
+  const auto mean_of = [](auto x, auto w) { return new_operator::weighted_mean(x, w, {1}); };
+  const auto in = dynamic::in<bf16>({2, 600}, {"", "x"});
+  const auto planned = dynamic::compile(mean_of, dynamic::mesh({{"x", 2}}), in, in);
+  const std::vector<bf16> x(1200, bf16(3.0F)), w(1200, bf16(1.0F));
+  const auto found = planned.run(simulated{}, x, w);
+  for (std::size_t i = 0; i < 2; ++i) CHECK(static_cast<float>(found[0].data<bf16>()[i]) == 3.0F);  // bf16 sums of 1 end at 256
 }
 
 namespace {

@@ -276,13 +276,13 @@ TEST_CASE("ghost layers get what others hold, corners too; what lies outside sta
   CHECK_EQ(rows.bytes_sent(1, 8), 2 * 4 * 8);
   CHECK_EQ(rows.messages_sent(1), 2);
   CHECK(contains(refusal([&] { static_cast<void>(rows.bytes_sent(3, 8)); }),
-                 "ghost_exchange: device 3 is asked for and the mesh has 3 devices"));
-  CHECK(contains(refusal([&] { static_cast<void>(rows.messages_sent(-1)); }), "ghost_exchange: device -1 is asked for"));
+                 "ghost_exchange: device 3 does not exist; the mesh has 3 devices"));
+  CHECK(contains(refusal([&] { static_cast<void>(rows.messages_sent(-1)); }), "ghost_exchange: device -1 does not exist"));
   const ghost_exchange round(placed_layout(line, {9, 4}, layouts::split({{0}, {}})), {1, 1}, {true, true});
   CHECK_EQ(round.bytes_sent(0, 8), 2 * 6 * 8);  // corners too; the sides are its own
   const placed_layout cyclic(line, {9, 4}, layouts::split({{0}, {}}), block_cyclic<1>{});
   const placed_layout plain(line, {9, 4}, layouts::split({{0}, {}}));
-  CHECK(contains(refusal([&] { ghost_exchange(cyclic, {1, 0}); }), "the parts of dim 0 are no runs of indices"));
+  CHECK(contains(refusal([&] { ghost_exchange(cyclic, {1, 0}); }), "the parts of dim 0 are no contiguous indices"));
   CHECK(contains(refusal([&] { ghost_exchange(plain, {1}); }), "the tensor has 2 dims and the call gives 1 widths"));
   CHECK(contains(refusal([&] { ghost_exchange(plain, {1, -1}); }), "the width of dim 1 is negative"));
   std::atomic<int> wrong{0};

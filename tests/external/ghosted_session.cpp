@@ -312,7 +312,7 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   says(dense, dynamic::build([](value u, value v) { return sum(u * v, 1); }, m, large, large), {{1, 0}});
   const auto twice = dynamic::build([](value u) { return shift(shift(u, 0, 1, boundary::edge()), 0, 1) + u; }, m, in);
   says("; list no layers for it, or write one shift", twice, {{2, 2}});
-  says("a checked mesh compares dense shards", dynamic::build(down, m.checked(), in), {{2, 0}});
+  says("a checked mesh compares dense shards", dynamic::build(down, m.with({.checked = true}), in), {{2, 0}});
   const ghosted_program program(written, {{layers{2, 0}, 0}, {0, 0}});
   CHECK(contains(refusal([&] { static_cast<void>(program.bytes_filled(1, 0)); }), "leaf 1 is no input with ghost layers"));
   const char* const ghosted_only = "the program is planned for blocks among ghost layers; run it by a ghosted_session";
@@ -330,11 +330,12 @@ TEST_CASE("what a ghosted_program and its session are not given") {
     };
     refuses(s, "input 0 with its ghost layers is [6,3] on device", block.part({1, 0}, {5, 3}), to);
     refuses(
-        s, "; a reshard at the end of the program says how a result is split; parts that are dealt otherwise go to a placed_step",
+        s,
+        "; a reshard at the end of the program says how a result is split; pass parts with another distribution to a placed_step",
         block, to.part({0, 0}, {3, 3}));
     refuses(s, "output 0 is given memory that overlaps input 0", block, block.part({2, 0}, {4, 3}));
-    refuses(s, "has ghost layers; give a strided_view of it with them", memory.data(), to);
-    refuses(s, "filled() is for inputs with ghost layers, and leaf 1 is none", block, filled(to));
+    refuses(s, "has ghost layers; pass a strided_view that includes the layers", memory.data(), to);
+    refuses(s, "filled() is for inputs with ghost layers, and leaf 1 has none", block, filled(to));
     refuses(s, "and the call gives 1 shard", block);
     refuses(d, "the layers of input 0 cannot be filled: operators of the program go on differently beyond one end",
             filled(strided_view(memory.data(), {6, 3}).part({1, 0}, {6 - 1, 3})), next);

@@ -265,10 +265,10 @@ TEST_CASE("what a ghosted_step is not given") {
     step mine;
     const auto says = [&](const char* text, auto&&... shards) { CHECK(contains(refusal([&] { mine(comm, shards...); }), text)); };
     says("input 0 with its ghost layers is [4,6] on device", from.interior({1, 1}), to);
-    says("the last dim of the view given is not dense", strided_view(more.data(), {4, 6}, {12, 2}), to);
+    says("the last dim of the view is not dense", strided_view(more.data(), {4, 6}, {12, 2}), to);
     says("several indices of the view given have the same element", from, strided_view(more.data(), {4, 6}, {0, 1}));
     says("output 0 is given memory that overlaps input 0", from, from);
-    says("has ghost layers; give a strided_view of it with them", u.data(), to);
+    says("has ghost layers; pass a strided_view that includes the layers", u.data(), to);
     says("several indices of the view given have the same element", filled(strided_view(more.data(), {4, 6}, {0, 1})), to);
   });
 }

@@ -105,7 +105,7 @@ TEST_CASE("scalapack: descriptors that are none are refused in words") {
   const auto says = [](const int(&desc)[9], const char* words) {
     return contains(refusal([&] { static_cast<void>(scalapack_matrix(desc)); }), words);
   };
-  CHECK(says({501, 0, 4, 4, 1, 1, 0, 0, 4}, "DTYPE_ is 501; 1 is a dense matrix"));
+  CHECK(says({501, 0, 4, 4, 1, 1, 0, 0, 4}, "DTYPE_ is 501; only 1, a dense matrix"));
   CHECK(says({1, 0, 4, 4, 0, 1, 0, 0, 4}, "MB_, NB_ and LLD_ at least 1"));
   CHECK(says({1, 0, -4, 4, 1, 1, 0, 0, 4}, "M_, N_, RSRC_ and CSRC_ are at least 0"));
   using grid = mesh<axis<"row", 2>, axis<"column", 2>>;

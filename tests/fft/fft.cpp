@@ -235,7 +235,7 @@ TEST_CASE("lines of every kind, alone and beside others, within their shard and 
 
 // ---- traffic ----
 
-// The example of docs/operators.md.
+// The example of docs/reference/operators.md.
 namespace {
 
 /// The heat equation on a torus, exact in the space of frequencies.
@@ -330,8 +330,8 @@ TEST_CASE("transforms are explained, counted, mapped over examples, written by h
   CHECK(caught::contains(refusal(all_dims, in({1, 1, 1, 1, 1, 1, 1, 1, 1})), "of tensors of at most 8 dims"));
   CHECK(caught::contains(
       refusal([](auto v) { return vmap([](value e) { return fft(e, 0); })(v); }, in({2, 1, 1, 1, 1, 1, 1, 1, 4})),
-      "stands in a vmap and would have 9 dims; it takes at most 8"));
+      "is in a vmap and would have 9 dims; it takes at most 8"));
   CHECK(caught::contains(refusal([](auto v) { return rfft(v, 0); }, in({4})), "rfft at"));
   CHECK(caught::contains(refusal([](auto v) { return irfft(v, 0, 9); }, in({4})),
-                         "dim 0 of [4] is to have 9 real numbers, of which a transform has n / 2 + 1 elements"));
+                         "dim 0 of [4] is to have 9 real numbers, and their transform has n / 2 + 1 elements"));
 }

@@ -106,7 +106,7 @@ foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
     has("${summary}" "\n${common}/mlp ")
     has("${row}" "  ${common}/mlp")
     math(EXPR alike "${count} - 2")  # the first and the last layer differ
-    if(NOT page MATCHES ">${alike} times, all alike")
+    if(NOT page MATCHES ">${alike} times, all equal")
       message(SEND_ERROR "the layers of `${scope}` do not stand once in the page")
     endif()
     # The name of all layers shows all layers. The name of a layer shows this layer.

@@ -50,7 +50,7 @@ string(REPLACE "\"r\", \"op\": \"reshard\", \"operands\": [\"c\"], \"sharding\":
                "\"r\", \"op\": \"reshard\", \"operands\": [\"c\"], \"sharding\": [[\"y\"]" other "${loop}")
 file(WRITE "${SCRATCH}/other.json" "${other}")
 plan(0 "${SCRATCH}/other.json" --search --plans 20 --anew --devices 4)
-has("${out}" "skipped: 1 of 2 meshes of 4 devices, on which the document cannot be built; on the first, ops[2].sharding[0][0]: `y` is not an axis")
+has("${out}" "skipped: 1 of 2 meshes of 4 devices, because the document cannot be built on them; on the first, ops[2].sharding[0][0]: `y` is not an axis")
 plan(1 "${SCRATCH}/other.json" --search --plans 20 --anew --devices 7)
 has("${err}" "--search: the document can be built on no mesh of 7 devices; on the first, ops[2].sharding[0][0]: `y` is not an axis")
 
@@ -72,6 +72,6 @@ has("${err}" "--search: the document writes its own communication, and nothing i
 plan(2 search/layers.json --devices 8)
 has("${err}" "--anew, --devices, --plans and --annotated are about a search, and there is no --search")
 plan(2 search/layers.json --search --json)
-has("${err}" "--search says what it found in the place of the table")
+has("${err}" "--search prints its result instead of the table")
 plan(2 search/layers.json --search --plans none)
 has("${err}" "--plans needs a whole number from 1 to 999999")

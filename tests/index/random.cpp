@@ -260,7 +260,7 @@ TEST_CASE("numbers of u64 beyond 2^63 - 1 are written as integers and as floats 
       caught::refusal([&] {
         dynamic::compile([](value v) { return v + 0x1p64; }, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({3}));
       }),
-      "the number 1.8e19 is none of u64"));
+      "the number 1.8e19 is no value of u64"));
 }
 
 TEST_CASE("random: a key of another type, and a range without integers, are refused") {

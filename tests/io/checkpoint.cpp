@@ -443,13 +443,13 @@ TEST_CASE("each mistake is a sentence, on every device, and changes nothing") {
   CHECK(contains(saving(x, {.keep = -1}), "keep is the number of checkpoints to keep, or 0 for all"));
   CHECK(contains(saving(x, {.block_bytes = 0}), "block_bytes is 0; give 1 to 2^30"));
   auto sum = terms.array(two);
-  CHECK(contains(saving(sum), "`x` is partial: devices hold terms of it, and no program has reduced them; reshard it first"));
+  CHECK(contains(saving(sum), "`x` is partial, so devices hold partial values of it; reshard it in a program first"));
   sharded_array<float> empty;
   CHECK(contains(saving(empty), "`x`: sharded_array: it is empty"));
   array<float> nowhere;
   CHECK(contains(saving(nowhere), "`x`: array: it is empty"));
   auto others = three.array(of_three);
-  CHECK(contains(saving(others), "`x` lies on a mesh of 3 devices and the communicator has 2"));
+  CHECK(contains(saving(others), "`x` is on a mesh of 3 devices and the communicator has 2"));
   CHECK(contains(error_of([&] { checkpoint{}.save(two, directory.path, 5); }), "it has no arrays; add them first"));
   CHECK(contains(error_of([&] { state.save(two, "", 5); }), "the name of the directory is empty"));
   CHECK(contains(error_of([&] { state.restore_latest(two, ""); }), "the name of the directory is empty"));

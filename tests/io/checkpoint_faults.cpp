@@ -304,27 +304,27 @@ TEST_CASE("manifests that nobody should have written") {
   CHECK(contains(with("\"version\": 1", "\"version\": 2"), "has version 2 of the format, and this library reads version 1"));
   CHECK(contains(with("gspmd checkpoint", "other checkpoint"), "is no manifest of a checkpoint of this library"));
   CHECK(contains(with("\"step\": 1", "\"step\": 2"), "holds step 2"));
-  CHECK(contains(with("\"0.x.1.npy\"", "\"../x.npy\""), "names the file `../x.npy`, which is none of its directory"));
-  CHECK(contains(with("\"0.x.1.npy\"", "\"a/x.npy\""), "names the file `a/x.npy`, which is none of its directory"));
-  CHECK(contains(with("\"0.x.1.npy\"", "\"\""), "names the file ``, which is none of its directory"));
+  CHECK(contains(with("\"0.x.1.npy\"", "\"../x.npy\""), "names the file `../x.npy`, which is not in its directory"));
+  CHECK(contains(with("\"0.x.1.npy\"", "\"a/x.npy\""), "names the file `a/x.npy`, which is not in its directory"));
+  CHECK(contains(with("\"0.x.1.npy\"", "\"\""), "names the file ``, which is not in its directory"));
   CHECK(contains(with("\"f64\"", "\"f65\""), "has the element type `f65`, which this library does not know"));
-  CHECK(contains(with("\"offset\": [0, 3]", "\"offset\": [0, 2]"), "some element is in none or in two of them"));
-  CHECK(contains(with("\"offset\": [3, 3]", "\"offset\": [0, 3]"), "some element is in none or in two of them"));
-  CHECK(contains(with("\"offset\": [0, 3]", "\"offset\": [0, 9]"), "some element is in none or in two of them"));
-  CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [6, 6]"), "some element is in none or in two of them"));
+  CHECK(contains(with("\"offset\": [0, 3]", "\"offset\": [0, 2]"), "some element is in no part or in two parts"));
+  CHECK(contains(with("\"offset\": [3, 3]", "\"offset\": [0, 3]"), "some element is in no part or in two parts"));
+  CHECK(contains(with("\"offset\": [0, 3]", "\"offset\": [0, 9]"), "some element is in no part or in two parts"));
+  CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [6, 6]"), "some element is in no part or in two parts"));
   CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [576460752303423488, 6]"), "has an array of more than 2^60 bytes, `x`"));
-  CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [99999999999999999999, 6]"), "has what does not belong there at byte "));
+  CHECK(contains(with("\"shape\": [5, 6]", "\"shape\": [99999999999999999999, 6]"), "has an unexpected character at byte "));
   CHECK(contains(with("\"block_bytes\": 8", "\"block_bytes\": 0"), "has blocks of 0 bytes"));
-  CHECK(contains(with("\"block_bytes\": 8", "\"block_bytes\": 4"), "has what does not belong there at byte "));
-  CHECK(contains(with("\"size\": [3, 3]", "\"size\": [3, 3, 1]"), "has what does not belong there at byte "));
-  CHECK(contains(with("\"bytes\": 72", "\"bytes\": 73"), "has what does not belong there at byte "));
-  CHECK(contains(with("\"crc32c\": [\"", "\"crc32c\": [\"0"), "has what does not belong there at byte "));
+  CHECK(contains(with("\"block_bytes\": 8", "\"block_bytes\": 4"), "has an unexpected character at byte "));
+  CHECK(contains(with("\"size\": [3, 3]", "\"size\": [3, 3, 1]"), "has an unexpected character at byte "));
+  CHECK(contains(with("\"bytes\": 72", "\"bytes\": 73"), "has an unexpected character at byte "));
+  CHECK(contains(with("\"crc32c\": [\"", "\"crc32c\": [\"0"), "has an unexpected character at byte "));
   CHECK(contains(with("\"x\"", "\"y\""), "has no array `x`; it has `y`, `r`"));
   // A file of any size, which is not read whole, and a pipe, which is not waited for.
   const faults::time_limit seconds(60);
   const std::string limit = " bytes, and a manifest has at most 1073741824; gspmd did not write it";
   for (const auto& [text, size, refused] :
-       {std::tuple(right, std::int64_t{1} << 20, std::string("is cut off, or goes on behind its end")),
+       {std::tuple(right, std::int64_t{1} << 20, std::string("is truncated, or continues after its end")),
         std::tuple(right, (std::int64_t{1} << 30) + 1, "has 1073741825" + limit),
         std::tuple(right, std::int64_t{6} << 30, "has 6442450944" + limit),
         std::tuple(std::string("x"), std::int64_t{6} << 30, std::string("is no manifest of a checkpoint"))}) {

@@ -591,8 +591,7 @@ TEST_CASE("each file and each call that is wrong is a sentence, and nothing is l
     out.add(name, from);
     return error_of([&] { save_hdf5(two, file, out, options); });
   };
-  CHECK(contains(save("/b", x),
-                 "hdf5: the name `/b` has a part that is empty or `.`; `/` stands between a group and what is in it"));
+  CHECK(contains(save("/b", x), "hdf5: the name `/b` has a part that is empty or `.`; `/` separates a group from its members"));
   CHECK(contains(save("g/./b", x), "has a part that is empty or `.`"));
   CHECK(contains(save("a/b", x), "hdf5: the name `a` is that of a group too, with `a/b`"));
   CHECK(contains(save("\xff", x), "is no UTF-8"));

@@ -320,7 +320,7 @@ TEST_CASE("each file that is wrong is a sentence, and nothing is loaded") {
        {"\xff", "\x80", "\xc0\x80", "\xe2\x82", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80"})
     CHECK(with(std::string("\"") + bad + "\":{}", name + "has a header that is no UTF-8"));
   const auto both = tensor("x", 0, 12) + ',' + tensor("y", 12, 24);
-  const std::string odd = "has what does not belong there at byte ";
+  const std::string odd = "has an unexpected character at byte ";
   for (const auto* const rubbish : {R"("x")", R"("x":1)", "x:{}", R"("x":{},)", R"("x)", R"("\x":{})", R"("\ud83d":{})",
                                     R"("\udc00":{})", R"("\ud83dA":{})", "\"a\tb\":{}", R"("\u00g0":{})"})
     CHECK(with(rubbish, rubbish == std::string(R"("x":{},)") ? "has no dtype" : odd));

@@ -346,12 +346,12 @@ TEST_CASE("what are no views of one mesh") {
   CHECK(holds(crossing, "views: no mesh has both the axes x=2, y=3 and a=3, b=2"));
   CHECK(holds(crossing, "to_step"));
   CHECK(holds(said(mesh({{"a", 7}})), "x=2, y=3 and a=7 have 6 and 7 devices"));
-  CHECK(holds(said(mesh({{"a", 6}}, {0, 1, 2, 3, 5, 4})), "stand in an order that no exchange of the axes"));
-  CHECK(holds(said(mesh({{"y", 2}, {"z", 3}})), "the axis `y` does not stand for the same devices"));
-  CHECK(holds(said(mesh({{"x", 1}, {"z", 6}})), "the axis `x` does not stand for the same devices"));
+  CHECK(holds(said(mesh({{"a", 6}}, {0, 1, 2, 3, 5, 4})), "have an order that no exchange of axes"));
+  CHECK(holds(said(mesh({{"y", 2}, {"z", 3}})), "the axis `y` does not have the same devices"));
+  CHECK(holds(said(mesh({{"x", 1}, {"z", 6}})), "the axis `x` does not have the same devices"));
   CHECK_EQ(said(mesh({{"x", 2}, {"z", 3}})), "nothing is thrown");  // x means the same
   CHECK(holds(refusal([] { dynamic::views({}); }), "at least one"));
-  CHECK(holds(refusal([&] { dynamic::views({m, dynamic::views({m, mesh({{"z", 6}})})}); }), "comes first"));
+  CHECK(holds(refusal([&] { dynamic::views({m, dynamic::views({m, mesh({{"z", 6}})})}); }), "must be the first mesh"));
   const std::string long_name(31, 'n');
   CHECK(holds(refusal([&] { dynamic::views({mesh({{long_name, 4}}), mesh({{"a", 2}, {"b", 2}})}); }), "31 characters"));
   dynamic::builder b(dynamic::views({m, mesh({{"f", 6}})}));

@@ -145,20 +145,20 @@ TEST_CASE("what is wrong with a text, and where") {
   CHECK_EQ(parse_error(""), "XLA sharding, column 1: a sharding begins with `{`");
   CHECK_EQ(parse_error("{"), "XLA sharding, column 2: the `{` of the sharding is not closed");
   CHECK_EQ(parse_error("{replicated"), "XLA sharding, column 12: the `{` of the sharding is not closed");
-  CHECK_EQ(parse_error("{replicated}x"), "XLA sharding, column 13: nothing stands after the last `}`");
+  CHECK_EQ(parse_error("{replicated}x"), "XLA sharding, column 13: write nothing after the last `}`");
   CHECK_EQ(parse_error("{replicated manual}"),
            "XLA sharding, column 13: a sharding is one of replicated, manual, unreduced, unknown, maximal, devices=");
-  CHECK_EQ(parse_error("{maximal}"), "XLA sharding, column 1: maximal and device= stand together");
-  CHECK_EQ(parse_error("{replicated device=1}"), "XLA sharding, column 1: maximal and device= stand together");
+  CHECK_EQ(parse_error("{maximal}"), "XLA sharding, column 1: write maximal together with device=");
+  CHECK_EQ(parse_error("{replicated device=1}"), "XLA sharding, column 1: write maximal together with device=");
   CHECK_EQ(parse_error("{ shard_as 1}"),
            "XLA sharding, column 1: the sharding says neither replicated, manual, unreduced, unknown, maximal nor devices=");
-  CHECK_EQ(parse_error("{unknown shard_as}"), "XLA sharding, column 18: a number is wanted");
+  CHECK_EQ(parse_error("{unknown shard_as}"), "XLA sharding, column 18: write a number here");
   CHECK_EQ(parse_error("{unknown shard_as 1 shard_like 2}"),
-           "XLA sharding, column 21: a sharding is of one group: shard_as or shard_like stands once");
-  CHECK_EQ(parse_error("{devices=2,2}"), "XLA sharding, column 10: `[` is wanted after devices=");
-  CHECK_EQ(parse_error("{devices=[2,]0,1}"), "XLA sharding, column 13: a number is wanted");
+           "XLA sharding, column 21: a sharding has one group; write shard_as or shard_like once");
+  CHECK_EQ(parse_error("{devices=2,2}"), "XLA sharding, column 10: write `[` after devices=");
+  CHECK_EQ(parse_error("{devices=[2,]0,1}"), "XLA sharding, column 13: write a number here");
   CHECK_EQ(parse_error("{devices=[2,0]0,1}"), "XLA sharding, column 13: the number is 0; it is at least 1");
-  CHECK_EQ(parse_error("{devices=[2,2}"), "XLA sharding, column 14: `]` is wanted after the parts of the dims");
+  CHECK_EQ(parse_error("{devices=[2,2}"), "XLA sharding, column 14: write `]` after the parts of the dims");
   CHECK_EQ(parse_error("{devices=[2,2]0,1,2}"), "XLA sharding, column 15: devices=[2,2] has 4 parts and 3 devices are named");
   CHECK_EQ(parse_error("{devices=[2,2]0,1,2,2}"), "XLA sharding, column 15: the device 2 is named twice");
   CHECK_EQ(parse_error("{devices=[2]4,5}"),
@@ -177,7 +177,7 @@ TEST_CASE("what is wrong with a text, and where") {
   CHECK_EQ(parse_error("{devices=[99999999999999999999]0}"), "XLA sharding, column 11: the number is larger than 2^30");
   CHECK_EQ(parse_error("{devices=[1073741824,2]<=[2]}"), "XLA sharding, column 10: more than 2^30 devices");
   CHECK_EQ(parse_error("{replicated metadata={op_name=\"a}}"), "XLA sharding, column 35: the `{` after metadata= is not closed");
-  CHECK_EQ(parse_error("{{replicated} {manual}}"), "XLA sharding, column 15: `,` or `}` is wanted after a sharding of a tuple");
+  CHECK_EQ(parse_error("{{replicated} {manual}}"), "XLA sharding, column 15: write `,` or `}` after a sharding of a tuple");
   CHECK_EQ(parse_error("{{replicated}, }"), "XLA sharding, column 16: a sharding of a tuple begins with `{`");
   CHECK_EQ(parse_error("{{{replicated}}}").substr(0, 24), "XLA sharding, column 3: ");
   CHECK_EQ(parse_error("{sharded}").substr(0, 24), "XLA sharding, column 2: ");
@@ -318,7 +318,7 @@ TEST_CASE("replicas may be named in any order; parts of an axis and other lists 
            "XLA sharding `{maximal device=3}`: a value that device 3 alone holds (maximal) is no sharding over a mesh; replicate "
            "it, or split it");
   CHECK_EQ(on_error("{{replicated}}", 2),
-           "XLA sharding `{{replicated}}`: a tuple of 1 shardings stands where one is wanted; take its elements");
+           "XLA sharding `{{replicated}}`: a tuple of 1 shardings is not one sharding; pass one of its elements");
   CHECK_FALSE(xla_sharding::parse("{unknown}").on(mesh, 2).annotated);
   CHECK_EQ(xla_sharding::parse("{manual}").on(mesh, 2).manual, 3u);
   CHECK_EQ(xla_sharding::parse("{unreduced}").on(mesh, 2).value.partial, 3u);

@@ -393,8 +393,8 @@ TEST_CASE("block_cyclic: mistakes have words") {
   says(refusal([](value a) { return deal_matrix(a, {.rows = "x", .block = 0}); }, f64({8, 8})), "deal_matrix",
        "deals blocks of 0 in 0 strips; there is at least one of each, or 0 strips for the default");
   says(refusal([&](value a) { return deal_matrix(a, grid); }, f64({8, 6})), "deal_matrix",
-       "is given [8,6]; it takes a matrix whose extents are multiples of 2 x 2 blocks of 2: pad it, or call what takes whole "
-       "matrices");
+       "is given [8,6]; it takes a matrix whose extents are multiples of 2 x 2 blocks of 2: pad it, or call cholesky, solve or "
+       "solve_positive, which take whole matrices");
   says(refusal([&](value a) { return collect_matrix(a, grid); }, f64({8, 8})), "collect_matrix",
        "is given [8,8]; it takes the blocks that deal_matrix makes of a matrix, [2,2,p,q], p and q multiples of 2");
   says(refusal([&](value a) { return dealt_cholesky(a, grid); }, f64({2, 2, 4, 2})), "dealt_cholesky",

@@ -317,10 +317,9 @@ TEST_CASE("lu: flops, and mistakes have words") {
     check("det", [](value a) { return det(a); });
     check("inverse", [](value a) { return inverse(a); });
   };
-  every(dynamic::in<int>({3, 3}),
-        ": is given s32; it takes float, double and complex numbers of these: convert before and after it");
+  every(dynamic::in<int>({3, 3}), ": is given s32; it takes float, double and complex numbers; convert before and after it");
   every(dynamic::in<float>({2, 3, 4}), ": is given [2,3,4]; the last two dims, a matrix, are equal");
-  every(dynamic::in<float>({3}), ": is given [3]; it takes 2 to 8 dims, of which the last two are those of a matrix");
+  every(dynamic::in<float>({3}), ": is given [3]; it takes 2 to 8 dims; the last two are those of a matrix");
   const std::string gathers = "takes whole matrices: it would gather";
   CHECK(says(refusal([](value a) { return lu(a); }, dynamic::in<float>({8, 8}, {"x", ""})), gathers));
   CHECK(says(refusal([](value a) { return det(a); }, dynamic::in<float>({8, 8}, {"", "x"})), gathers));

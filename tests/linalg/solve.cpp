@@ -419,8 +419,8 @@ TEST_CASE("linalg: mistakes have words") {
   const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
   const auto says = [&](const std::string& got, const std::string& words) { return got.find(words) != std::string::npos; };
   CHECK(says(refusal(factor, dynamic::in<std::int32_t>({3, 3})),
-             "is given s32; it takes float, double and complex numbers of these: convert before and after it"));
-  CHECK(says(refusal(factor, f64({3})), ": is given [3]; it takes 2 to 8 dims, of which the last two are those of a matrix"));
+             "is given s32; it takes float, double and complex numbers; convert before and after it"));
+  CHECK(says(refusal(factor, f64({3})), ": is given [3]; it takes 2 to 8 dims; the last two are those of a matrix"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), "cholesky"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), ": is given [2,3,4]; the last two dims, a matrix, are equal"));
   const std::string fits = "; these have its type and all its dims but the last one";
@@ -430,7 +430,7 @@ TEST_CASE("linalg: mistakes have words") {
   CHECK(says(refusal([](value a, value b) { return triangular_solve(a, b); }, f64({2, 3, 3}), f64({4, 3, 1})),
              ": is given matrices f64[2,3,3] and right-hand sides f64[4,3,1]" + fits));
   CHECK(says(refusal([](value a) { return vmap([](value x) { return cholesky(x); })(a); }, f64({2, 1, 1, 1, 1, 1, 1, 3, 3})),
-             "stands in a vmap and would have 9 dims; it takes at most 8"));
+             "is in a vmap and would have 9 dims; it takes at most 8"));
   // A single matrix has no other dim that could be split.
   CHECK(refusal(factor, dynamic::in<double>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") !=
         std::string::npos);

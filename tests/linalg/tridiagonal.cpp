@@ -288,8 +288,7 @@ TEST_CASE("tridiagonal: mistakes have words") {
     INFO(got);
     CHECK(got.find(words) != std::string::npos);
   };
-  says(refusal(dynamic::in<int>({4}), dynamic::in<int>({4}), 1),
-       "is given s32; it takes float, double and complex numbers of these");
+  says(refusal(dynamic::in<int>({4}), dynamic::in<int>({4}), 1), "is given s32; it takes float, double and complex numbers");
   says(refusal(f64({5}), f64({4}), 1), "b is f64[4] and the lower diagonal f64[5]; they are of one type and shape");
   says(refusal(dynamic::in<float>({4}), f64({4}), 1), "b is f64[4] and the lower diagonal f32[4]");
   says(refusal(f64({1, 1, 1, 1, 1, 1, 1, 1, 4}), f64({1, 1, 1, 1, 1, 1, 1, 1, 4}), 1), "it takes 1 to 8 dims");
@@ -298,5 +297,5 @@ TEST_CASE("tridiagonal: mistakes have words") {
   says(refusal(f64({7}), f64({7}), 0), "into 0 parts");
   const auto split = dynamic::in<double>({8}, {"x"});
   says(refusal(split, split, 1), "takes whole systems: it would gather");
-  says(refusal(split, split, 1), "or solve in as many parts as there are devices");
+  says(refusal(split, split, 1), "or let the number of parts be the number of devices");
 }

@@ -49,14 +49,14 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
   };
   const dynamic::mesh m({{"x", 3}, {"y", 1}});
   const auto x = dynamic::in<double>({6, 4}), w = dynamic::in<double>({2, 4});
-  const auto plain = dynamic::compile(region, m, x, w), program = dynamic::compile(region, m.checked(), x, w);
+  const auto plain = dynamic::compile(region, m, x, w), program = dynamic::compile(region, m.with({.checked = true}), x, w);
   const auto dx = some(24, 1), dw = some(8, 2);
   lies = false;
   CHECK(program.run(threads{}, dx, dw)[0].data<double>()[0] == plain.run(threads{}, dx, dw)[0].data<double>()[0]);
   CHECK(program.traffic().bytes == plain.traffic().bytes);
   lies = true;
   const auto differs = [](const std::string& text) {
-    return caught::contains(text, "devices hold different data of what is the same on all of them: at [1,2] device ") &&
+    return caught::contains(text, "devices hold different data of a value that must be equal on all devices: at [1,2] device ") &&
            caught::contains(text, " has 7.5") && caught::contains(text, "local_op at ") && caught::contains(text, "checked.cpp:");
   };
   calls = 0;
@@ -69,7 +69,7 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
   lies = false;
 
   // Tests a program without regions, and an input: one device receives a different input.
-  dynamic::builder b(dynamic::mesh({{"x", 2}}).checked());
+  dynamic::builder b(dynamic::mesh({{"x", 2}}).with({.checked = true}));
   dynamic::strict_program p(b, "");
   const value rows = b.input(dynamic::in<double>({5, 4})), scale = b.input(dynamic::in<double>({4}));
   p.input(rows, {{axis_state{state::shard, 0}}});
@@ -98,7 +98,7 @@ TEST_CASE("a mesh stays checked, and within its memory, where a reshape cuts an 
       [](value x) {
         return reshape(x, {2, 4, 3});
       },
-      dynamic::mesh({{"x", 4}}).checked().within(1 << 20), dynamic::in<double>({8, 3}, {"x", ""}));
+      dynamic::mesh({{"x", 4}}).with({.checked = true}).with({.memory = 1 << 20}), dynamic::in<double>({8, 3}, {"x", ""}));
   CHECK(program.view().mesh->axis_count() == 2);
   CHECK(program.view().is_checked);
   CHECK(program.mesh_info().request.most_memory == 1 << 20);
@@ -117,7 +117,7 @@ TEST_CASE("on a checked mesh devices that go different ways are asked for nothin
             },
             takes<split<"x">>{}, gives<split<"x">>{})(x);
       },
-      dynamic::mesh({{"x", 3}}).checked(), dynamic::in<double>({6}));
+      dynamic::mesh({{"x", 3}}).with({.checked = true}), dynamic::in<double>({6}));
   const std::vector<double> x{1, 2, 0, 0, 5, 6}, expected{7, 8, 5, 5, 11, 12};
   const auto result = program.run(threads{}, x);
   for (std::size_t i = 0; i < 6; ++i) CHECK(result[0].data<double>()[i] == expected[i]);

@@ -56,12 +56,13 @@ TEST_CASE("what would be in registers only, or in rows of a block, is looked at 
   const auto in_a_loop = [&](value w) { return map(liar{&calls, 4}, w); };
   CHECK(said_of(1, m, in_a_loop) == "no error");
   calls = 0;
-  const auto found = said_of(1, m.checked(), in_a_loop);
+  const auto found = said_of(1, m.with({.checked = true}), in_a_loop);
   CHECK_MESSAGE(caught::contains(found, "map at "), found);
-  CHECK_MESSAGE(caught::contains(found,
-                                 "devices hold different data of what is the same on all of them: at [0,1] device 4 has 2 and "
-                                 "device 3 has 0.5, along `y`: (x=1, y=1) and (x=1, y=0)"),
-                found);
+  CHECK_MESSAGE(
+      caught::contains(found,
+                       "devices hold different data of a value that must be equal on all devices: at [0,1] device 4 has 2 and "
+                       "device 3 has 0.5, along `y`: (x=1, y=1) and (x=1, y=0)"),
+      found);
 
   constexpr std::int64_t rows = 1 << 15;  // more than a block
   const auto by_rows = [&](value w) {
@@ -71,12 +72,12 @@ TEST_CASE("what would be in registers only, or in rows of a block, is looked at 
   calls = 0;
   CHECK(said_of(rows, m, by_rows) == "no error");
   calls = 0;
-  const auto found_in_rows = said_of(rows, m.checked(), by_rows);
+  const auto found_in_rows = said_of(rows, m.with({.checked = true}), by_rows);
   CHECK_MESSAGE(caught::contains(found_in_rows, "map at "), found_in_rows);
 }
 
 TEST_CASE("two devices are named that differ along one axis, with their places") {
-  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}).checked());
+  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}).with({.checked = true}));
   dynamic::strict_program p(b, "");
   const value rows = b.input(dynamic::in<double>({6, 2})), scale = b.input(dynamic::in<double>({2}));
   p.input(rows, {{axis_state{state::shard, 0}, {state::replica}}});

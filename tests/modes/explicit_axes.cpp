@@ -361,7 +361,7 @@ TEST_CASE("random programs are accepted as if there were the explicit axes alone
     const auto& steps = with->view().steps;
     if (std::any_of(steps.begin(), steps.end(), [](const auto& s) { return s.forced; })) {  // an automatic axis
       ++gave_way;
-      CHECK(explain(*with).find("forced: what reads it cannot work on this split") != std::string::npos);
+      CHECK(explain(*with).find("forced: a user cannot work on this split") != std::string::npos);
     }
     sent_by_planner += with->traffic().bytes > sent_over(*with, typed) ? 1 : 0;
   }
@@ -461,8 +461,8 @@ TEST_CASE("what the mesh asks of plans reaches that of the automatic axes: a sea
     return b.compile();
   };
   const auto m = dynamic::mesh({{"pod", 2}, {"dp", 2}, {"tp", 4}}).explicit_axes({"pod"});
-  CHECK(compiled(m.searched()).traffic().bytes < compiled(m).traffic().bytes);
-  CHECK(caught::error_of([&] { static_cast<void>(compiled(m.within(1000))); }).find("are allowed: split more") !=
+  CHECK(compiled(m.with({.search = true})).traffic().bytes < compiled(m).traffic().bytes);
+  CHECK(caught::error_of([&] { static_cast<void>(compiled(m.with({.memory = 1000}))); }).find("are allowed: split more") !=
         std::string::npos);
 }
 

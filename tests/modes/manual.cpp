@@ -100,7 +100,7 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
           auto g = grad(y, std::tuple{a, b, c});
           return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
         },
-        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}).checked(), dynamic::in<double>({p.size, p.size}),
+        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}).with({.checked = true}), dynamic::in<double>({p.size, p.size}),
         dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}));
     const auto result = k % 8 == 0 ? program.run(threads{}, in[0].of, in[1].of, in[2].of)
                                    : program.run(simulated{}, in[0].of, in[1].of, in[2].of);

@@ -12,6 +12,7 @@
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>
+#include <gspmd/ops/ghost_zones.hpp>
 
 #include "support/by_hand.hpp"
 #include "support/error_of.hpp"
@@ -125,7 +126,7 @@ void check_alike(const dynamic::mesh& m, const std::vector<dynamic::input>& inpu
   }
   const auto expected = results_of(automatic, inputs, simulated{});
   check_same(results_of(by_hand, inputs, simulated{}), expected);
-  check_same(results_of(compiled(m.checked(), inputs, f, true), inputs, threads{}), expected);
+  check_same(results_of(compiled(m.with({.checked = true}), inputs, f, true), inputs, threads{}), expected);
 }
 
 const dynamic::mesh two_by_two({{"data", 2}, {"model", 2}});
@@ -243,7 +244,7 @@ TEST_CASE("random regions that send nothing themselves are planned as the same p
     dearer += is_same || is_less ? 0 : 1;
     const auto expected = results_of(automatic, inputs, simulated{});
     check_same(results_of(by_hand, inputs, simulated{}), expected);
-    if (k % 10 == 0) check_same(results_of(compiled(m.checked(), inputs, f, true), inputs, threads{}), expected);
+    if (k % 10 == 0) check_same(results_of(compiled(m.with({.checked = true}), inputs, f, true), inputs, threads{}), expected);
   }
   CHECK(sends > programs / 2);
   CHECK(others <= programs / 100);  // the border may hide the sharding of a user

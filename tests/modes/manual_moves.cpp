@@ -128,7 +128,7 @@ class chain {
     std::vector<dynamic::any_array> found;
     const std::string words = caught::error_of([&] { found = b.compile().run(simulated{}, data); });
     if (!is_right_) {
-      const bool is_refused = caught::contains(words, "side by side") || caught::contains(words, "another order");
+      const bool is_refused = caught::contains(words, "are not adjacent") || caught::contains(words, "another order");
       CHECK_MESSAGE(is_refused, words);
       return false;
     }

@@ -48,19 +48,19 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
   CHECK(has(mistake_of<invariant<"x">>([](value x) { return x * convert<double>(local::axis_index<"x">(x)); }),
             "the gradient of operand 0 would miss a sum over `x`"));
   CHECK(has(mistake_of<invariant<"x">>([](value x) { return local::all_reduce<"x">(x); }),
-            "the operand is invariant over `x`, and a sum of equal data is so many times the value"));
+            "the operand is invariant over `x`, and a sum of equal data over n devices is n times the value"));
   CHECK(has(mistake_of<replica<"x">>([](value x) { return x; }), "leaves as invariant; let it leave as replica<\"x\">"));
-  CHECK(has(mistake_of<replica<"x">, gives<varying>>([](value x) { return x; }), "as many copies of it"));
+  CHECK(has(mistake_of<replica<"x">, gives<varying>>([](value x) { return x; }), "so it has that many copies"));
   CHECK(has(mistake_of<varying, gives<varying>>([=](value x) {
               return cond(
                   total(x) > 0.0, [](value v) { return local::all_reduce<"x">(v); }, [](value v) { return zeros_like(v); }, x);
             }),
-            "devices along `x` may go different ways here, and this is an all_reduce of all of them"));
+            "devices along `x` may take different branches here, and this is an all_reduce of all devices"));
   CHECK(has(mistake_of<varying, gives<varying>>([=](value x) {
               return while_loop([=](value v) { return total(local::all_reduce<"x", state::replica>(v)) + total(v) < 9.0; },
                                 [](value v) { return v + 1.0; }, x);
             }),
-            "devices along `x` may go different ways here"));
+            "devices along `x` may take different branches here"));
   CHECK(has(mistake_of<varying>([=](value x) {  // the condition is varying
               return cond(
                   total(x) > 0.0, [](value v) { return v; }, [](value v) { return 2.0 * v; }, local::all_reduce<"x">(x));
@@ -102,7 +102,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
               const auto it = local::start(local::rotate<"x">(x));
               return x;
             }),
-            "what is started here is never finished; write finish(std::move(it))"));
+            "the collective that is started here is never finished; write finish(std::move(it))"));
   CHECK(has(mistake_of<varying, gives<varying>>([](value x) {
               auto it = local::start(local::rotate<"x">(x));
               const value first = local::finish(std::move(it));
@@ -110,11 +110,11 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
             }),
             "it is finished already; start another one"));
   CHECK(has(mistake_of<varying, gives<varying>>([](value x) { return local::finish(local::start(x + x)); }),
-            "what is started is a collective of namespace local"));
+            "start takes a collective of namespace local"));
   CHECK(has(mistake_of<varying>([](value x) { return local::all_reduce<"x:(2)1">(x); }),
             "groups of devices within an axis are parts that the mesh has: write it as two axes, or m.with_parts({`x:(2)1`})"));
   CHECK(has(mistake_of<varying>([](value x) { return local::broadcast<"x">(x, 2); }),
-            "device 2 is none of those along `x`, which are 0 to 1"));
+            "device 2 does not exist along `x`, which has devices 0 to 1"));
   CHECK(has(mistake_of<split<"z", _>>([](value x) { return x; }), "`z` is not an axis of the mesh"));
   CHECK(has(mistake_of<partial<"x">>([](value x) { return x; }), "in_spec_mismatch"));
   CHECK(has(mistake_of<varying, gives<varying, varying>>([](value x) { return x; }),
@@ -138,7 +138,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
                   return einsum("ab,cb->ac", kept, y + b);
                 },
                 x2, 4),
-            "operand 0 is a value of a manual region, outside of it; return it from the region"));
+            "operand 0 is a value of a manual region that is used outside of the region; return it from the region"));
   CHECK(has(
       of_two([](value a, value b) { return manual<"x">([](value v) { return v; }, takes<varying>{}, gives<varying>{})(a) + b; },
              x2, 5),
@@ -161,17 +161,16 @@ TEST_CASE("a sum over a dim of which devices have parts is not taken for the who
   const std::pair<body, const char*> refused[] = {
       {[](value v) { return relu(sum(v, 0)); }, "relu at manual_regions.cpp:"},
       {[](value v) { return relu(2.0 * sum(v, 0) + sum(v, 0)); },
-       "operand 0 is a sum over a dim of which each device along `x` has a part"},
+       "operand 0 is a sum over a dim, and each device along `x` has a part of that dim"},
       {[](value v) { return tanh(einsum("ab,ac->b", v, v)); },
        "; write local::all_reduce<`x`>(operand 0): 16 bytes (all_reduce) forward, 0 bytes backward; or "
-       "local::to_varying<`x`, state::varying>(what is summed) for one device's own sum: 0 bytes forward, 0 bytes backward"},
+       "local::to_varying<`x`, state::varying>(the summed value) for one device's own sum: 0 bytes forward, 0 bytes backward"},
       {[](value v) { return norm(v, 0); }, "norm at manual_regions.cpp:"},
       {[](value v) { return sum(v, 1) / sum(v); }, "divide at manual_regions.cpp:"},
       {[](value v) { return exponential(local::rotate<"x">(sum(v, 0))); }, "exponential at manual_regions.cpp:"},
       {[](value v) { return mean(v, 0); },
-       "operand 0 has a dim of which each device along `x` has a part, and this is the mean of the part; divide the all_reduce "
-       "of "
-       "its sum by the extent of the whole; write local::to_varying<`x`, state::varying>(operand 0) for the mean of one device's "
+       "each device along `x` has a part of a dim of operand 0, and this is the mean of the part; divide the all_reduce of its "
+       "sum by the whole extent; write local::to_varying<`x`, state::varying>(operand 0) for the mean of one device's "
        "own"},
       {[](value v) { return mean(v); }, "mean at manual_regions.cpp:"},
   };
@@ -329,7 +328,7 @@ TEST_CASE("a gradient is cut as the value which it is the gradient of: what move
         said([=](value v) { return over_x(2.0 * tanh(of_squares(v))); }, gspmd::gives<held<split<"y", _>, replica<"x">>>{})})
     CHECK_MESSAGE(caught::contains(found, "begin with its last axis: all_gather over `y` first"), found);
   for (const auto& found : {said(of_squares, by_y_x), said(twice, by_y_x)})
-    CHECK_MESSAGE(caught::contains(found, "name the axes in the order in which it is cut"), found);
+    CHECK_MESSAGE(caught::contains(found, "name the axes in the order of the result"), found);
 
   // Rows are in order if they are gathered over y, or stay in place.
   const auto x = some(dynamic::in<double>({12, 2}), 1);

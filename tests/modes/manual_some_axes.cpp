@@ -64,7 +64,7 @@ TEST_CASE("data parallel by hand, model parallel by the planner") {
                               takes<split<"data", _>, replica<"data">, replica<"data">>{},
                               gives<split<"data", _>>{})(in[0], in[1], in[2]);
       },
-      m.checked(), inputs);
+      m.with({.checked = true}), inputs);
   const auto automatic = with_gradients([&](const std::vector<value>& in) { return two_layers(in[0], in[1], in[2]); }, m, inputs);
   check_same(by_hand, automatic, inputs);
   CHECK(by_hand.traffic().over("model").bytes == automatic.traffic().over("model").bytes);
@@ -108,7 +108,7 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
                                            dynamic::in<double>({stages, width, hidden}, {"stage", "", "model"}),
                                            dynamic::in<double>({stages, hidden, width}, {"stage", "model", ""})};
   const dynamic::mesh m({{"stage", stages}, {"model", 2}});
-  const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(with_stages, m, inputs);
+  const auto a = with_gradients(by_hand, m.with({.checked = true}), inputs), b = with_gradients(with_stages, m, inputs);
   check_same(a, b, inputs);
   // The result of a stage is sent to the next stage five times, and its gradient back.
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
@@ -140,7 +140,7 @@ TEST_CASE("a region inside of a region, and a loop in it, leave the third axis t
         3, [&](value, value now) { return tanh(einsum("bd,df->bf", now, in[1])); }, in[0]);
   };
   const dynamic::mesh m({{"x", 2}, {"y", 2}, {"z", 3}});
-  const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(automatic, m, inputs);
+  const auto a = with_gradients(by_hand, m.with({.checked = true}), inputs), b = with_gradients(automatic, m, inputs);
   check_same(a, b, inputs);
   CHECK(a.traffic().over("z").bytes > 0);
 }
@@ -159,7 +159,7 @@ TEST_CASE("in a region, a reshape cuts an axis that is the planner's") {
   const auto expected = with_gradients(f, dynamic::mesh({{"x", 2}}), alone);
   const std::vector<dynamic::mesh::axis> axes{{"x", 2}, {"y", 4}};
   for (const bool is_first : {true, false}) {  // 8 rows over y:4 become 2 and 4: y:(1)2 and y:(2)2
-    const auto found = with_gradients(f, dynamic::mesh({axes[is_first ? 0 : 1], axes[is_first ? 1 : 0]}).checked(),
+    const auto found = with_gradients(f, dynamic::mesh({axes[is_first ? 0 : 1], axes[is_first ? 1 : 0]}).with({.checked = true}),
                                       {dynamic::in<double>({16, 3}, {"x,y", ""}), alone[1]});
     check_same(found, expected, alone);
   }
@@ -332,7 +332,7 @@ bool is_refused(const body& p, const dynamic::mesh& m, std::int64_t size) {
   const value y = p(x, w, true);
   if (b.graph().error.empty()) {
     b.graph().outputs.push_back(y.id());
-    b.graph().type_local(b.graph(), false);
+    detail::run_at_run_time<detail::check_regions_pass>(b.graph());
   }
   return !b.graph().error.empty() || detail::elements(y.shape()) > 4096;
 }
@@ -374,7 +374,8 @@ TEST_CASE("random regions of one axis give on a mesh of three what they give on 
     }
     INFO("program ", k, ": ", n, " ", z, " ", size, " ", p.entry, " ", p.exit, " ", given, words);
     const std::vector<dynamic::input> alone{dynamic::in<double>({size, size}), dynamic::in<double>({size, size})};
-    const auto with = with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], true); }, m.checked(), inputs);
+    const auto with =
+        with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], true); }, m.with({.checked = true}), inputs);
     const auto without =
         with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], false); }, dynamic::mesh({{"x", n}}), alone);
     check_same(with, without, alone);

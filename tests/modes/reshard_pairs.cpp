@@ -68,7 +68,7 @@ std::int64_t sent_by_planner(const std::vector<dynamic::mesh::axis>& axes, const
 
 void try_pair(const std::vector<dynamic::mesh::axis>& axes, const std::vector<std::int64_t>& shape,
               const dynamic::value_states& from, const dynamic::value_states& to) {
-  dynamic::builder b{dynamic::mesh(axes).checked()};
+  dynamic::builder b{dynamic::mesh(axes).with({.checked = true})};
   dynamic::strict_program p(b, "");
   const value x = b.input(dynamic::in<double>(shape));
   p.input(x, from);
@@ -169,7 +169,7 @@ TEST_CASE("a written reshard to other dims is one exchange, and so is its gradie
 TEST_CASE("a program that gives its input is one, at run time too") {
   for (const bool is_checked : {false, true}) {
     const dynamic::mesh m({{"x", 2}, {"y", 2}});
-    dynamic::builder b{is_checked ? m.checked() : m};
+    dynamic::builder b{is_checked ? m.with({.checked = true}) : m};
     b.output(b.input(dynamic::in<double>({3}, {"x"})));
     const std::vector<double> data{1, 2, 3};
     const auto step = b.compile();

@@ -271,7 +271,7 @@ TEST_CASE("a loop of sweeps exchanges a halo in each trip, and its gradient too"
     for (const bool is_typed : {false, true}) {
       dynamic::builder b(dynamic::mesh({{"x", devices}}));
       dynamic::strict_program p(b, "");
-      if (!is_typed) b.graph().find_types = nullptr;
+      if (!is_typed) b.graph().is_explicit = false;
       const value x = b.input(is_typed ? dynamic::in<double>({11}) : dynamic::in<double>({11}, {"x"}));
       if (is_typed) p.input(x, {{detail::shard_of(0)}, {}});
       const value y = p.with_exchange(

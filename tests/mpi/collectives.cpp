@@ -20,6 +20,9 @@
 
 #include "../support/collective_oracle.hpp"
 #include "gspmd/detail/ir/monoid_ops.hpp"
+#include "gspmd/detail/transport/message_route.hpp"
+#include "gspmd/detail/transport/mpi/large_reduction.hpp"
+#include "gspmd/detail/transport/mpi/messages.hpp"
 
 using namespace oracle;
 
@@ -138,8 +141,9 @@ struct by_messages {
     mpi_channel channel;
     channel.comm = MPI_COMM_WORLD;
     for (int k = 0; k < device_count(); ++k) channel.ranks.push_back(k);
-    all_reduce_by_messages({channel, work, work.requests}, memory, r.reduced_by, device_count(), device(0), elements(r.global),
-                           in[0], out[0]);
+    const auto op = combiner_of<T>(r.reduced_by);
+    all_reduce_by_messages({channel, work, work.requests}, memory, {dtype_of<T>(), r.reduced_by, op}, device_count(), device(0),
+                           elements(r.global), reinterpret_cast<const std::byte*>(in[0]), reinterpret_cast<std::byte*>(out[0]));
   }
 };
 

@@ -13,6 +13,7 @@
 
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/ring.hpp"
+#include "gspmd/detail/transport/mpi/watch.hpp"
 #include "gspmd/mpi.hpp"
 
 // Ranks call different collectives, for every pair of kinds and every kind of transport. One rank reports it, no rank

@@ -85,8 +85,9 @@ TEST_CASE("manual regions over MPI, planned at run time") {
   CHECK(sent_along_y > 0);
 }
 
-using two = checked<mesh<axis<"x", 2>>>;
-using step = compile<with_gradients, two, in<double, dims<8, 4>, split<"x", _>>, in<double, dims<4, 4>, split<"x", _>>>;
+using two = mesh<axis<"x", 2>>;
+using step = compile<with_gradients, two, with<options{.checked = true}>, in<double, dims<8, 4>, split<"x", _>>,
+                     in<double, dims<4, 4>, split<"x", _>>>;
 
 TEST_CASE("manual regions over MPI, planned when compiling, on each pair of ranks") {
   const own_communicator pair(2);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <gspmd/gspmd.hpp>
-#include <gspmd/plan/overlapped.hpp>
+#include <gspmd/plan/overlap.hpp>
 
 #include "gspmd/mpi.hpp"
 
@@ -27,8 +27,8 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3) {
   return std::tuple{w1 - 0.5 * g1, w2 - 0.5 * g2, w3 - 0.5 * g3};
 };
 using weight = in<double, dims<64, 64>, split<"data", "model">>;
-template <class Mesh>
-using step_on = compile<train, Mesh, in<double, dims<1001, 64>, split<"data", _>>, weight, weight, weight>;
+template <options Options = options{}>
+using step_with = compile<train, pod, with<Options>, in<double, dims<1001, 64>, split<"data", _>>, weight, weight, weight>;
 
 constexpr int started(const detail::plan_view& p) {
   int count = 0;
@@ -38,8 +38,8 @@ constexpr int started(const detail::plan_view& p) {
   }
   return count;
 }
-static_assert(started(step_on<pod>::view) == 0);
-static_assert(started(step_on<overlapped<pod>>::view) >= 3);
+static_assert(started(step_with<>::view) == 0);
+static_assert(started(step_with<options{.overlap = true}>::view) >= 3);
 
 /// The whole weights after two steps. They are integers and halves, so the order of sums has no effect.
 template <class Step>
@@ -70,9 +70,9 @@ TEST_CASE("mpi: an overlapped step is the step") {
   for (const mpi_options& how : {mpi_options{}, mpi_options{.small_shard_bytes = 0}, mpi_options{.shared_memory = false},
                                  mpi_options{.shared_memory = false, .largest_count = 100}}) {
     const mpi backend{MPI_COMM_WORLD, how};
-    const auto plain = trained<step_on<pod>>(backend);
+    const auto plain = trained<step_with<>>(backend);
     if (expected.empty()) expected = plain;
     CHECK(plain == expected);
-    for (int again = 0; again < 3; ++again) CHECK(trained<step_on<overlapped<pod>>>(backend) == expected);
+    for (int again = 0; again < 3; ++again) CHECK(trained<step_with<options{.overlap = true}>>(backend) == expected);
   }
 }

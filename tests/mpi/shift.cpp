@@ -18,6 +18,7 @@
 #include "gspmd/index.hpp"
 #include "gspmd/mpi.hpp"
 #include "gspmd/ops.hpp"
+#include "gspmd/ops/ghost_zones.hpp"
 #include "gspmd/windows.hpp"
 #include "support/run_random_over_mpi.hpp"
 

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <gspmd/detail/transport/mpi/arrival.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/mpi.hpp>
 
@@ -37,8 +38,8 @@ constexpr auto program = [](auto x) {
 // A rank gets an index out of range, or another table, which the check finds. The sum of the looked-up elements waits
 // for this rank.
 constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
-using lookup_of_two =
-    compile<lookup, checked<mesh<axis<"x", 2>>>, in<float, dims<3>, split<_>>, in<std::int64_t, dims<4>, split<"x">>>;
+using lookup_of_two = compile<lookup, mesh<axis<"x", 2>>, with<options{.checked = true}>, in<float, dims<3>, split<_>>,
+                              in<std::int64_t, dims<4>, split<"x">>>;
 // Two branches with collectives over other devices or of another kind. The predicate should be equal on all devices.
 constexpr auto branches = [](auto p, auto x) {
   return sum(cond(
@@ -211,7 +212,7 @@ void share_between_namespaces() {
 /// Rank 1 ends the program before the other ranks call run. `again`: after a first run on all ranks.
 void leave_before_run(const mpi& world, bool again) {
   if (again) run<step_of_two>(world, array<double>({8}));
-  else launch(world, 4, [](auto&) {});  // as in docs/mpi.md
+  else launch(world, 4, [](auto&) {});  // as in docs/how_to/mpi.md
   if (rank_of_process() == 1) return say_when();
   if (again) run<step_of_two>(world, array<double>({8}));
   else launch(world, 4, [](auto&) { std::puts("a rank went on"); });

@@ -180,7 +180,7 @@ using causal_step = compile<causal, mesh<axis<"x", 2>>, in<double, dims<2, Rows,
 
 }  // namespace
 
-// The example of docs/operators.md.
+// The example of docs/reference/operators.md.
 namespace {
 
 constexpr auto attend = [](auto q, auto k, auto v) {
@@ -250,7 +250,7 @@ TEST_CASE("attention is explained, counted, mapped over examples, and refused wh
     });
   };
   CHECK(caught::contains(gathered(f),
-                         "needs whole rows, and of k and v all of them: it would gather [1,8,3], which is sharded [_, x, _]"));
+                         "needs whole rows, and all rows of k and v, so it would gather [1,8,3], which is sharded [_, x, _]"));
   CHECK(caught::contains(gathered([](auto q, auto k, auto v) { return forbid_reshard(attention(q, k, v)); }),
                          "operand 1 is sharded [_, x, _] and the operator needs [_, _, _] (the rows of k and v)"));
   CHECK(gathered([](auto q, auto k, auto v) { return allow_replication(attention(q, k, v)); }) == "no error");
@@ -282,10 +282,11 @@ TEST_CASE("attention is explained, counted, mapped over examples, and refused wh
   };
   CHECK(caught::contains(refusal(in({6, 3}), in({8, 3}), in({8, 5})), "give it [examples..., heads, rows, elements]"));
   CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 8, 2}), in({4, 8, 5})),
-                         "dim 2 of q, k and v, [4,6,3], [4,8,2] and [4,8,5]: rows of q and k are as long"));
-  CHECK(
-      caught::contains(refusal(in({4, 6, 3}), in({3, 8, 3}), in({3, 8, 5})), "k and v have as many heads, q a multiple of them"));
-  CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 0, 3}), in({4, 0, 5})), "k and v have as many rows, at least one"));
+                         "dim 2 of q, k and v, [4,6,3], [4,8,2] and [4,8,5]: rows of q and k have the same length"));
+  CHECK(caught::contains(refusal(in({4, 6, 3}), in({3, 8, 3}), in({3, 8, 5})),
+                         "k and v have the same number of heads, and q a multiple of that number"));
+  CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 0, 3}), in({4, 0, 5})),
+                         "k and v have the same number of rows, at least one"));
   CHECK(caught::contains(refusal(in({2, 4, 6, 3}), in({1, 4, 8, 3}), in({2, 4, 8, 5})), "all three have the same examples"));
   CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 8, 3}), dynamic::in<double>({4, 8, 5})), "give it floats of one type"));
   CHECK(caught::contains(caught::error_of([&] {
@@ -293,7 +294,7 @@ TEST_CASE("attention is explained, counted, mapped over examples, and refused wh
                                dynamic::compile([](value many) { return vmap([](value x) { return attention(x, x, x); })(many); },
                                                 mesh, in({2, 1, 1, 1, 1, 1, 4, 6, 3})));
                          }),
-                         "stands in a vmap and would have 9 dims; it takes at most 8"));
+                         "is in a vmap and would have 9 dims; it takes at most 8"));
   const auto twice = [](auto x) { return grad(sum(grad(sum(attention(x, x, x)), x) * x), x); };
   CHECK(caught::contains(caught::error_of([&] {
                            static_cast<void>(dynamic::compile(twice, mesh, in({4, 6, 3})));

@@ -13,9 +13,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/nn/attention.hpp>
-#include <gspmd/nn/optimizer.hpp>
-#include <gspmd/nn/pipeline.hpp>
+#include <gspmd/nn.hpp>
 
 using namespace gspmd;
 
@@ -148,6 +146,24 @@ TEST_CASE("narrow composites: means, norms and softmax of many large elements, a
   check_both("gradient of softmax", and_gradient([](value x) { return softmax(x, 0); }), large, 4);
   check_both("log_softmax of many", and_gradient([](value x) { return log_softmax(x, -1); }), along(1, 128256, both_signs(4)));
   check_both("log_softmax", and_gradient([](value x) { return log_softmax(x, 1); }), of(5, 300, both_signs(16)));
+}
+
+TEST_CASE("narrow composites: functions of networks, and their gradients") {
+  const auto of = [](auto element) { return std::vector<narrow_input>{{{20, 13}, {"x", ""}, element}}; };
+  for (const auto form : {gelu_form::exact, gelu_form::tanh})
+    check_both("gelu", and_gradient([form](value x) { return gelu(x, form); }), of(both_signs(4)));
+  check_both("silu", and_gradient([](value x) { return silu(x); }), of(both_signs(8)));
+  check_both("softplus", and_gradient([](value x) { return softplus(x); }), of(both_signs(8)));
+  // Squares of 8192 overflow f16.
+  check_both("layer_norm", and_gradient([](value x) { return layer_norm(x); }), of(both_signs(8192)));
+  check_both("rms_norm", and_gradient([](value x) { return rms_norm(x, {.dims = 2}); }), of(both_signs(8192)));
+  check_both("rotary_embedding", and_gradient([](value x) {
+               return rotary_embedding(slice(x, {0, 0}, {20, 12}));
+             }),
+             of(both_signs(4)));
+  check_both("dropout", and_gradient([](value x) { return dropout(random::key(x, 1), x, 0.3); }), of(both_signs(4)));
+  check_both("cross_entropy", and_gradient([](value x) { return cross_entropy(x, iota<std::int32_t>(x, {20}, 0) % 13); }),
+             of(both_signs(16)));
 }
 
 TEST_CASE("narrow composites: pools and grids, and their gradients") {

@@ -290,12 +290,13 @@ TEST_CASE("einsum: what is wrong with an equation of many operands") {
           two, dynamic::in<float>({3, 4}), dynamic::in<float>({b, b + 1}));
     });
   };
-  CHECK(caught::contains(said("...a,ab,ab->b"), "has `...` in an operand and none behind ->, where it would be ambiguous"));
+  CHECK(caught::contains(said("...a,ab,ab->b"), "has `...` in an operand and not after ->, so it is ambiguous"));
   CHECK(caught::contains(said("ab,bb,bc->c"), "takes the diagonal of dims 0 and 1 of [4,5], whose extents differ"));
-  CHECK(caught::contains(said("ab,bc,bc->ad"), "has `d` behind -> and in no operand"));
-  CHECK(caught::contains(said("ab,bc,bc->cc"), "has `c` twice behind ->"));
+  CHECK(caught::contains(said("ab,bc,bc->ad"),
+                         "has `d` after -> and in no operand; remove it, or use broadcast_in_dim to add a dim"));
+  CHECK(caught::contains(said("ab,bc,bc->cc"), "has `c` twice after ->"));
   CHECK(caught::contains(said("ab,bc,cd->ad"), "gives dim `c` the extents 5 and 4; a letter has one extent"));
   CHECK(caught::contains(said("ab,bc,bcd->ad"), "names 3 dims of operand 2, the tensor is [4,5] of rank 2"));
   CHECK(caught::contains(said("ab,bc,bc,c->a"), "has 4 operands, the call has 3"));
-  CHECK(caught::contains(said("ab,bc,b2->a"), "has at column 8 what is no letter"));
+  CHECK(caught::contains(said("ab,bc,b2->a"), "has at column 8 an unexpected character"));
 }

@@ -237,7 +237,7 @@ TEST_CASE("refusals") {
           const value x = p.input(f32({8, 8}, {"x", ""}));
           p.output(limit_gather(relu(x), 0));
           static_cast<void>(p.compile());
-        }).find("it goes around an einsum of two operands, not around relu") != std::string::npos);
+        }).find("it takes the result of an einsum of two operands, not of relu") != std::string::npos);
   CHECK(error_of([&] {
           dynamic::builder p(m);
           const value x = p.input(f32({8, 8}, {"x", ""}));

@@ -504,7 +504,7 @@ TEST_CASE("mistakes in loops and conditionals") {
              2, [&](value, value a) { return kept = a * 2.0F; }, x);
          return h + kept;
        }),
-       "uses a value of the body of a loop or conditional outside of it");
+       "uses a value of the body of a loop or conditional outside of the body");
   says(error_of([](auto x) {
          value kept;
          const value h = fori_loop(
@@ -526,5 +526,5 @@ TEST_CASE("mistakes in loops and conditionals") {
   says(error_of([](auto x) {
          return scan([](value h, value r) { return std::tuple{h + r, h}; }, x, sum(x));
        }),
-       "goes over the rows of []");
+       "iterates over the rows of []");
 }

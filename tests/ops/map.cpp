@@ -202,7 +202,7 @@ TEST_CASE("element types are checked when the program is made") {
         dynamic::in<float>({4}), dynamic::in<float>({3})));
   });
   CHECK(contains(shapes, "map at map.cpp:"));
-  CHECK(contains(shapes, "operand 1 is [3] and operand 0 is [4]; correct the extents or use broadcast_in_dim"));
+  CHECK(contains(shapes, "operand 1 is [3] and operand 0 is [4]; slice the longer operand, or correct the extents"));
 }
 
 namespace {

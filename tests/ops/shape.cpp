@@ -260,7 +260,7 @@ TEST_CASE("refusals name the operator, the dim, the numbers and the remedy") {
   CHECK(says(refusal([](value x, value) {
                return pad(x, {-3, 0}, {-2, 0});
              }),
-             "adds -3 before and -2 behind the 4 elements of dim 0 of [4,3]: that leaves -1; take away at most 4"));
+             "adds -3 before and -2 after the 4 elements of dim 0 of [4,3]: that leaves -1; take away at most 4"));
   CHECK(says(refusal([](value x, value) {
                return pad(x, {0, 0}, {0, 0}, 0, {0, -1});
              }),
@@ -271,8 +271,8 @@ TEST_CASE("refusals name the operator, the dim, the numbers and the remedy") {
              "adds more to dim 0 of [4,3] than can be counted"));
   CHECK(says(refusal([](value x, value) { return pad(x, {std::int64_t{1} << 59, 0}, {std::int64_t{1} << 59, 0}); }), "pad"));
   CHECK(says(refusal([](value x, value) { return pad(x, {1, 0}, {0, 0}, 1e300); }), "is too large for f32"));
-  CHECK(says(refusal([](value x, value) { return slice(x, {0, 0}, {5, 3}); }), "goes from 0 to before 5 of dim 0 of [4,3]"));
-  CHECK(says(refusal([](value x, value) { return slice(x, {3, 0}, {2, 3}); }), "goes from 3 to before 2 of dim 0 of [4,3]"));
+  CHECK(says(refusal([](value x, value) { return slice(x, {0, 0}, {5, 3}); }), "is from 0 to before 5 of dim 0 of [4,3]"));
+  CHECK(says(refusal([](value x, value) { return slice(x, {3, 0}, {2, 3}); }), "is from 3 to before 2 of dim 0 of [4,3]"));
   CHECK(says(refusal([](value x, value) { return slice(x, {-1, 0}, {2, 3}); }), "start is no less than 0"));
   CHECK(says(refusal([](value x, value) { return slice(x, {0, 0}, {4, 3}, {1, 0}); }), "has a stride of 0 along dim 1 of [4,3]"));
   CHECK(says(refusal([](value x, value) { return slice(x, {0}, {4}); }), "names 1 numbers"));

@@ -81,10 +81,12 @@ TEST_CASE("reshape works out the extent that is -1") {
       refusal([](auto x) {
         return reshape(x, {5, -1});
       })
-          .find(": no extent can stand for the negative one in [5,-1]: the operand [8,6] has 48 elements; one extent may be -1, "
+          .find(": no extent can replace the negative extent in [5,-1]: the operand [8,6] has 48 elements; one extent may be -1, "
                 "and the others must divide them") != std::string::npos);
   for (const auto other : {-1, -2, 0})
-    CHECK(refusal([other](auto x) { return reshape(x, {other, -1}); }).find("no extent can stand for") != std::string::npos);
+    CHECK(refusal([other](auto x) {
+            return reshape(x, {other, -1});
+          }).find("no extent can replace the negative extent") != std::string::npos);
 }
 
 TEST_CASE("a shape is read before what stands beside it is traced") {

@@ -15,11 +15,9 @@
 #include <gspmd/comm/simulated.hpp>
 #include <gspmd/dynamic.hpp>
 #include <gspmd/dynamic/groups.hpp>
-#include <gspmd/dynamic/overlapped.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/nn/optimizer.hpp>
-#include <gspmd/plan/memory_limit.hpp>
-#include <gspmd/plan/overlapped.hpp>
+#include <gspmd/plan/overlap.hpp>
 #include <gspmd/report/memory.hpp>
 #include <gspmd/staggered.hpp>
 #include <gspmd/transform/next_value.hpp>
@@ -63,8 +61,8 @@ TEST_CASE("fields that are not staggered are refused") {
     });
   };
   const char* const sentence =
-      "staggered: no slice, padding or concatenation here is 1 to 8 elements longer or shorter than what it is made of, so no "
-      "field is staggered; call the function itself";
+      "staggered: no slice, padding or concatenation here is 1 to 8 elements longer or shorter than its operand, so no field is "
+      "staggered; call the function itself";
   const auto inner = [](value u, value h) { return h + slice(u, {1}, {1 + h.shape()[0]}); };
   CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + h; }), sentence));
   CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + shift(h, 0, 1); }), sentence));
@@ -97,9 +95,9 @@ TEST_CASE("what promises something that holds anyway changes nothing") {
   CHECK(are_equal(planned(recompute(squares)), planned(squares)));
   CHECK(!are_equal(planned(slope(recompute(squares))), planned(slope(squares))));
   // Nothing is sent that could be hidden.
-  CHECK(are_equal(planned(squares, dynamic::overlapped(pair_of_devices)), planned(squares)));
+  CHECK(are_equal(planned(squares, pair_of_devices.with({.overlap = true})), planned(squares)));
   // A limit that is kept.
-  dynamic::builder b(pair_of_devices.within(1 << 20));
+  dynamic::builder b(pair_of_devices.with({.memory = 1 << 20}));
   b.output(squares(b.input(dynamic::in<float>({64}, {"data"}))));
   CHECK(explain_memory(dynamic::inspection(b)) == "a device may hold 1048576 bytes; it holds 256, as without a limit\n");
 }
@@ -107,12 +105,14 @@ TEST_CASE("what promises something that holds anyway changes nothing") {
 namespace compiled_for_nothing {
 
 constexpr auto squares = [](auto x) { return x * x + 1.0; };
-template <class Mesh>
-using step_on = compile<squares, Mesh, in<float, dims<64>, split<"data">>>;
 using pod = mesh<axis<"data", 2>>;
-static_assert(step_on<overlapped<pod>>::peak_bytes_per_device == step_on<pod>::peak_bytes_per_device);
-static_assert(step_on<overlapped<pod>>::traffic.bytes == 0 && step_on<overlapped<pod>>::view.steps.size() == 1);
-static_assert(step_on<within<pod, 256>>::peak_bytes_per_device == 256 && step_on<within<pod, 256>>::traffic.bytes == 0);
+template <options Options = options{}>
+using step_with = compile<squares, pod, with<Options>, in<float, dims<64>, split<"data">>>;
+static_assert(step_with<options{.overlap = true}>::peak_bytes_per_device == step_with<>::peak_bytes_per_device);
+static_assert(step_with<options{.overlap = true}>::traffic.bytes == 0 &&
+              step_with<options{.overlap = true}>::view.steps.size() == 1);
+static_assert(step_with<options{.memory = 256}>::peak_bytes_per_device == 256 &&
+              step_with<options{.memory = 256}>::traffic.bytes == 0);
 
 }  // namespace compiled_for_nothing
 

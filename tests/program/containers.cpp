@@ -93,7 +93,7 @@ struct row_view : says_rank_1 {
 using pair_mesh = mesh<axis<"x", 2>>;
 constexpr auto same = [](auto x) { return x * 1; };
 using step = compile<same, pair_mesh, in<float, dims<2, 2>, split<"x", _>>>;
-constexpr const char* no_gaps = "do not lie one after the other";
+constexpr const char* no_gaps = "are not contiguous";
 
 }  // namespace
 

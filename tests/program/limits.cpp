@@ -181,7 +181,7 @@ TEST_CASE("a tensor whose bytes cannot be counted is refused where it is made") 
                        return reshape(x, {-2, -4});
                      },
                      {8}),
-                 "no extent can stand for the negative one in [-2,-4]"));
+                 "no extent can replace the negative extent in [-2,-4]"));
   CHECK(contains(of_bytes([](value x) { return x; }, {one << 31, one << 31}), text));
   CHECK(contains(of_bytes([](value x) { return iota<std::int32_t>(x, {(one << 31) + 1}, 0); }, {1}), "use s64"));
   CHECK(refused([](value x) { return iota<std::int32_t>(x, {one << 31}, 0); }, dynamic::in<bool>({1})) == "accepted");

@@ -47,15 +47,17 @@ TEST_CASE("what a type of the user's own does not have is refused") {
   says("maximum at own_types.cpp:48: is not defined for own type 0; map a function that takes it",
        [](value x) { return maximum(x, x); });
   says(
-      "the number 2 is none of own type 0, which has no number but 0; use a tensor of that type, or map a function that knows "
+      "the number 2 is no value of own type 0, which has no number but 0; use a tensor of that type, or map a function that "
+      "contains "
       "the number",
       [](value x) { return x * 2.0; });
   says("kind multiply is not defined for own type 0; map a function", [](value x) { return reduce(x, monoid::multiply); });
-  says("elements of own type 0 have no order; sort by real numbers made of them", [](value x) { return sort(x, 0); });
-  says("top_k at own_types.cpp:55: is not defined for own type 0", [](value x) { return top_k(x, 1).first; });
+  says("elements of own type 0 have no order; sort by real numbers that are computed from them",
+       [](value x) { return sort(x, 0); });
+  says("top_k at own_types.cpp:57: is not defined for own type 0", [](value x) { return top_k(x, 1).first; });
   says(
-      "map at own_types.cpp:59: is not defined for own type 0, which the function does not take; let it take and give elements "
-      "of it",
+      "map at own_types.cpp:61: is not defined for own type 0, and the function does not accept this type; let it take and "
+      "return elements of this type",
       [](value x) { return map([](double a) { return a; }, x); });
   says("is not defined for own type 0; write it as a sum of shifted tensors",
        [](value x) { return einsum("(i+k),k->i", x, slice(x, {0}, {2})); });

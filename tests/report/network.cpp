@@ -103,7 +103,7 @@ TEST_CASE("network: by a switch each collective takes the least of its algorithm
   // A byte takes a picosecond, a message 1000.
   const network one_switch(1e12, 1e12, 1e-9), tapered(1e12, 1e12, 1e-9, topology::tapered);
   const auto on = [](const network& net, kind k, int devices, std::int64_t bytes) {
-    const auto m = dynamic::mesh({{"x", devices}}).on(net);
+    const auto m = dynamic::mesh({{"x", devices}}).with({.network = net});
     const auto times = detail::times_of_collective(m.info().shape, m.info().request.network, k, detail::axis_bit(0), bytes);
     CHECK(times[0] == detail::time_of_collective(m.info().shape, m.info().request.network, k, detail::axis_bit(0),
                                                  bytes));  // plans are chosen by this time
@@ -140,8 +140,8 @@ TEST_CASE("network: by a switch each collective takes the least of its algorithm
 }
 
 TEST_CASE("network: all_reduce over several axes scatters along the fast ones, and adds the parts along the slow ones") {
-  const auto m = dynamic::mesh({{"x", 8}, {"y", 2}})
-                     .on(network(1e12, {{"x", topology::switched, 1e12, 1e-9}, {"y", topology::switched, 1e10, 1e-9}}));
+  const network two_speeds(1e12, {{"x", topology::switched, 1e12, 1e-9}, {"y", topology::switched, 1e10, 1e-9}});
+  const auto m = dynamic::mesh({{"x", 8}, {"y", 2}}).with({.network = two_speeds});
   const auto takes = [&](std::int64_t bytes) {
     const auto times = detail::times_of_collective(m.info().shape, m.info().request.network, collective_kind::all_reduce,
                                                    detail::axis_bit(0) | detail::axis_bit(1), bytes);
@@ -153,7 +153,8 @@ TEST_CASE("network: all_reduce over several axes scatters along the fast ones, a
   CHECK(takes(3'000'000) == pair{6 * 1000 + 2 * 1'400'000, 1000 + 200'000 * 100});  // two devices have the same bytes in
                                                                                     // both cases
   // Along a ring messages do not pass each other, so all devices gather the whole sums.
-  const auto ring = dynamic::mesh({{"x", 8}}).on(network(1e12, {{"x", topology::torus, 1e12, 1e-9}}));
+  const network one_ring(1e12, {{"x", topology::torus, 1e12, 1e-9}});
+  const auto ring = dynamic::mesh({{"x", 8}}).with({.network = one_ring});
   CHECK(detail::time_of_collective(ring.info().shape, ring.info().request.network, collective_kind::all_reduce, 1, 14) ==
         4 * 1000 + 7 * 8 / 2);
   CHECK(detail::time_of_collective(ring.info().shape, ring.info().request.network, collective_kind::all_reduce, 1, 14000) ==
@@ -163,9 +164,9 @@ TEST_CASE("network: all_reduce over several axes scatters along the fast ones, a
 TEST_CASE("network: small sums are added up, none is gathered to save messages, on a cluster") {
   const auto plan = [](auto f, std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
     std::string all;
-    for (const auto& c :
-         dynamic::compile(f, dynamic::mesh({{"x", 8}, {"y", 4}}).on(cluster_network), f32(std::move(shape), std::move(sharding)))
-             .collectives())
+    for (const auto& c : dynamic::compile(f, dynamic::mesh({{"x", 8}, {"y", 4}}).with({.network = cluster_network}),
+                                          f32(std::move(shape), std::move(sharding)))
+                             .collectives())
       all += std::string(detail::name_of(c.kind)) + ' ' + std::string(c.axes.view()) + "; ";
     return all;
   };
@@ -184,13 +185,13 @@ TEST_CASE("network: what is not described is refused") {
           static_cast<void>(network(1, {{"x", topology::torus, 0, 0}}));
         }) == "gspmd: network: axis `x` needs a positive rate and a time that is not negative");
   CHECK(error_of([] { static_cast<void>(network(1, 1, 0, topology::torus)); }) ==
-        "gspmd: network: what joins all devices alike is `switched` or `tapered`");
+        "gspmd: network: a link between all devices is `switched` or `tapered`");
   const dynamic::mesh m({{"rows", 4}});
   dynamic::builder b(m);
   b.output(b.reshard(b.input(f32({8}, {"rows"})), {""}));
   const auto p = b.compile();
   CHECK(error_of([&] { static_cast<void>(estimate(p, torus_of())); }) ==
-        "gspmd: network: nothing is said about the mesh axis `rows`");
+        "gspmd: network: the mesh axis `rows` has no link; add one to the network");
   CHECK(error_of([&] { static_cast<void>(links_along(m.info(), "x", on_grid)); }) ==
         "gspmd: links_along: the mesh has no axis `x`");
 }
@@ -332,8 +333,8 @@ TEST_CASE("training steps of GSPMD Table 2, of all layers, have the paper's coll
        {wide_model{32, 8, 16, 64, 8192, 65536, 128, 256}, wide_model{256, 32, 64, 128, 8192, 65536, 128, 256}}) {
     const dynamic::mesh devices({{"x", c.x}, {"y", c.y}});
     const auto net = tpu_v3(c.x * c.y);
-    const auto training = transformer(c, c.layers, true, devices.on(net)),
-               forward = transformer(c, c.layers, false, devices.on(net));
+    const auto training = transformer(c, c.layers, true, devices.with({.network = net})),
+               forward = transformer(c, c.layers, false, devices.with({.network = net}));
     // Layer by layer: weights are gathered along x and their gradients scattered; the same holds for activations along
     // y.
     int gathered = 0, scattered = 0;
@@ -346,7 +347,7 @@ TEST_CASE("training steps of GSPMD Table 2, of all layers, have the paper's coll
     CHECK(training.traffic().in(collective_kind::all_to_all).collectives == 0);
     CAPTURE(c.layers);
     // Plans for a cluster without other information, and without a network, are as good.
-    for (const auto& other : {devices.on(cluster_network), devices}) {
+    for (const auto& other : {devices.with({.network = cluster_network}), devices}) {
       CHECK(estimate(transformer(c, c.layers, true, other), net).total() <= 1.1 * estimate(training, net).total());
       CHECK(estimate(transformer(c, c.layers, false, other), net).total() <= 1.1 * estimate(forward, net).total());
     }
@@ -359,7 +360,7 @@ TEST_CASE("network: an operator takes what its arithmetic takes, or its memory")
   CHECK(network(1e12, 1e12, 0).memory_bytes_per_second() == 1e11);
   const dynamic::mesh m({{"x", 2}});
   const auto picoseconds = [&](auto f, auto... inputs) {
-    return estimate(dynamic::compile(f, m.on(net), inputs...), net).computation * 1e12;
+    return estimate(dynamic::compile(f, m.with({.network = net}), inputs...), net).computation * 1e12;
   };
   const auto about = [](double t) { return doctest::Approx(t).epsilon(1e-9); };
   // A device has 32 rows, 48 columns and 256 terms; each counts 16 more.
@@ -438,10 +439,11 @@ constexpr auto product = [](auto a, auto b) { return einsum<"ij,jk->ik">(a, b); 
 constexpr network fast_x(1e15, {{"x", topology::torus, 100e9, 1e-6}, {"y", topology::switched, 1e9, 1e-6}});
 constexpr network fast_y(1e15, {{"x", topology::switched, 1e9, 1e-6}, {"y", topology::torus, 100e9, 1e-6}});
 using grid = mesh<axis<"x", 4>, axis<"y", 4>>;
-template <class Mesh>
-using product_on = compile<product, Mesh, in<float, dims<512, 512>, split<_, "x">>, in<float, dims<512, 512>, split<"y", _>>>;
-using step_fast_x = product_on<on_network<grid, fast_x>>;
-using step_fast_y = product_on<on_network<grid, fast_y>>;
+template <options Options>
+using product_with =
+    compile<product, grid, with<Options>, in<float, dims<512, 512>, split<_, "x">>, in<float, dims<512, 512>, split<"y", _>>>;
+using step_fast_x = product_with<options{.network = fast_x}>;
+using step_fast_y = product_with<options{.network = fast_y}>;
 static_assert(step_fast_x::accepted && step_fast_y::accepted);
 static_assert(step_fast_x::traffic.over("y").bytes < step_fast_x::traffic.over("x").bytes);
 static_assert(step_fast_y::traffic.over("x").bytes < step_fast_y::traffic.over("y").bytes);
@@ -449,32 +451,32 @@ static_assert(estimate<step_fast_x>(fast_x).total() < estimate<step_fast_y>(fast
 static_assert(estimate<step_fast_y>(fast_y).total() < estimate<step_fast_x>(fast_y).total());
 }  // namespace
 
-TEST_CASE("on_network: the speeds of the axes decide what crosses which, at run time as when compiling") {
+TEST_CASE("options.network: the speeds of the axes decide what crosses which, at run time as when compiling") {
   const dynamic::mesh m({{"x", 4}, {"y", 4}});
   const auto plan_on = [](const dynamic::mesh& on) {
     return dynamic::compile(product, on, f32({512, 512}, {"", "x"}), f32({512, 512}, {"y", ""}));
   };
-  const auto on_x = plan_on(m.on(fast_x)), on_y = plan_on(m.on(fast_y));
+  const auto on_x = plan_on(m.with({.network = fast_x})), on_y = plan_on(m.with({.network = fast_y}));
   CHECK(on_x.traffic().over("y").bytes == step_fast_x::traffic.over("y").bytes);
   CHECK(on_x.traffic().over("x").bytes == step_fast_x::traffic.over("x").bytes);
   CHECK(on_y.traffic().over("y").bytes == step_fast_y::traffic.over("y").bytes);
   CHECK(on_y.traffic().over("x").bytes == step_fast_y::traffic.over("x").bytes);
   for (const auto* net : {&fast_x, &fast_y})
-    CHECK(estimate(plan_on(m.on(*net)), *net).total() <= estimate(plan_on(m), *net).total());
+    CHECK(estimate(plan_on(m.with({.network = *net})), *net).total() <= estimate(plan_on(m), *net).total());
   // arrays of the mesh itself
   std::vector<float> a(512 * 512, 1), b(512 * 512, 2);
   const auto c = run<step_fast_x>(simulated{}, a, b);
   CHECK(c[0] == 1024);
-  const std::string unknown = error_of([&] { static_cast<void>(dynamic::mesh({{"z", 2}}).on(fast_x)); });
-  CHECK(unknown == "gspmd: network: nothing is said about the mesh axis `z`");
+  const std::string unknown = error_of([&] { static_cast<void>(dynamic::mesh({{"z", 2}}).with({.network = fast_x})); });
+  CHECK(unknown == "gspmd: network: the mesh axis `z` has no link; add one to the network");
 }
 
 TEST_CASE("one switch: a message costs what it costs, on any axis") {
   const dynamic::mesh m({{"x", 4}, {"y", 2}});
   const network slow(1e12, 10e9, 1e-3), prompt(1e12, 10e9, 0);
   const auto reduced = [&](const network& net) {
-    return dynamic::compile([](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<_, _>{}); }, m.on(net),
-                            f32({64, 64}, {"", "x"}), f32({64, 64}, {"x", ""}));
+    return dynamic::compile([](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<_, _>{}); },
+                            m.with({.network = net}), f32({64, 64}, {"", "x"}), f32({64, 64}, {"x", ""}));
   };
   // The devices along y may each reduce one half of a partial sum over x: fewer bytes, one more message.
   CHECK(reduced(slow).traffic().messages <= reduced(prompt).traffic().messages);
@@ -509,7 +511,8 @@ TEST_CASE("GSPMD Table 1, finalized, on a torus: the paper's collectives, howeve
   };
   for (const auto& c : {column{8, 16, 64, 102}, {16, 32, 256, 214}, {32, 64, 1024, 438}}) {
     const dynamic::mesh m({{"x", c.x}, {"y", c.y}});
-    const auto p = layer(m.on(torus_of(1e-6)), c.batch);
+    const network net = torus_of(1e-6);
+    const auto p = layer(m.with({.network = net}), c.batch);
     CAPTURE(c.x);
     CHECK(p.traffic().in(collective_kind::all_gather).collectives == 8);
     CHECK(p.traffic().in(collective_kind::reduce_scatter).collectives == 2);
@@ -517,7 +520,7 @@ TEST_CASE("GSPMD Table 1, finalized, on a torus: the paper's collectives, howeve
     CHECK(p.traffic().messages == c.messages);
     const double seconds = estimate(p, torus_of(1e-6)).communication;
     CHECK(seconds < 0.032);
-    for (const auto& other : {m.on(cluster_network), m})
+    for (const auto& other : {m.with({.network = cluster_network}), m})
       CHECK(estimate(layer(other, c.batch), torus_of(1e-6)).communication <= 1.1 * seconds);
   }
 }

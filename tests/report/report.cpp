@@ -80,14 +80,14 @@ TEST_CASE("report: the page has each scope once where neighbours are alike, and 
   const auto page = report_html(layers(5, -1), links());  // the first one has the gather of all five weights
   CHECK(is_well_formed(page));
   CHECK(times_in(page, "<details>") == 4);
-  CHECK(contains(page, "4 times, all alike"));
+  CHECK(contains(page, "4 times, all equal"));
   CHECK(contains(page, "<span>a&lt;b</span>"));
   CHECK(contains(page, "all_gather over x"));
   CHECK(contains(page, "f32 [32,32], sharding [x, _], on a device [16,32]"));
   CHECK(contains(page, std::to_string(layers(5, -1).flops_per_device())));
   const auto parted = report_html(layers(5, 2), links());  // one that gathers, one, another one, and two
   CHECK(is_well_formed(parted));
-  CHECK(times_in(parted, "2 times, all alike") == 1);
+  CHECK(times_in(parted, "2 times, all equal") == 1);
   CHECK(times_in(parted, "<details>") == 8);
   CHECK(times_in(report_html(layers(5, 2), links(), "layer[2]"), "einsum") == 0);
   CHECK(contains(report_html(sums(), links(), "", "a < b\nc"), "a &lt; b\nc"));
@@ -301,8 +301,8 @@ TEST_CASE("report: two plans side by side name the operators that differ") {
   const auto t = compare(product_of("x"), product_of(""));
   CHECK(contains(t, "parameter  input 0 "));
   CHECK(contains(t, "[x, _], sends 224 bytes  [_, _], sends 224 bytes"));
-  CHECK(contains(t, " alike in both\n"));
-  CHECK(contains(compare<step, step>(), "\n3 operators are alike in both\n"));
+  CHECK(contains(t, " equal in both\n"));
+  CHECK(contains(compare<step, step>(), "\n3 operators are equal in both\n"));
   CHECK(!contains(compare<step, step>(), "operator   line"));
 }
 

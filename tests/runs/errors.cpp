@@ -86,8 +86,8 @@ TEST_CASE("run: a wrong number of arrays in a vector") {
 TEST_CASE("a wrong number of devices") {
   array<float> x({8, 3}), w({3, 2});
   CHECK(error_of([&] { run<step>(self{}, x, w); }) ==
-        "gspmd: the mesh has 4 devices but the communicator has 1 rank; start as many ranks as the mesh has devices, or give "
-        "the mesh 1 device");
+        "gspmd: the mesh has 4 devices but the communicator has 1 rank; start one rank for each device of the mesh, or give the "
+        "mesh 1 device");
   CHECK(error_of([&] {
           launch(threads{}, 3, [&](auto& comm) {
             step s;
@@ -95,7 +95,7 @@ TEST_CASE("a wrong number of devices") {
             s(comm, shard, w, result);
           });
         })
-            .find("the mesh has 4 devices but the communicator has 3 ranks; start as many ranks as the mesh has devices, or give "
+            .find("the mesh has 4 devices but the communicator has 3 ranks; start one rank for each device of the mesh, or give "
                   "the mesh 3 "
                   "devices") != std::string::npos);
 }

@@ -54,7 +54,7 @@ TEST_CASE("an arena that cannot be had") {
     CAPTURE(text);
     CHECK(contains(text, "gspmd: on rank "));
     CHECK(contains(text, "there is no memory for the arena of a device: "));
-    CHECK(contains(text, " bytes were asked for; the plan holds " + peak + " bytes on a device at its peak"));
+    CHECK(contains(text, " bytes were requested; the plan holds " + peak + " bytes on a device at its peak"));
   }
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("arrays and results that cannot be had") {
   CHECK(contains(error_of([&] {
                    array<double> x({4, much});
                  }),
-                 "gspmd: there is no memory for an array of [4,1125899906842624]: 36028797018963968 bytes were asked for"));
+                 "gspmd: there is no memory for an array of [4,1125899906842624]: 36028797018963968 bytes were requested"));
   const dynamic::mesh m({{"x", 2}});
   const auto wide = dynamic::compile(
       [&](auto x) {
@@ -95,7 +95,7 @@ TEST_CASE("arrays and results that cannot be had") {
   const auto of_shards = error_of([&] { launch(simulated{}, 2, [&](auto& comm) { scatter<shards, 0>(comm, whole); }); });
   no_memory::limit = std::size_t{1} << 40;
   CHECK(contains(text,
-                 "gspmd: on rank 0: there is no memory for a shard of an input: 262144 bytes were asked for; the plan holds "));
-  CHECK(contains(of_shards, "there is no memory for a shard of a sharded_array: 262144 bytes were asked for"));
+                 "gspmd: on rank 0: there is no memory for a shard of an input: 262144 bytes were requested; the plan holds "));
+  CHECK(contains(of_shards, "there is no memory for a shard of a sharded_array: 262144 bytes were requested"));
   CHECK(run<shards>(simulated{}, whole)[0] == 0);  // the earlier failure leaves no state
 }

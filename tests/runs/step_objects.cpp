@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <gspmd/detail/kernels/blas_threads.hpp>
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/layouts/placed_array.hpp>
@@ -147,7 +148,7 @@ TEST_CASE("empty arrays, and what was moved from") {
   CHECK(contains(error_of([&] { gather(comm, never); }), "sharded_array: it is empty, never filled or moved from"));
   CHECK(contains(error_of([&] { static_cast<void>(never.shape()); }), "it is empty"));
   CHECK(contains(error_of([&] { static_cast<void>(never.data()); }), "it is empty"));
-  CHECK(contains(error_of([&] { static_cast<void>(x.shard(2)); }), "device 2 is asked for and the array lies on 2 devices"));
+  CHECK(contains(error_of([&] { static_cast<void>(x.shard(2)); }), "device 2 does not exist; the array is on 2 devices"));
   held(comm, x, taken, total, twice, less);
   step<2> other(std::move(held));  // both may go on
   held(comm, x, taken, total, twice, less);
@@ -166,7 +167,7 @@ TEST_CASE("empty arrays, and what was moved from") {
                                             step<2>::input_shard<0>::layout, block_cyclic<2>{});
   auto placed = scatter(comm, rows, kept);
   const auto moved_to = std::move(placed);
-  CHECK(contains(error_of([&] { gather(comm, placed); }), "placed_array: device 0 is asked for"));
+  CHECK(contains(error_of([&] { gather(comm, placed); }), "placed_array: device 0 does not exist"));
   CHECK(gather(comm, moved_to).size() == 8);
 }
 
@@ -204,7 +205,7 @@ TEST_CASE("one step object for two devices at once is refused") {
                      shared(comm, m.a.data(), m.b.data(), m.total.data(), m.twice.data(), m.less.data());
                    });
                  }),
-                 "this object is running already"));
+                 "this object is already running"));
   std::vector<step<2>> held(2);  // and is free again
   launch(threads{}, 2, [&](auto& comm) {
     const auto d = static_cast<std::size_t>(comm.device(0));
@@ -240,7 +241,7 @@ TEST_CASE("a session that a function of its own program calls is refused") {
   float out[2];
   const void* inputs[] = {in};
   void* outputs[] = {out};
-  CHECK(contains(error_of([&] { s.run(comm, inputs, outputs); }), "this object is running already"));
+  CHECK(contains(error_of([&] { s.run(comm, inputs, outputs); }), "this object is already running"));
   running = nullptr;
   s.run(comm, inputs, outputs);
   CHECK(out[1] == 2);

@@ -102,7 +102,8 @@ TEST_CASE("find_annotations: two layers, the batch along all devices, the width 
       for (const int k : i.inputs) b.annotate({&b.graph(), b.graph().inputs[k]}, i.sharding);
     return b.compile();
   };
-  CHECK(estimate(annotated(square.on(cluster)), cluster).total() == doctest::Approx(both.compared.front().seconds));
+  CHECK(estimate(annotated(square.with({.network = cluster})), cluster).total() ==
+        doctest::Approx(both.compared.front().seconds));
 }
 
 TEST_CASE("find_annotations: weights are split over all devices where memory forces it, those of equal layers alike") {
@@ -176,7 +177,7 @@ TEST_CASE("find_annotations: the Transformer layer of GSPMD Table 1 takes no lon
   };
   const network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
   const dynamic::mesh m({{"x", 8}, {"y", 16}});
-  const auto drawn = layer(m.on(torus), true).compile();
+  const auto drawn = layer(m.with({.network = torus}), true).compile();
   const auto found = dynamic::find_annotations(
       [&](const dynamic::mesh& on) { return layer(on, false); },
       {.meshes = {m}, .connected = torus, .memory_per_device = drawn.peak_bytes_per_device(), .most_plans = 330});
@@ -237,7 +238,7 @@ TEST_CASE("find_annotations: the same is found again, within the plans that were
 }
 
 TEST_CASE("find_annotations: a network that the mesh names is given as `connected`, by which plans are estimated too") {
-  dynamic::annotation_search asked{.meshes = {dynamic::mesh({{"x", 4}}).on(cluster)}, .most_plans = 5};
+  dynamic::annotation_search asked{.meshes = {dynamic::mesh({{"x", 4}}).with({.network = cluster})}, .most_plans = 5};
   CHECK(has(refused(training(64, 32), asked), "find_annotations: the mesh names a network; give it as `connected`"));
   asked.connected = cluster;
   CHECK(refused(training(64, 32), asked) == "");

@@ -12,7 +12,6 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
-#include <gspmd/plan/memory_limit.hpp>
 #include <gspmd/report/network.hpp>
 #include <gspmd/search/find_annotations.hpp>
 #include <gspmd/search/search_annotations.hpp>
@@ -94,8 +93,9 @@ TEST_CASE("search_annotations: a stencil, and what its best plan is compared wit
 
 TEST_CASE("search_annotations: annotations that are there stay, and the memory of a device is kept") {
   constexpr std::int64_t bytes = 1 * MiB;
-  using found = search_annotations<4, two_layers, within<line_of_4, bytes>, in<float, dims<256, 256>, split<"x", _>>,
-                                   in<float, dims<256, 512>>, in<float, dims<512, 256>>>;
+  using found =
+      search_annotations<4, two_layers, line_of_4, with<options{.memory = bytes}>, in<float, dims<256, 256>, split<"x", _>>,
+                         in<float, dims<256, 512>>, in<float, dims<512, 256>>>;
   static_assert(std::is_same_v<found::input<0>, in<float, dims<256, 256>, split<"x", _>>>);
   static_assert(found::step::peak_bytes_per_device <= bytes);
   const auto program = [](const dynamic::mesh& m) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// A kernel is refused if it omits any of its facts.
+// A kernel or a pass is refused if it omits any of its facts.
+#include "gspmd/detail/ir/add_pass.hpp"
 #include "gspmd/detail/ir/kernels/local_function.hpp"
 
 namespace gspmd::detail {
@@ -57,4 +58,32 @@ struct device_with_both : device_without_parts, runs_on_one_thread {};
 static_assert(!complete_device_kernel<device_without_parts>);
 static_assert(!complete_device_kernel<device_without_description>);
 static_assert(complete_device_kernel<device_with_both>);
+
+// A pass, and a pass that gets the shardings from completion.
+struct a_pass : plain_pass {
+  static constexpr const char* name = "a pass";
+  static constexpr pass_position position = pass_position::in_order;
+  static constexpr bool applies(const graph&) { return true; }
+  static constexpr node_order run(graph&) { return node_order::kept; }
+};
+struct completed_pass : a_pass {
+  static constexpr pass_position position = pass_position::completed;
+  static constexpr node_order run(graph&, const vec<sharding>&) { return node_order::kept; }
+};
+static_assert(checked_program_pass<a_pass>::holds && checked_program_pass<completed_pass>::holds);
+#undef GSPMD_WITHOUT
+#define GSPMD_WITHOUT(fact)                \
+  struct pass_without_##fact : a_pass {    \
+    static constexpr void* fact = nullptr; \
+  };                                       \
+  static_assert(!complete_program_pass<pass_without_##fact>);
+GSPMD_WITHOUT(name)
+GSPMD_WITHOUT(position)
+GSPMD_WITHOUT(reads_movements)
+GSPMD_WITHOUT(applies)
+GSPMD_WITHOUT(run)
+struct run_without_shardings : completed_pass {
+  static constexpr node_order run(graph&) { return node_order::kept; }
+};
+static_assert(!has_run_of_position<run_without_shardings>);
 }  // namespace gspmd::detail

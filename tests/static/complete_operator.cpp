@@ -5,6 +5,7 @@
 #include "extend/new_operator/sum_last.hpp"
 
 namespace gspmd::detail {
+using new_operator::sum_last_op;
 static_assert(complete_operator<sum_last_op>);
 
 #define GSPMD_WITHOUT(fact)            \

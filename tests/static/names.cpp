@@ -18,7 +18,7 @@ namespace by_alias {
 
 namespace g = gspmd;
 constexpr auto program = [](auto x, auto w) {
-  auto y = relu(einsum<"ab,bc->ac">(x, w) + 1.0);
+  auto y = relu(einsum<"ab,bc->ac">(x, w) + matmul(x, w));
   return sum(power(y, 2.0) + map([](float e) { return e + 1; }, y) + convert<float>(y < 0.5), -1);
 };
 using step =

@@ -67,7 +67,7 @@ inline void check_same(const dynamic::program& a, const dynamic::program& b, con
 inline std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic,
                                                                   const dynamic::mesh& m,
                                                                   const std::vector<dynamic::input>& inputs) {
-  const auto a = with_gradients(by_hand, m.checked(), inputs), b = with_gradients(automatic, m, inputs);
+  const auto a = with_gradients(by_hand, m.with({.checked = true}), inputs), b = with_gradients(automatic, m, inputs);
   check_same(a, b, inputs);
   return {a, b};
 }

@@ -118,7 +118,7 @@ inline std::string refusal(const program_of_devices& p, bool differentiates) {
   if (differentiates && b.graph().error.empty()) y = grad(y, in[0]);
   if (!b.graph().error.empty()) return b.take_mistake();
   b.graph().outputs.push_back(y.id());
-  b.graph().type_local(b.graph(), false);
+  detail::run_at_run_time<detail::check_regions_pass>(b.graph());
   return std::string(b.graph().error.view());
 }
 

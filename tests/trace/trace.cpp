@@ -154,7 +154,8 @@ TEST_CASE("trace: where a step throws, the profiler is told that it has ended") 
 
 TEST_CASE("trace: the same program on another network has other estimates, in rows of their own") {
   const dynamic::mesh plain({{"x", 2}, {"y", 2}});
-  const layers one{plain}, other{plain.on(network(1e12, 1e6, 1e-3))};
+  const network slow(1e12, 1e6, 1e-3);
+  const layers one{plain}, other{plain.with({.network = slow})};
   run_trace watched;
   static_cast<void>(one.run(traced(simulated{}, watched)));
   const auto rows = [&] {
@@ -167,9 +168,9 @@ TEST_CASE("trace: the same program on another network has other estimates, in ro
 }
 
 TEST_CASE("trace: a checked program is checked while it is traced") {
-  using pod = checked<mesh<axis<"x", 2>>>;
+  using pod = mesh<axis<"x", 2>>;
   constexpr auto twice = [](auto x) { return x + x; };
-  using step = gspmd::compile<twice, pod, in<float, dims<4>>>;
+  using step = gspmd::compile<twice, pod, with<options{.checked = true}>, in<float, dims<4>>>;
   run_trace watched;
   const auto text = error_of([&] {
     launch(threads{}, 2, [&](auto& comm) {
@@ -188,7 +189,7 @@ TEST_CASE("measure_network: positive rates, the same on all devices, for plans")
     std::set<std::vector<double>> found;
     launch(backend, devices, [&](auto& comm) {
       const network here = measure_network(comm);
-      const dynamic::mesh on = dynamic::mesh({{"x", comm.device_count()}}).on(here);
+      const dynamic::mesh on = dynamic::mesh({{"x", comm.device_count()}}).with({.network = here});
       const auto program = dynamic::compile([](auto x) { return sum(x); }, on, dynamic::in<float>({8}, {"x"}));
       CHECK(program.traffic().bytes >= 0);
       const std::lock_guard lock(mutex);

@@ -211,9 +211,8 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
   auto w = scatter(comm, first, 0, first_weights());
   auto out = make_result<float>(comm, last, 0);
   CHECK_EQ(refusal([&] { dynamic::step{last}(comm, w, out); }),
-           "step: input 0 is f32[7,5] that lies as [data, _] and the sharded_array given as [_, _]; annotate both alike, or "
-           "bring it over "
-           "with to_step");
+           "step: input 0 is f32[7,5] with the sharding [data, _], and the sharded_array has the sharding [_, _]; give both the "
+           "same annotation, or convert it with to_step");
 }
 
 namespace {
@@ -291,7 +290,6 @@ TEST_CASE("a state that stands for other parameters is refused") {
   const value w = b.input(dynamic::in<bf16>({4})), other = b.input(dynamic::in<bf16>({6}));
   const auto state = optimizer::state_inputs(b, mixed, other);
   b.output(mixed.update(w, other, state).params);
-  CHECK(caught::contains(
-      refusal([&] { static_cast<void>(b.compile()); }),
-      "parameter 0 is bf16[4] and the float that stands for it f32[6]; give the state that init made of these parameters"));
+  CHECK(caught::contains(refusal([&] { static_cast<void>(b.compile()); }),
+                         "parameter 0 is bf16[4] and its float is f32[6]; give the state that init made of these parameters"));
 }

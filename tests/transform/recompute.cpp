@@ -248,7 +248,7 @@ TEST_CASE("recompute: a barrier that is to come behind more values than it can n
   const auto text = told(8);
   INFO(text);
   CHECK(text.find("optimization_barrier") != std::string::npos);
-  CHECK(text.find("comes behind 8 values, and may behind 7; name those that are made last") != std::string::npos);
+  CHECK(text.find("follows 8 values, and may follow 7; name the last of these values") != std::string::npos);
 }
 
 // Programs with types, planned at compile time.

@@ -444,14 +444,14 @@ TEST_CASE("reproducible: what has no bits of its own is refused, with the remedy
     return caught::refusal([&] { static_cast<void>(dynamic::compile(f, dynamic::mesh({{"a", 2}}), in)); });
   };
   CHECK(caught::contains(error(reproducible([](value x) { return reduce(x, monoid::multiply, 0); })),
-                         ": is not reproducible: its bits may depend on the order in which elements are combined; write it with "
+                         ": is not reproducible: its bits may depend on the order of combining elements; write it with "
                          "sums, products of two tensors, "
                          "convolutions or maxima, or leave it outside of reproducible"));
   CHECK(caught::contains(error(reproducible([](value x) { return real(fft(complex(x, x), 1)); })), "is not reproducible"));
   CHECK(caught::contains(error(reproducible([](value x) { return attention(x, x, x); })), "attention"));
   CHECK(caught::contains(
       error([](value x) { return grad(sum(reproducible([](value y) { return einsum<"ab,cb->ac">(y, y); })(x)), x); }),
-      "goes through a product that is reproducible already; take the gradient within"));
+      "has no gradient, because it is reproducible already; take the gradient inside"));
   CHECK(error(reproducible([](value x) { return reduce(convert<int>(x), monoid::multiply, 0); })) == "accepted");
   CHECK(error(reproducible([](value x) { return sort(x, 0); })) == "accepted");
 }
@@ -463,17 +463,16 @@ TEST_CASE("reproducible: who writes the communication writes the order") {
   dynamic::builder b(two.explicit_axes({"a"}));
   const dynamic::strict_program typed(b, "");
   static_cast<void>(sums(b.input(dynamic::in<float>({8, 6}))));
-  CHECK(caught::contains(
-      std::string(b.graph().error.view()),
-      "stands in a program that writes its own communication, explicit or manual; it is for those that are planned"));
+  CHECK(caught::contains(std::string(b.graph().error.view()),
+                         "is in a program that writes its own communication (explicit or manual); use it in the automatic mode"));
   const auto region = [](value x) {
     return manual<"a">([](auto u) { return u + u; }, takes<split<"a", _>>{}, gives<split<"a", _>>{})(x);
   };
   CHECK(caught::contains(caught::refusal([&] { static_cast<void>(dynamic::compile(reproducible(region), two, in)); }),
-                         "stands in a manual region within a function that is to be reproducible"));
+                         "is in a manual region within a reproducible function"));
   in.partial_axes = "a";
   CHECK(caught::contains(caught::refusal([&] { static_cast<void>(dynamic::compile(sums, two, in)); }),
-                         "reads floats that are given as one term on each device"));
+                         "reads floats that are partial over the devices"));
 }
 
 TEST_CASE("reproducible: a program that is built by calls") {

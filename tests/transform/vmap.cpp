@@ -380,7 +380,7 @@ TEST_CASE("vmap: mistakes are one sentence") {
           })(x);
           return y + leaked;
         }),
-        "of the body of a loop or conditional outside of it");
+        "of the body of a loop or conditional outside of the body");
   holds(refused(
             [&](value x, value) {
               return vmap<0>([](value row) { return broadcast_in_dim(row, std::vector<std::int64_t>(32, 1), {31}); })(x);
@@ -391,5 +391,5 @@ TEST_CASE("vmap: mistakes are one sentence") {
     for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) + x(0);
   });
   holds(refused([&](value x, value) { return vmap([&](value row) { return sorted(row); })(x); }),
-        "its function takes the dims that it is written for");
+        "its function takes a fixed number of dims");
 }

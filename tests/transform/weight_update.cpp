@@ -17,7 +17,7 @@
 #include <gspmd/nn/optimizer.hpp>
 #include <gspmd/nn/optimizer/master_weights.hpp>
 #include <gspmd/nn/optimizer/reformatted.hpp>
-#include <gspmd/plan/on_network.hpp>
+#include <gspmd/plan/network.hpp>
 #include <gspmd/transform/weight_update.hpp>
 
 #include "support/error_of.hpp"
@@ -252,7 +252,7 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
     return explain_weight_updates(b);
   };
   const dynamic::mesh four({{"data", 4}});
-  const auto said = built(four.on(slow_messages), [](auto&, auto&) {});
+  const auto said = built(four.with({.network = slow_messages}), [](auto&, auto&) {});
   CHECK(contains(said,
                  "input 0 (w1) f64[512,1024]: updated as [data, _] and gathered, 1 state stays split; that saves 157.3 us of the "
                  "update, and sends 0.0 us longer\n"));
@@ -271,7 +271,7 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
     shard_weight_update(b, {"data"});
     return explain_weight_updates(b);
   }();
-  CHECK(contains(small, "input 0 f32[8]: updated whole: the program says itself where its new value lies\n"));
+  CHECK(contains(small, "input 0 f32[8]: updated whole: the program states the sharding of its new value\n"));
   CHECK(contains(small, "input 1 f32[1]: updated whole: none of its dims can be cut\n"));
 }
 
@@ -677,9 +677,9 @@ TEST_CASE("next values and updates by parts that are none are refused") {
   };
   CHECK(asked({"data", ""}, true, "data") == "no error");
   CHECK(contains(asked({"data", ""}, true, "dat"), "shard_weight_update: `dat` is not an axis of the mesh; its axes are data"));
-  CHECK(contains(
-      asked({"data", ""}, false, "data"),
-      "shard_weight_update: no output is the next value of an input; return next_value(w, new_w), or what an optimizer"));
+  CHECK(contains(asked({"data", ""}, false, "data"),
+                 "shard_weight_update: no output is the next value of an input; return next_value(w, new_w), or the result of an "
+                 "optimizer"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {6}, {""}), x = in(b, {8, 6}, {"data", ""});
                    static_cast<void>(next_value(w, w - grad(sum(tanh(x * w)), w)));  // computed, but without users

@@ -359,12 +359,12 @@ TEST_CASE("convolution: what is refused") {
   says(with("NHWC,HWIO", {}, w), "has not the form `NHWC,HWIO->NHWC`");
   says(with("NHWC,HWCO->NHWC", {}, w), "column 8: the features of the window are `I` of the operand and `O` of the result");
   says(with("NHHC,HWIO->NHWC", {}, w), "column 3: the operand has this dim twice");
-  says(with("NHWC,HWIO->NHW7", {}, w), "column 15: letters, one comma and one -> may stand here");
+  says(with("NHWC,HWIO->NHW7", {}, w), "column 15: letters, one comma and one -> are allowed here");
   says(with("NWC,WIO->NWC", {}, w), "has 3 dims of the operand, the tensor is [2,8,8,6] of rank 4");
   says(with(nhwc, {.stride = {1}}, w), "stride has 1 numbers, `NHWC,HWIO->NHWC` has 2 spatial dims");
   says(with(nhwc, {.stride = {1, 0}}, w), "stride of dim `W` is 0; it is at least 1");
   says(with(nhwc, {.padding = "full"}, w), "padding is `full`; it is `valid` or `same`");
-  says(with(nhwc, {.padding = "same", .low = {1, 1}}, w), "leave out one of them");
+  says(with(nhwc, {.padding = "same", .low = {1, 1}}, w), "leave out padding, or low and high");
   says(with(nhwc, {.low = {-3, 0}, .high = {-3, 0}}, w),
        "the window has 3 elements along dim `H` and spans 3, dim 1 of the operand [2,8,8,6] is 2 with its padding of -3 and -3");
   says(with(nhwc, {.feature_group_count = 4}, w), "feature_group_count is 4, and dim 3 of operand 0, its features, is 6");

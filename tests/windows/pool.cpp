@@ -497,11 +497,11 @@ TEST_CASE("pooling: refusals name the operator, the dim and the numbers") {
   CHECK(mentions(pool_refusal([](value x) {
                    return max_pool(x, {5, 1});
                  }),
-                 "has a window that takes 5 along dim 0 of [4,3], and with 0 before and 0 behind there are 4"));
+                 "has a window that takes 5 along dim 0 of [4,3], and with 0 before and 0 after the dim, its extent is 4"));
   CHECK(mentions(pool_refusal([](value x) {
                    return reduce_window(x, add, {1, 2}, {}, {0, -1}, {0, -1}, {}, {1, 3});
                  }),
-                 "has a window that takes 4 along dim 1 of [4,3], and with -1 before and -1 behind there are 1"));
+                 "has a window that takes 4 along dim 1 of [4,3], and with -1 before and -1 after the dim, its extent is 1"));
   CHECK(mentions(pool_refusal([](value x) { return max_pool(x, {2}); }), "names 1 numbers for the dims of [4,3]"));
   CHECK(mentions(pool_refusal([](value x) {
                    return max_pool(x, {2, 1}, {0, 1});

@@ -414,9 +414,9 @@ TEST_CASE("what a stencil refuses names the operator, the dim and the numbers") 
   says(problem([](value u, value v) {
          return stencil<1, 1>([](auto t) { return t(0, 1); }, stencil_field(u, {boundary::edge(), boundary::values(v)}));
        }),
-       "is given [6,10] as what lies beyond dim 1 of [6,8]; give [6,1]");
+       "is given [6,10] as the values beyond dim 1 of [6,8]; give [6,1]");
   says(problem([](value u, value v) { return shift(u, 0, 1, boundary::values(v)); }),
-       "takes no tensor as what lies beyond an end");
+       "takes no tensor as the values beyond an end");
   const auto fits = problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1, -1); }, u); });
   CHECK(fits.empty());
 }

@@ -121,7 +121,7 @@ class program_builder {
     device_count_ = mesh_->device_count();
     built_.network = reader.network;
     try {
-      if (reader.memory > 0 && on_ != devices::one) mesh_ = mesh_->within(reader.memory);
+      if (reader.memory > 0 && on_ != devices::one) mesh_ = mesh_->with({.memory = reader.memory});
       mesh_ = mesh_->with_parts(named_axes());
       built_.program.emplace(on_ == devices::one ? mesh_->with_one_device() : *mesh_);
       built_.program->allow_replication();
@@ -213,9 +213,8 @@ class program_builder {
     if (partial != nullptr && !(partial->is_object() && partial->empty())) {
       const path at_partial(from.at(), "partial");
       if (!is_input)
-        return refuse(
-            at_partial,
-            "`partial` stands on an input, and on nothing else yet; the planner makes other values partial where that pays");
+        return refuse(at_partial,
+                      "`partial` is allowed only on an input; the planner makes other values partial if that is faster");
       if (given == nullptr) return refuse(at_partial, "needs a `sharding` next to it; [] for every dim that is not split");
       if (!read_partial(*partial, at_partial, type, used, s)) return {};
     }
@@ -238,7 +237,7 @@ class program_builder {
       if (!on.manual_axes.empty())
         refuse(at, "is manual along " + on.manual_axes + "; a value of a program in the global view is not");
       else if (!on.partial_axes.empty() && !is_input)
-        refuse(at, "is unreduced; that stands on an input only, the planner makes other values partial where that pays");
+        refuse(at, "is unreduced, which is allowed only on an input; the planner makes other values partial if that is faster");
       else if (!on.partial_axes.empty() && !gspmd::is_defined(monoid::add, type))
         refuse(at, std::string("is unreduced, and add is not defined for ") + gspmd::name_of(type));
       else {
@@ -359,7 +358,7 @@ class program_builder {
         }
         errors_.add(m.at, "is of " + group.text() + " and becomes " + own->text() + "; the first of the group, " +
                               in_quotes(built_.values[static_cast<std::size_t>(first->number)].name) + ", becomes " +
-                              other->text() + ". All of shard_as have one sharding: write it at one of them and `{unknown " +
+                              other->text() + ". All values of shard_as have one sharding: write it at one value and `{unknown " +
                               group.text() + "}` at the others, or use shard_like");
       }
     }
@@ -515,7 +514,7 @@ class program_builder {
       const auto count = errors_.count();
       said = read_annotation(reader, rank_known, false, dtype::f32);
       if (said) o.annotation = said->dims;
-      else if (errors_.count() == count) errors_.add(path(at, "sharding").str(), "is missing; it is what a reshard is for");
+      else if (errors_.count() == count) errors_.add(path(at, "sharding").str(), "is missing; a reshard needs a sharding");
     }
     std::vector<std::pair<std::string, value>> further;
     o.further = &further;
@@ -569,7 +568,7 @@ class program_builder {
     const path at_attrs(at, "attrs");
     object_reader attrs(given != nullptr ? *given : nothing, at_attrs, errors_);
     operation o{*built_.program, {}, attrs, {"?", 0}, is_loop ? "loop" : "cond"};
-    const auto* operands = reader.require("operands", is_loop ? "a list of names, of what is carried" : "a list of names");
+    const auto* operands = reader.require("operands", is_loop ? "a list of names of the carried values" : "a list of names");
     if (!name || !attrs.is_object() || operands == nullptr ||
         !read_operands(*operands, path(at, "operands"), -1, o, most_carried))
       return;
@@ -586,10 +585,10 @@ class program_builder {
     reader.refuse_unknown();
     std::size_t count = o.operands.size();
     if (is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; a loop carries something");
-    if (!is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; it begins with what is asked");
+    if (!is_loop && count == 0) errors_.add(path(at, "operands").str(), "is empty; the first operand selects the branch");
     if (!is_loop && branches != nullptr) count = count_results(*branches, path(at, "branches"));
     if (depth_ == most_depth)
-      errors_.add(at.str(), "stands in " + std::to_string(most_depth) + " bodies, and no deeper one is planned");
+      errors_.add(at.str(), "is in " + std::to_string(most_depth) + " bodies, and no deeper one is planned");
     std::vector<int> numbers;
     for (std::size_t k = 0; k < count; ++k) {
       numbers.push_back(define(result_name(*name, k, count), at));
@@ -868,7 +867,7 @@ class program_builder {
   /// Returns false if the list cannot be the operands of an operator.
   bool read_operands(const json& j, const path& at, int own_number, operation& o, std::size_t most_operands = 8) {
     if (!j.is_array() || j.size() > most_operands) {
-      errors_.add(at.str(), j.is_array() ? "has " + std::to_string(j.size()) + " entries; no operator takes so many"
+      errors_.add(at.str(), j.is_array() ? "has " + std::to_string(j.size()) + " entries, more than an operator takes"
                                          : "is " + found(j) + ", not a list of names");
       return false;
     }
@@ -887,7 +886,7 @@ class program_builder {
     if (it != numbers_.end()) errors_.add(at.str(), "is the result of the op itself");
     else if (later != later_.end())
       errors_.add(at.str(), in_quotes(name) + " is defined later, by ops[" + std::to_string(later->second) +
-                                "]; an op comes after its operands");
+                                "]; an op follows its operands");
     else errors_.add(at.str(), "no value is called " + in_quotes(name));
     return {};
   }

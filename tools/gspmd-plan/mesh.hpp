@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <gspmd/dynamic/overlapped.hpp>
-#include <gspmd/dynamic/solved.hpp>
-#include <gspmd/plan/on_network.hpp>
+#include <gspmd/plan/overlap.hpp>
+#include <gspmd/plan/solve.hpp>
 
 #include "operators.hpp"
 
@@ -47,11 +46,11 @@ class mesh_reader {
     if (errors_.count() != before) return {};
     try {
       gspmd::dynamic::mesh mesh(axes, order);
-      if (is_checked) mesh = mesh.checked();
-      if (is_searched) mesh = mesh.searched();
-      if (is_solved) mesh = gspmd::dynamic::solved(mesh);
-      if (is_overlapped) mesh = gspmd::dynamic::overlapped(mesh);
-      return network ? mesh.on(*network) : mesh;
+      if (is_checked) mesh = mesh.with({.checked = true});
+      if (is_searched) mesh = mesh.with({.search = true});
+      if (is_solved) mesh = mesh.with({.solve = true});
+      if (is_overlapped) mesh = mesh.with({.overlap = true});
+      return network ? mesh.with({.network = *network}) : mesh;
     } catch (const gspmd::error& e) {
       errors_.add(at.str(), e.text());
       return {};
@@ -87,7 +86,7 @@ class mesh_reader {
     } else if (const path at_links(at, "links"); !list->is_object()) {
       errors_.add(at_links.str(), "is " + found(*list) + ", not an object from axes to links");
     } else if (list->empty()) {
-      errors_.add(at_links.str(), "has no link; it says one for each axis of the mesh, or bytes_per_second stands in its place");
+      errors_.add(at_links.str(), "has no link; write one for each axis of the mesh, or bytes_per_second instead");
     } else {
       for (const auto& [name, link] : list->items()) {
         const path at_link(at_links, name);

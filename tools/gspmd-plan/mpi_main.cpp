@@ -22,7 +22,7 @@ constexpr const char* usage =
     "                                      [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                                      [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE]\n"
     "                                      [--html FILE] [--network FILE] [--work N] [--seconds N]\n"
-    "  a run needs as many RANKS as the mesh has devices; every process reads the inputs, the first one writes\n";
+    "  a run needs one rank for each device of the mesh; every process reads the inputs, the first process writes\n";
 
 /// Returns the lowest process that is not sound, or the number of processes if all are sound.
 int first_failed(bool sound, int rank, int ranks) {

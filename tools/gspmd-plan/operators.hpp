@@ -282,9 +282,9 @@ bool fit_rank(const operation& o, const char* names, const Lists&... lists) {
 }
 
 inline value build_pad(const operation& o) {
-  const auto low = read_list(o, "low", "what is added at the begin of each dim");
-  const auto high = read_list(o, "high", "what is added at the end of each dim");
-  const auto interior = read_list(o, "interior", "what is added between the elements of each dim");
+  const auto low = read_list(o, "low", "the number of elements that are added before each dim");
+  const auto high = read_list(o, "high", "the number of elements that are added after each dim");
+  const auto interior = read_list(o, "interior", "the number of elements that are added between the elements of each dim");
   const auto* j = o.attrs.require("value", "the number that is added");
   const auto n = j != nullptr && o.is_sound() ? read_number(*j, o.type(), o) : std::nullopt;
   if (!low || !high || !interior || !n || !fit_rank(o, "low, high and interior", *low, *high, *interior)) return {};
@@ -293,7 +293,7 @@ inline value build_pad(const operation& o) {
 
 inline value build_slice(const operation& o) {
   const auto start = read_list(o, "start", "the first index of each dim");
-  const auto limit = read_list(o, "limit", "the index behind the last one of each dim");
+  const auto limit = read_list(o, "limit", "the index after the last index of each dim");
   const auto stride = read_list(o, "stride", "how far indices are apart in each dim");
   if (!start || !limit || !stride || !o.is_sound() || !fit_rank(o, "start, limit and stride", *start, *limit, *stride)) return {};
   return gspmd::slice(o.operands[0], *start, *limit, *stride, o.at);
@@ -552,7 +552,7 @@ inline value read_key(const operation& o) {
   return key.type() == dtype::u64 ? key : gspmd::convert(key, dtype::u64, o.at);
 }
 inline value build_fold_in(const operation& o) {
-  const auto* j = o.attrs.require("number", "what the new key is made with");
+  const auto* j = o.attrs.require("number", "the number that the new key depends on");
   const auto n = j == nullptr ? std::nullopt
                               : read_integer_of<std::uint64_t>(*j, path(o.attrs.at(), "number"), o.attrs.errors(), 0,
                                                                std::numeric_limits<std::uint64_t>::max());

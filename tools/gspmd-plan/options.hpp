@@ -48,7 +48,7 @@ struct options {
 
 template <class Number>
 void set_number(Number& member, const std::string& option, const std::string& value) {
-  if (member != 0) throw usage_error(option + " stands there twice");
+  if (member != 0) throw usage_error(option + " occurs twice");
   const std::string most(sizeof(Number) > 4 ? 12 : 6, '9');
   const bool is_number =
       !value.empty() && value.size() <= most.size() && value.find_first_not_of("0123456789") == std::string::npos;
@@ -59,7 +59,7 @@ void set_number(Number& member, const std::string& option, const std::string& va
 inline options parse(int argc, char** argv) {
   options o;
   const auto set = [](std::string& member, const std::string& option, const std::string& value) {
-    if (!member.empty()) throw usage_error(option + " stands there twice");
+    if (!member.empty()) throw usage_error(option + " occurs twice");
     if (value.empty()) throw usage_error(option + " needs a value");
     member = value;
   };
@@ -109,23 +109,22 @@ inline options parse(int argc, char** argv) {
   if (o.checked && o.run.empty() && !o.check) throw usage_error("--checked is about a run; it needs --run or --check");
   if (!o.report.empty() && o.report != "dearest" && o.report != "summary" && o.report != "outline" && o.report != "memory")
     throw usage_error("--report is one of dearest, summary, outline and memory, not " + o.report);
-  if (!o.report.empty() && (o.json || !o.why.empty()))
-    throw usage_error("--report stands in the place of the table, as --json and --why do");
+  if (!o.report.empty() && (o.json || !o.why.empty())) throw usage_error("--report replaces the table, as --json and --why do");
   if (!o.compare.empty() && (o.json || !o.why.empty() || !o.report.empty()))
-    throw usage_error("--compare stands in the place of the table, as --json, --why and --report do");
+    throw usage_error("--compare replaces the table, as --json, --why and --report do");
   if ((o.collectives || !o.from.empty() || !o.to.empty()) &&
       (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty()))
-    throw usage_error("--collectives, --from and --to say what the table shows, and there is no table");
+    throw usage_error("--collectives, --from and --to select rows of the table, and there is no table");
   if (!o.scope.empty() && (o.json || !o.why.empty() || !o.compare.empty()))
-    throw usage_error("--scope says what the table, --report, --timeline, --layers and --html show, and there is none of these");
+    throw usage_error(
+        "--scope selects a part of the table, --report, --timeline, --layers and --html, and no such output is requested");
   if (!o.scope.empty() && o.report == "memory")
     throw usage_error("--report memory is of the whole program, and not of a --scope");
   if (!o.search && (o.anew || o.devices != 0 || o.plans != 0 || !o.annotated.empty()))
     throw usage_error("--anew, --devices, --plans and --annotated are about a search, and there is no --search");
   if (o.search && (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty() || o.collectives || !o.from.empty() ||
                    !o.to.empty() || !o.scope.empty()))
-    throw usage_error(
-        "--search says what it found in the place of the table; --annotated FILE writes a document for other options");
+    throw usage_error("--search prints its result instead of the table; --annotated FILE writes a document for other options");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");
   return o;
 }

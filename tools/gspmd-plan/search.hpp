@@ -98,7 +98,7 @@ class document_search {
     if (meshes.empty()) errors_.add("--search", "the document can be built on no mesh of " + devices + "; on the first, " + why);
     else if (meshes.size() < all)
       skipped_ = "skipped: " + std::to_string(all - meshes.size()) + " of " + std::to_string(all) + " meshes of " + devices +
-                 ", on which the document cannot be built; on the first, " + why + '\n';
+                 ", because the document cannot be built on them; on the first, " + why + '\n';
     return meshes;
   }
   [[nodiscard]] std::vector<std::int32_t> device_order() const {
@@ -171,7 +171,7 @@ class document_search {
       const auto gain = "; without it the step takes " + gspmd::dynamic::time_text(v.seconds_without);
       if (!names.empty()) line(sharding, names, gain);
       if (!unwritten.empty())
-        text += "not written, as no annotation can stand at such a result: " + sharding.dump() + " of " + unwritten + gain + '\n';
+        text += "not written, because this result can have no annotation: " + sharding.dump() + " of " + unwritten + gain + '\n';
     }
     return {document_, text + '\n' + found.comparison()};
   }

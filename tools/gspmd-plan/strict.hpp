@@ -36,7 +36,8 @@ class strict_reader {
       is_searched = reader.is_searched || reader.is_solved;
       if (reader.memory != 0)
         d_.errors.add("mesh.memory_per_device",
-                      "is a limit of what is planned; a document of this mode says itself what is held and sent: leave it out");
+                      "is a limit for planned programs; a document of this mode determines its memory and communication itself: "
+                      "leave it out");
     }
     const auto* typed_axes = top.find("explicit");
     if (typed_axes != nullptr) read_explicit(*typed_axes, mode.value_or("") == "explicit");
@@ -231,7 +232,7 @@ class strict_reader {
       if (operands.size() > 8) d_.complain(path(at, "operands"), "an opaque function has at most 8 operands");
       else if (type && shape) result = d_.program->opaque(*type, *shape, operands, is, where);
     } else if (op == "reshard") {
-      if (out == nullptr) d_.complain(path(at, "out"), "is missing; it is what a reshard is for");
+      if (out == nullptr) d_.complain(path(at, "out"), "is missing; a reshard needs a sharding");
       else if (takes(1)) {
         const auto s = d_.read_spec(*out, path(at, "out"), operands[0].rank(), label_);
         if (s) result = d_.program->reshard(operands[0], *s, where);

@@ -100,7 +100,8 @@ class strict_builder {
     if (bytes > 0x1p60L)
       errors_.add("", "the whole of " + in_quotes(name) + ' ' + shape_text(shape) + " has more than 2^60 bytes");
     else if (shape.size() > static_cast<std::size_t>(gspmd::max_rank))
-      errors_.add("", "the whole of " + in_quotes(name) + " has more than 32 dims: what varies is stacked along one of its own");
+      errors_.add(
+          "", "the whole of " + in_quotes(name) + " has more than 32 dims, because varying data is stacked along one more dim");
     else return true;
     return false;
   }
@@ -288,7 +289,7 @@ class strict_builder {
     const auto& given = j.contains("attrs") && j["attrs"].is_object() ? j["attrs"] : nothing;
     if (op == "loop" || op == "cond" || op == "manual") {
       if (depth_ == most_depth)
-        return errors_.add(where.str(), "stands in " + std::to_string(most_depth) + " bodies, and no deeper one is planned");
+        return errors_.add(where.str(), "is in " + std::to_string(most_depth) + " bodies, and no deeper one is planned");
       const auto count = op == "loop" ? operands.size() : (op == "cond" ? j["branches"][0] : j["body"])["outputs"].size();
       std::vector<int> numbers;
       for (std::size_t k = 0; k < count; ++k)

@@ -108,7 +108,7 @@ class region_reader {
               changed = true;
             } else if (on.is == state::invariant || on.is == state::partial) {
               complain_loop(on.is == state::invariant ? "state_conflict" : "partial_varying_mix", name, k, axis,
-                            "devices make different numbers of trips, and what is carried is " + state_text(on));
+                            "devices have different numbers of iterations, and the carried value is " + state_text(on));
               return d_.refuse_results(name, body, at);
             }
           }
@@ -216,7 +216,7 @@ class region_reader {
  private:
   void complain_loop(const char* kind, const std::string& name, std::size_t k, const std::string& axis, const std::string& what) {
     d_.program->refuse(kind, {}, static_cast<int>(k), axis,
-                       "loop `" + name + "`: what it carries as operand " + std::to_string(k) +
+                       "loop `" + name + "`: its carried operand " + std::to_string(k) +
                            (axis.empty() ? "" : ", over `" + axis + "`,") + ' ' + what);
     d_.kinds.emplace_back(d_.program->error_count() - 1, d_.label_of_region(name));
   }

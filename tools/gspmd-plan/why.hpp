@@ -82,11 +82,11 @@ class sharding_reasons {
         const auto& [label, operand] = p_.on_device(o);
         const auto& name = p_.value(label).name;
         if (operand.is_partial_over(axis))
-          return "partial (" + kind + "), passed on from " + name + ", in which " + name_in_document(p_.plan.operator_of(v)) +
+          return "partial (" + kind + "), passed on from " + name + ", where " + name_in_document(p_.plan.operator_of(v)) +
                  " is linear";
         if (const int dim = operand.dim_split_by(axis); dim >= 0)
           return "partial (" + kind + "): it splits dim " + std::to_string(dim) + " of " + name +
-                 ", which is reduced; whoever needs the result whole pays for that";
+                 ", which is reduced; a user that needs the whole result pays for the reduction";
       }
     }
     return "partial (" + kind + ')';

@@ -5,51 +5,26 @@
 #include "gspmd/detail/transport/mpi/call.hpp"  // first: it configures and includes mpi.h
 
 #include <algorithm>
-#include <atomic>
-#include <climits>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <exception>
-#include <limits>
 #include <memory>
-#include <string>
-#include <vector>
+#include <type_traits>
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/ir/collective.hpp"
-#include "gspmd/detail/transport/descriptor_cache.hpp"
-#include "gspmd/detail/transport/device_memory.hpp"
-#include "gspmd/detail/transport/meeting_subject.hpp"
-#include "gspmd/detail/transport/mpi/arrival.hpp"
-#include "gspmd/detail/transport/mpi/exchange.hpp"
-#include "gspmd/detail/transport/mpi/group.hpp"
-#include "gspmd/detail/transport/mpi/kept.hpp"
-#include "gspmd/detail/transport/mpi/messages.hpp"
-#include "gspmd/detail/transport/mpi/node_memory.hpp"
-#include "gspmd/detail/transport/mpi/ranks.hpp"
+#include "gspmd/detail/ir/types.hpp"
+#include "gspmd/detail/kernels/combine_rows.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
+#include "gspmd/detail/transport/mpi/options.hpp"
+#include "gspmd/detail/transport/shared_memory.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
 
 namespace detail {
+class mpi_collectives;
 class kept_communicators;
-inline mpi_watch* watch_of(MPI_Comm comm);
 }  // namespace detail
-
-/// Options of the MPI backend. All ranks must pass the same options.
-struct mpi_options {
-  /// Use memory that the processes of a node share, for arenas and for the collectives of groups within one node.
-  bool shared_memory = true;
-  /// The largest number of elements in one MPI call, summed over all members; at least 1.
-  std::int64_t largest_count = INT_MAX;
-  /// Shards of at most this size (and at most 256 KiB) are copied through memory that the processes of a node share.
-  /// Other members read larger shards in place, or receive them in messages.
-  std::int64_t small_shard_bytes = 16384;
-
-  friend bool operator==(const mpi_options&, const mpi_options&) = default;
-};
 
 /// One device per MPI process. The id of the device is the rank of the process.
 ///
@@ -93,41 +68,19 @@ class mpi_communicator {
   /// **Communication.** Collective over `comm`.
   /// **Errors.** gspmd::error, the same on all ranks, if options differ or are out of range, or if `comm` is an
   /// intercommunicator. Also if `comm` is MPI_COMM_NULL.
-  explicit mpi_communicator(MPI_Comm comm, mpi_options options = {}) : mpi_communicator(comm, duplicate{}) {
-    const auto cards =
-        detail::exchange_cards(all_.comm, work_.rank, {options.shared_memory, options.largest_count, options.small_shard_bytes});
-    detail::check_cards(cards);
-    work_.largest_count = options.largest_count;
-    work_.shared_memory = options.shared_memory;
-    work_.small_shard_bytes = std::min(options.small_shard_bytes, detail::node_window::half_bytes);
-    work_.oversubscribed = detail::is_oversubscribed(cards, work_.rank);
-#ifndef OPEN_MPI  // Open MPI yields on its own if ranks share cores
-    if (work_.oversubscribed) work_.spins = 20;
-#endif
-    work_.nodes = detail::nodes_of(cards);
-  }
+  explicit mpi_communicator(MPI_Comm comm, mpi_options options = {}) { begin(comm, options); }
   mpi_communicator(const mpi_communicator&) = delete;
   mpi_communicator& operator=(const mpi_communicator&) = delete;
   /// Waits for all ranks and frees the duplicates; collective if called before MPI_Finalize. After MPI_Finalize it
   /// frees nothing in MPI.
-  ~mpi_communicator() {
-    const bool is_finalized = detail::mpi_is_finalized();
-    if (!is_finalized && !is_kept_) leave(std::uncaught_exceptions() > exceptions_);
-    if (is_finalized || work_.watch.has_failed()) {  // a later communicator could receive unreceived messages
-      for (auto& group : groups_) static_cast<void>(group.release());
-      return;
-    }
-    groups_.clear();
-    for (MPI_Comm own : {all_.comm, work_.watch.comm()})
-      if (own != MPI_COMM_NULL) MPI_Comm_free(&own);
-  }
+  ~mpi_communicator() { end(); }
 
   [[nodiscard]] int device_count() const { return count_; }
   [[nodiscard]] int local_count() const { return 1; }
-  [[nodiscard]] int device(int) const { return work_.rank; }
+  [[nodiscard]] int device(int) const { return rank_; }
   /// Returns a number that no other communicator of this process has.
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
-  void barrier() { meet({1, nullptr, nullptr, nullptr, describe_barrier}); }
+  void barrier() { meet(); }
 
   /// Returns zeroed memory, aligned to a cache line, that the other processes of the node can read in place.
   ///
@@ -137,71 +90,62 @@ class mpi_communicator {
   ///
   /// **Communication.** Collective over all processes. All processes pass the same size.
   /// **Errors.** If the sizes differ, gspmd::error, the same on all processes.
-  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) {
-    if (!work_.shared_memory) {
-      auto own = std::make_shared<detail::aligned_bytes>(static_cast<std::int64_t>(bytes), "a device");
-      return {own, own->get()};
-    }
-    meet({3, nullptr, &bytes, nullptr, describe_allocation});
-    auto& memory = work_.memories[detail::free_memory(work_.memories, all_.comm, bytes)];
-    if (memory) {
-      std::memset(memory->mine(), 0, bytes);
-    } else {
-      memory = std::make_shared<detail::node_memory>(all_.comm, work_.rank, work_.nodes, bytes);
-      if (memory->failure() != 0 && work_.rank == 0) work_.note_unshared(bytes, memory->failure());
-    }
-    return {memory, memory->mine()};
-  }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) { return share(bytes); }
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    const auto& known = movements_.find(mesh, m, [&] { return new_route<detail::movement_route, T>(mesh, m); });
-    known.group->move(mesh, m, known.route, in[0], out[0]);
+    move_elements(mesh, m, detail::dtype_of<T>(), in[0], out[0]);
+  }
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* const* in, void* const* out) {
+    move_elements(mesh, m, type, in[0], out[0]);
   }
 
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, const T* const* in, T* const* out) {
-    const auto find = [&](const detail::movement& m) -> const auto& {
-      return joint_movements_.find(mesh, m, [&] { return new_route<detail::movement_route, T>(mesh, m, true); });
-    };
-    const detail::movement_route* routes[detail::most_moved_together]{};
-    for (const auto& m : all) find(m);  // makes all routes first: the pointers below stay valid then
-    for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
-    group_for<T>(mesh, all[0]).start(mesh, all, routes, in, out);
+    const buffers of(all.size(), in, out);
+    start(mesh, all, detail::dtype_of<T>(), of.in, of.out);
+  }
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, dtype type, const void* const* in,
+             void* const* out) {
+    start_movements(mesh, all, type, in, out);
   }
   template <class T>
   void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in, T* const* out) {
-    const detail::reduction_route* routes[detail::most_moved_together];
-    find_routes<T>(mesh, all, routes);
-    go_on();
-    group_for<T>(mesh, all[0]).start(mesh, all, routes, in, out);
+    const buffers of(all.size(), in, out);
+    start(mesh, all, detail::dtype_of<T>(), detail::combiner_of<T>(all[0].reduced_by), of.in, of.out);
+  }
+  void start(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+             const detail::row_combiner& op, const void* const* in, void* const* out) {
+    start_reductions(mesh, all, type, op, in, out);
   }
   template <class T, class List>
   void finish(const detail::mesh_shape& mesh, const List& all, const T* const*, T* const* out) {
-    group_for<T>(mesh, all[0]).finish(out[0]);
+    finish_list(mesh, all[0].axes, out[0]);
   }
-
-  void go_on() {
-    for (auto& group : groups_) group->go_on();
-  }
+  void go_on() { go_on_with_all(); }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const auto& known = reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
-    known.group->reduce(mesh, r, known.route, in[0], out[0]);
+    reduce_elements(mesh, r, detail::dtype_of<T>(), detail::combiner_of<T>(r.reduced_by), in[0], out[0]);
   }
-
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
+              const void* const* in, void* const* out) {
+    reduce_elements(mesh, r, type, op, in[0], out[0]);
+  }
   template <class T>
   void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, const T* const* in,
                        T* const* out) {
-    const detail::reduction_route* routes[detail::most_moved_together];
-    find_routes<T>(mesh, all, routes);
-    group_for<T>(mesh, all[0]).reduce_together(mesh, all, routes, in, out);
+    const buffers of(all.size(), in, out);
+    reduce_together(mesh, all, detail::dtype_of<T>(), detail::combiner_of<T>(all[0].reduced_by), of.in, of.out);
+  }
+  void reduce_together(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+                       const detail::row_combiner& op, const void* const* in, void* const* out) {
+    reduce_list(mesh, all, type, op, in, out);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
              const detail::ring_buffers* behind) {
-    group_over(mesh, r.mask(), [&] { return detail::subject_of(mesh, r); }).shift(mesh, r, ahead, behind);
+    shift_bytes(mesh, r, ahead, behind);
   }
 
   /// Every device sends each device a block of elements. The blocks in in[0] follow each other: sent[0][k] elements for
@@ -211,118 +155,61 @@ class mpi_communicator {
   /// **Communication.** Collective over all devices.
   template <class T>
   void exchange(const T* const* in, const std::int64_t* const* sent, T* const* out, const std::int64_t* const* received) {
-    all_.begin({5, nullptr, nullptr, nullptr, describe_exchange}, work_);
-    detail::mpi_exchange({all_, work_, work_.requests}, count_, work_.rank, in[0], sent[0], out[0], received[0]);
+    exchange_blocks(sizeof(T), in[0], sent[0], out[0], received[0]);
   }
 
  private:
-  struct duplicate {};
-  /// Makes the duplicates. If the calling constructor throws later, the destructor frees them.
-  mpi_communicator(MPI_Comm comm, duplicate) {
-    detail::require_communicator(comm);
-    detail::wait_for_all_ranks(comm, detail::watch_of(comm));
-    const auto duplicate_of = [](MPI_Comm from) {
-      MPI_Comm made = MPI_COMM_NULL;
-      detail::check_mpi(MPI_Comm_dup(from, &made), "MPI_Comm_dup", -1);
-      MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
-      return made;
-    };
-    all_.comm = duplicate_of(comm);
-    MPI_Comm_rank(comm, &work_.rank);
-    MPI_Comm_size(comm, &count_);
-    for (int r = 0; r < count_; ++r) all_.ranks.push_back(r);
-    work_.watch.begin(duplicate_of(comm));
-  }
-
   friend class detail::kept_communicators;
-  /// Ends a launch, which keeps this communicator: waits for all ranks. If more than 64 MiB of shared memory are kept,
-  /// frees the memory that all ranks have released.
-  void rest() {
-    leave(false);
-    constexpr std::size_t most_kept_bytes = 64 << 20;
-    std::size_t bytes = 0;  // the same on all ranks
-    for (const auto& memory : work_.memories) bytes += memory ? memory->bytes() : 0;
-    if (bytes > most_kept_bytes) static_cast<void>(detail::free_memory(work_.memories, all_.comm, 0));
-  }
-  /// Returns when all ranks have called it. If an exception unwinds this rank, the other ranks have 2.5 seconds to
-  /// follow. Otherwise ends all ranks, because they may wait for this rank in MPI forever.
-  void leave(bool by_exception) {
-    if (count_ == 1) return;
-    try {
-      if (work_.watch.leave(by_exception ? 2.5 : std::numeric_limits<double>::infinity())) return;
-    } catch (const error& failure) {
-      detail::abort_mpi(failure, all_.comm);
+
+  /// The buffers of a list of movements or reductions, without their element type.
+  struct buffers {
+    const void* in[detail::most_moved_together];
+    void* out[detail::most_moved_together];
+    template <class T>
+    buffers(std::size_t count, const T* const* from, T* const* to) {
+      std::copy_n(from, count, in);
+      std::copy_n(to, count, out);
     }
-    const error failure(
-        "an exception passes an mpi_communicator that others still use, and would wait in: all ranks end. "
-        "To see its text, catch it before, or use launch",
-        work_.rank);
-    detail::abort_mpi(failure, all_.comm);
-  }
-  /// Returns when all ranks have arrived with the same subject.
-  void meet(const detail::meeting_subject& subject) {
-    all_.begin(subject, work_);
-    detail::roll_call({all_, work_, work_.requests}, count_, work_.rank, [](std::int64_t r) { return r; });
-  }
-  static std::string describe_barrier(const detail::mesh_shape*, dtype, const void*) { return "a barrier"; }
-  static std::string describe_exchange(const detail::mesh_shape*, dtype, const void*) { return "an exchange of blocks"; }
-  static std::string describe_allocation(const detail::mesh_shape*, dtype, const void* bytes) {
-    return "the start of a step, for which " + std::to_string(*static_cast<const std::size_t*>(bytes)) + " bytes are shared";
-  }
-
-  static std::uint64_t next_serial() {
-    static std::atomic<std::uint64_t> last{0};
-    return ++last;
-  }
-
-  template <class Route>
-  struct routed {
-    detail::mpi_group* group;
-    Route route;
-    template <class Descriptor, class... Joint>
-    routed(detail::mpi_group& over, const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint)
-        : group(&over), route(over.new_route(mesh, d, joint...)) {}
   };
-  /// Makes the route of a collective that is not cached. The cache may evict other routes, so collectives under way are
-  /// finished first.
-  template <class Route, class T, class Descriptor, class... Joint>
-  routed<Route> new_route(const detail::mesh_shape& mesh, const Descriptor& d, Joint... joint) {
-    for (auto& group : groups_) group->finish_all();
-    return routed<Route>(group_for<T>(mesh, d), mesh, d, joint...);
-  }
-  template <class T>
-  void find_routes(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all,
-                   const detail::reduction_route** routes) {
-    const auto find = [&](const detail::reduction& r) -> const auto& {
-      return reductions_.find(mesh, r, [&] { return new_route<detail::reduction_route, T>(mesh, r); });
-    };
-    for (const auto& r : all) find(r);  // makes all routes first, as in start
-    for (std::size_t k = 0; k < all.size(); ++k) routes[k] = &find(all[k]).route;
-  }
-  template <class T, class Descriptor>
-  detail::mpi_group& group_for(const detail::mesh_shape& mesh, const Descriptor& d) {
-    return group_over(mesh, d.axes, [&] { return detail::subject_of(mesh, d, detail::dtype_of<T>()); });
-  }
-  /// Returns the group over these axes, and makes it if it is new. `subject()` describes the collective that needs the
-  /// group.
-  template <class Subject>
-  detail::mpi_group& group_over(const detail::mesh_shape& mesh, detail::axis_mask axes, Subject subject) {
-    for (const auto& known : groups_)
-      if (known->is_over(mesh, axes)) return *known;
-    all_.begin(subject(), work_);
-    groups_.push_back(std::make_unique<detail::mpi_group>(all_, mesh, axes, work_));
-    return *groups_.back();
-  }
 
-  detail::mpi_channel all_;
-  int count_ = 0;
-  bool is_kept_ = false;
-  int exceptions_ = std::uncaught_exceptions();
-  std::uint64_t serial_ = next_serial();
-  detail::mpi_workspace work_{};
-  std::vector<std::unique_ptr<detail::mpi_group>> groups_;
-  detail::descriptor_cache<detail::movement, routed<detail::movement_route>> movements_, joint_movements_;
-  detail::descriptor_cache<detail::reduction, routed<detail::reduction_route>> reductions_;
+  // These functions are defined in comm/mpi.ipp. They do not depend on element types, so
+  // gspmd::precompiled_mpi compiles them once.
+  template <class = detail::once>
+  void begin(MPI_Comm comm, const mpi_options& options);
+  template <class = detail::once>
+  void end();
+  template <class = detail::once>
+  void meet();
+  template <class = detail::once>
+  std::shared_ptr<std::byte> share(std::size_t bytes);
+  template <class = detail::once>
+  void move_elements(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* in, void* out);
+  template <class = detail::once>
+  void start_movements(const detail::mesh_shape& mesh, detail::span<const detail::movement> all, dtype type,
+                       const void* const* in, void* const* out);
+  template <class = detail::once>
+  void start_reductions(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+                        const detail::row_combiner& op, const void* const* in, void* const* out);
+  template <class = detail::once>
+  void finish_list(const detail::mesh_shape& mesh, detail::axis_mask axes, const void* out);
+  template <class = detail::once>
+  void go_on_with_all();
+  template <class = detail::once>
+  void reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, dtype type, const detail::row_combiner& op,
+                       const void* in, void* out);
+  template <class = detail::once>
+  void reduce_list(const detail::mesh_shape& mesh, detail::span<const detail::reduction> all, dtype type,
+                   const detail::row_combiner& op, const void* const* in, void* const* out);
+  template <class = detail::once>
+  void shift_bytes(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
+                   const detail::ring_buffers* behind);
+  template <class = detail::once>
+  void exchange_blocks(std::int64_t bytes_per_elem, const void* in, const std::int64_t* sent, void* out,
+                       const std::int64_t* received);
+
+  detail::mpi_collectives* own_ = nullptr;  // owned
+  int rank_ = 0, count_ = 0;
+  std::uint64_t serial_ = 0;
 };
 
 /// Backend: one device per process of `comm`. The caller calls MPI_Init and MPI_Finalize.
@@ -331,6 +218,14 @@ struct mpi {
   mpi_options options = {};
 };
 
+namespace detail {
+template <class = once>
+void agree_over_mpi(const mpi& backend, const error* failure);
+/// Launches any function over MPI; `call(f, comm)` calls it.
+template <class = once>
+void launch_over_mpi(const mpi& backend, int devices, void* f, void (*call)(void* f, mpi_communicator& comm));
+}  // namespace detail
+
 /// Throws the same error on all processes if some processes found one before a collective: the error of the lowest rank
 /// that failed.
 ///
@@ -338,99 +233,7 @@ struct mpi {
 /// processes throw: if ranks 1 and 3 of 4 failed, all four throw the error of rank 1.
 ///
 /// **Communication.** Collective over `backend.comm`.
-inline void agree(const mpi& backend, const error* failure) {
-  int is_initialized = 0, is_finalized = 0, rank = 0, count = 1;
-  MPI_Initialized(&is_initialized);
-  MPI_Finalized(&is_finalized);
-  if (is_initialized != 0 && is_finalized == 0) detail::require_communicator(backend.comm);
-  if (is_initialized != 0 && is_finalized == 0) {
-    MPI_Comm_rank(backend.comm, &rank);
-    MPI_Comm_size(backend.comm, &count);
-    int lowest[2] = {failure != nullptr ? rank : count, failure == nullptr ? rank : count};  // failed, not failed
-    detail::minimum_of_all_ranks(lowest, 2, backend.comm, detail::watch_of(backend.comm));
-    const auto [at_fault, innocent] = lowest;
-    if (at_fault < count && innocent < count) {
-      std::string text = failure != nullptr ? failure->text() : std::string();
-      int size = static_cast<int>(text.size());
-      MPI_Bcast(&size, 1, MPI_INT, at_fault, backend.comm);
-      text.resize(static_cast<std::size_t>(size));
-      MPI_Bcast(text.data(), size, MPI_CHAR, at_fault, backend.comm);
-      throw error(text, at_fault);
-    }
-  }
-  if (failure != nullptr) throw *failure;
-}
-
-namespace detail {
-
-/// The communicators that launch has made for one MPI communicator of the user, one for each set of options. MPI keeps
-/// the object as an attribute of the user's communicator.
-class kept_communicators {
- public:
-  /// Returns the communicator with these options. Collective over `backend.comm`. If a rank has none, all ranks make
-  /// one, and so check that their options are equal.
-  mpi_communicator& of(const mpi& backend) {
-    const auto found = std::find_if(all_.begin(), all_.end(), [&](const entry& e) { return e.options == backend.options; });
-    const int number = found != all_.end() ? static_cast<int>(found - all_.begin()) : -1;
-    int least[2] = {number, -number};
-    minimum_of_all_ranks(least, 2, backend.comm, watch());
-    if (least[0] >= 0 && least[0] == -least[1]) return *found->comm;
-    all_.push_back({backend.options, std::make_unique<mpi_communicator>(backend.comm, backend.options)});
-    all_.back().comm->is_kept_ = true;
-    return *all_.back().comm;
-  }
-  static void rest(mpi_communicator& comm) { comm.rest(); }
-  /// Returns the watch over the ranks of the user's communicator, or null before the first launch.
-  [[nodiscard]] mpi_watch* watch() const { return all_.empty() ? nullptr : &all_.front().comm->work_.watch; }
-  /// Announces that this process will call no further launch on any communicator. Returns when all ranks of all these
-  /// communicators have announced it, in any order.
-  static void leave(const std::vector<std::unique_ptr<kept_communicators>>& all) {
-    std::vector<mpi_watch*> waiting;
-    for (const auto& kept : all)
-      for (const auto& e : kept->all_)
-        if (e.comm->count_ > 1 && !e.comm->work_.watch.has_failed()) waiting.push_back(&e.comm->work_.watch);
-    try {
-      for (int turns = 0; !waiting.empty(); ++turns) {
-        waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [](mpi_watch* w) { return w->has_left(); }), waiting.end());
-        if (turns > 100) ::usleep(100);
-      }
-    } catch (const error& failure) {
-      abort_mpi(failure, MPI_COMM_WORLD);
-    }
-  }
-
- private:
-  struct entry {
-    mpi_options options;
-    std::unique_ptr<mpi_communicator> comm;
-  };
-  std::vector<entry> all_;
-};
-
-/// Returns the watch of an earlier launch on `comm`, or null.
-inline mpi_watch* watch_of(MPI_Comm comm) {
-  const auto* const kept = mpi_kept<kept_communicators>::find(comm);
-  return kept != nullptr ? kept->watch() : nullptr;
-}
-
-/// Returns the communicator of a launch with this number of devices. After an error rank 0 ends all ranks, so that the
-/// text is printed once. Other ranks wait 3 s for that. If rank 0 has no error, they end all ranks.
-inline mpi_communicator& communicator_for(const mpi& backend, int devices) {
-  try {
-    auto& comm = mpi_kept<kept_communicators>::with(backend.comm).of(backend);
-    require_devices(comm, devices);
-    return comm;
-  } catch (const error& failure) {
-    int rank = 0, count = 1;
-    MPI_Comm_rank(backend.comm, &rank);
-    MPI_Comm_size(backend.comm, &count);
-    if (rank > 0) ::sleep(3);
-    if (count > 1) abort_mpi(failure, backend.comm);
-    throw;
-  }
-}
-
-}  // namespace detail
+inline void agree(const mpi& backend, const error* failure) { detail::agree_over_mpi(backend, failure); }
 
 /// Calls `f(comm)` once on every process of `backend.comm`.
 ///
@@ -445,23 +248,15 @@ inline mpi_communicator& communicator_for(const mpi& backend, int devices) {
 /// the others may wait for it. With one process, passes the exception on.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
-  detail::require_communicator(backend.comm);
-  auto& comm = detail::communicator_for(backend, devices);
-  if (devices == 1) {
-    f(comm);
-    return detail::kept_communicators::rest(comm);
-  }
-  const auto give_up = [&](const error& failure) { detail::abort_mpi(failure, backend.comm); };
-  try {
-    f(comm);
-    detail::kept_communicators::rest(comm);
-  } catch (const error& failure) {
-    give_up(failure.rank() < 0 ? failure.with_rank(comm.device(0)) : failure);
-  } catch (const std::exception& failure) {
-    give_up(error(failure.what(), comm.device(0)));
-  } catch (...) {
-    give_up(error("an exception that is not a std::exception", comm.device(0)));
-  }
+  using function = std::remove_reference_t<F>;
+  detail::launch_over_mpi(backend, devices, const_cast<void*>(static_cast<const void*>(std::addressof(f))),
+                          [](void* given, mpi_communicator& comm) { (*static_cast<function*>(given))(comm); });
 }
 
 }  // namespace gspmd
+
+// See detail/support/precompiled.hpp. GSPMD_PRECOMPILED_MPI is another macro than GSPMD_PRECOMPILED, because programs
+// that link gspmd::precompiled need not link gspmd::precompiled_mpi.
+#if !defined(GSPMD_PRECOMPILED_MPI)
+#include "gspmd/comm/mpi.ipp"
+#endif

@@ -31,21 +31,19 @@ class simulated_communicator {
 
   template <class T>
   void move(const detail::mesh_shape& mesh, const detail::movement& m, const T* const* in, T* const* out) {
-    for (int d = 0; d < devices_; ++d) {
-      const auto me = mesh.coordinates_of(d);
-      detail::move_from_peers(mesh, m, me, by_member(mesh, m.axes, me, in), out[d], sizeof(T));
-    }
+    move_elements(mesh, m, sizeof(T), in, out);
+  }
+  void move(const detail::mesh_shape& mesh, const detail::movement& m, dtype type, const void* const* in, void* const* out) {
+    move_elements(mesh, m, detail::bytes_of(type), in, out);
   }
 
   template <class T>
   void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, const T* const* in, T* const* out) {
-    const bool alone = mesh.size_of(r.axes) == 1;
-    const auto op = detail::combiner_of<T>(r.reduced_by);
-    for (int d = 0; d < devices_; ++d) {
-      const auto me = mesh.coordinates_of(d);
-      if (alone) detail::reduce_alone(mesh, r, me, in[d], out[d], sizeof(T));
-      else detail::reduce_from_peers(op, mesh, r, me, by_member(mesh, r.axes, me, in), by_member(mesh, r.axes, me, out));
-    }
+    reduce_elements(mesh, r, detail::combiner_of<T>(r.reduced_by), in, out);
+  }
+  void reduce(const detail::mesh_shape& mesh, const detail::reduction& r, dtype, const detail::row_combiner& op,
+              const void* const* in, void* const* out) {
+    reduce_elements(mesh, r, op, in, out);
   }
 
   void shift(const detail::mesh_shape& mesh, const detail::ring& r, const detail::ring_buffers& ahead,
@@ -78,6 +76,23 @@ class simulated_communicator {
   }
 
  private:
+  template <class From, class To>
+  void move_elements(const detail::mesh_shape& mesh, const detail::movement& m, std::int64_t bytes_per_elem, From* in, To* out) {
+    for (int d = 0; d < devices_; ++d) {
+      const auto me = mesh.coordinates_of(d);
+      detail::move_from_peers(mesh, m, me, by_member(mesh, m.axes, me, in), out[d], bytes_per_elem);
+    }
+  }
+  template <class From, class To>
+  void reduce_elements(const detail::mesh_shape& mesh, const detail::reduction& r, const detail::row_combiner& op, From* in,
+                       To* out) {
+    const bool alone = mesh.size_of(r.axes) == 1;
+    for (int d = 0; d < devices_; ++d) {
+      const auto me = mesh.coordinates_of(d);
+      if (alone) detail::reduce_alone(mesh, r, me, in[d], out[d], op.elem_bytes);
+      else detail::reduce_from_peers(op, mesh, r, me, by_member(mesh, r.axes, me, in), by_member(mesh, r.axes, me, out));
+    }
+  }
   /// Returns a function from the number of a member to its buffer.
   template <class Buffer>
   static auto by_member(const detail::mesh_shape& mesh, detail::axis_mask axes, const detail::coordinates& me,

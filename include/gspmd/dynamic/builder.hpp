@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gspmd/detail/ops/own/kept_functions.hpp"
-#include "gspmd/detail/passes/list/program_to_plan.hpp"
+#include "gspmd/detail/passes/list/at_run_time.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/layouts/xla_sharding.hpp"
 #include "gspmd/ops/integers.hpp"
@@ -83,7 +83,7 @@ class builder {
   }
   void output(value v, location at = location::current()) {
     if (v.is_valid() && v.graph() == graph_.get()) graph_->outputs.push_back(v.id());
-    else graph_->fail(at, "output", detail::mistake::other, "this is no value of this program; give what operators return");
+    else graph_->fail(at, "output", detail::mistake::other, "this is no value of this program; pass a result of an operator");
   }
   /// Returns `x` with this sharding: one entry for each dim, as in `split`.
   value reshard(value x, const std::vector<std::string>& sharding, location at = location::current()) {
@@ -122,7 +122,7 @@ class builder {
     while (true) {
       const auto name = path.substr(0, path.find('/'));
       if (!may_be_counted_name(name))
-        throw error("a scope is a path of names like layer[3]/attention; `[` and `]` stand around a number at the end of a name");
+        throw error("a scope is a path of names like layer[3]/attention; `[` and `]` enclose a number at the end of a name");
       auto& number = scopes_.try_emplace({graph_->open_scope, std::string(name)}, -1).first->second;
       if (number < 0) {
         number = static_cast<int>(graph_->scopes.size());
@@ -169,9 +169,11 @@ class builder {
   /// Returns the compiled program. Throws gspmd::error with the first mistake: operator, line, dim or axis, and remedy.
   [[nodiscard]] program compile() const { return {mesh_, canonical_graph(), functions_}; }
   /// Returns the graph that compile() plans. Throws the same errors.
-  [[nodiscard]] detail::graph canonical_graph() const {
-    if (graph_->failed()) throw error(std::string(graph_->error.view()));
-    detail::graph planned = detail::program_to_plan_at_run_time(*graph_);
+  [[nodiscard]] detail::graph canonical_graph() const { return canonical_graph(*graph_); }
+  /// The same for another graph, for example this one with other annotations.
+  [[nodiscard]] static detail::graph canonical_graph(const detail::graph& g) {
+    if (g.failed()) throw error(std::string(g.error.view()));
+    detail::graph planned = detail::program_to_plan_at_run_time(g);
     if (planned.failed()) throw error(std::string(planned.error.view()));
     return planned;
   }

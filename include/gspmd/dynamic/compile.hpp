@@ -5,10 +5,15 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/driver/trace_program.hpp"
+#include "gspmd/detail/driver/returned_values.hpp"
+#include "gspmd/detail/support/callable.hpp"
+#include "gspmd/detail/support/foreign_names.hpp"
 #include "gspmd/dynamic/builder.hpp"
 #include "gspmd/dynamic/mesh.hpp"
 #include "gspmd/dynamic/program.hpp"
+#include "gspmd/program/inputs.hpp"
+#include "gspmd/program/mesh.hpp"
+#include "gspmd/program/tree.hpp"
 
 /// The run-time path: the mesh, extents and shardings are known only when the program runs. The planner and the kernels
 /// are those of `compile`. A mistake that `compile` reports as a compile error throws gspmd::error here, with the same
@@ -53,6 +58,16 @@ builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
 template <class Callable, class... Inputs>
 program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   return build(callable, m, inputs...).compile();
+}
+/// Compiles with options.
+///
+/// **Errors.** Throws gspmd::error for options that mesh::with refuses, and as the overload above.
+/// **Example.**
+///
+///     auto step = dynamic::compile(mlp, m, {.memory = 512 * MiB}, dynamic::in<float>({n, 512}, {"data", ""}));
+template <class Callable, class... Inputs>
+program compile(Callable&& callable, const mesh& m, const options& given, const Inputs&... inputs) {
+  return build(callable, m.with(given), inputs...).compile();
 }
 
 }  // namespace gspmd::dynamic

@@ -16,6 +16,7 @@
 #include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/detail/support/positive_limit.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/plan/options.hpp"
 
 namespace gspmd {
 
@@ -59,7 +60,7 @@ class mesh {
       devices *= a.size;
       held_->info.add_axis(a.name, static_cast<std::int32_t>(a.size));
     }
-    if (held_->info.has_equal_names()) throw error("mesh: two axes have one name; rename one of them");
+    if (held_->info.has_equal_names()) throw error("mesh: two axes have one name; rename one axis");
     if (order.empty()) return;
     held_->order = order;
     held_->position.assign(static_cast<std::size_t>(devices), -1);
@@ -116,44 +117,19 @@ class mesh {
     if (!combined.problem.empty()) throw error("views: " + std::string(combined.problem.view()));
     return with_info(combined.info);
   }
-  /// Returns the same devices with this network: the planner chooses the plan that takes the least time on it
-  /// (gspmd::on_network).
+  /// Returns the same mesh with options for the plans that it gets. Options that are not given stay as they are.
   ///
-  /// **Errors.** gspmd::error if the network does not describe an axis with more than one device.
+  /// **Errors.** gspmd::error: a memory limit that is not positive; a network that does not describe an axis of several
+  /// devices. If no plan fits a memory limit, `compile` throws gspmd::error with the smallest peak of the plans.
   /// **Example.**
   ///
-  ///     auto step = dynamic::compile(f, dynamic::mesh({{"x", 8}, {"y", 4}}).on(network(1e12, 10e9, 1e-6)), ...);
-  template <class Network>  // gspmd::network; a template, so that programs without a network need not include it
-    requires requires(const Network& n, const detail::mesh_info& m) { n.rates_on(m); }
-  [[nodiscard]] mesh on(const Network& connected) const {
-    const auto found = connected.rates_on(info());
-    if (!found.problem.empty()) throw error("network: " + std::string(found.problem.view()));
-    auto described = info();
-    described.request.network = found.rates;
-    return with_info(described);
-  }
-  /// Returns the same mesh with a limit of `bytes` for the memory of a device: see gspmd::within.
-  ///
-  /// **Errors.** gspmd::error if `bytes` is not positive. If no plan fits, `compile` throws gspmd::error with the
-  /// smallest peak of the plans.
-  [[nodiscard]] mesh within(std::int64_t bytes) const {
-    if (const auto why = detail::why_refused("within: bytes", bytes); !why.empty()) throw error(why);
-    auto limited = info();
-    limited.request.most_memory = bytes;
-    return with_info(limited);
-  }
-  /// Returns the same mesh with a search for better plans: see gspmd::searched.
-  [[nodiscard]] mesh searched() const {
-    auto sought = info();
-    sought.request.is_searched = true;
-    return with_info(sought);
-  }
-  /// Returns the same mesh with checked runs: after each step a run compares data that must be equal on several
-  /// devices. See gspmd::checked.
-  [[nodiscard]] mesh checked() const {
-    auto looked_at = info();
-    looked_at.request.is_checked = true;
-    return with_info(looked_at);
+  ///     auto program = dynamic::compile(f, m.with({.memory = 512 * MiB, .search = true}), x, w);
+  [[nodiscard]] mesh with(const options& given) const {
+    if (const auto why = detail::why_refused("options: memory", given.memory); !why.empty()) throw error(why);
+    if (const auto problem = detail::network_problem(given, info()); !problem.empty()) throw error(std::string(problem.view()));
+    auto asked = info();
+    detail::add_options(asked.request, given, info());
+    return with_info(asked);
   }
   /// Returns the same mesh with these explicit axes; the planner plans along all other axes. See gspmd::explicit_axes.
   /// Throws gspmd::error if an axis does not exist.

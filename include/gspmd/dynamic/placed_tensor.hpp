@@ -98,7 +98,7 @@ class placed_tensor {
   [[nodiscard]] detail::coordinates coordinates_of(std::int64_t device) const {
     if (device < 0 || device >= device_count())
       throw error("there is no device " + std::to_string(device) + "; the mesh has " + std::to_string(device_count()) +
-                  " of them, which count from 0");
+                  " devices, which count from 0");
     return mesh_->shape.coordinates_of(device);
   }
 

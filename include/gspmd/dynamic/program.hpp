@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/comm/simulated.hpp"
+#include "gspmd/comm/threads.hpp"
+#include "gspmd/detail/edge/whole_run.hpp"
+#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/own/kept_functions.hpp"
-#include "gspmd/detail/passes/choose/total_bytes.hpp"
-#include "gspmd/detail/passes/list/compute_again.hpp"
-#include "gspmd/detail/passes/list/make_plan.hpp"
-#include "gspmd/detail/passes/rewrite/sub_axes.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
@@ -22,7 +23,7 @@
 #include "gspmd/dynamic/mesh.hpp"
 #include "gspmd/dynamic/placed_tensor.hpp"
 #include "gspmd/plan/budget.hpp"
-#include "gspmd/run/run.hpp"
+#include "gspmd/program/array.hpp"
 
 namespace gspmd {
 namespace detail {
@@ -31,41 +32,10 @@ namespace detail {
 /// or the program with recomputed values if a device has a memory limit. It stays empty if neither applies. Throws
 /// gspmd::error with the first mistake.
 template <class = once>
-std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optional<graph>& refined) {
-  if (g.failed()) throw error(std::string(g.error.view()));
-  if (const auto problem = total_problem(g, m.device_count()); !problem.empty())
-    throw error(std::string(problem.view()), -1, "compile", nullptr, 0);
-  for (const auto& n : g.nodes)
-    if (is_own(n.type))
-      throw error(
-          std::string((graph::place(n.at, name_of(n.op)) << ": has an element type of your own, which the run-time path has no "
-                                                            "kernels for; use gspmd::compile")
-                          .view()));
-  auto made = std::make_shared<plan>(plan_again(g, m.info().shape, m.info().request, [&](axis_cut cut) {
-    if (!refined) refined = g;
-    m = m.with_cut(cut);
-    cut_axis(*refined, m.info(), cut.axis);
-    return &*refined;
-  }));
-  std::optional<graph> again;
-  const graph& program = refined ? *refined : g;
-  compute_again(*made, program, m.info().shape, m.info().request, again);
-  if (again) refined = std::move(again);
-  if (!made->error.empty()) throw error(std::string(made->error.view()));
-  return made;
-}
-GSPMD_PLANNED_ONCE(std::shared_ptr<const plan> planned<once>(dynamic::mesh&, const graph&, std::optional<graph>&));
+std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optional<graph>& refined);
 
 template <class = once>
-plan_view view_of(const plan& p) {
-  return plan_view(p);
-}
-GSPMD_PLANNED_ONCE(plan_view view_of<once>(const plan&));
-
-inline namespace GSPMD_TARGET {
-GSPMD_KERNELS_ONCE(ready_step::joint_function joint_function_of<threads_communicator>(const plan_step&));
-GSPMD_KERNELS_ONCE(ready_step::joint_function joint_function_of<simulated_communicator>(const plan_step&));
-}  // namespace GSPMD_TARGET
+plan_view view_of(const plan& p);
 
 }  // namespace detail
 
@@ -85,7 +55,7 @@ struct any_array {
   }
 };
 
-/// The estimated time of one step, and a time that no plan is below (dynamic/solved.hpp).
+/// The estimated time of one step, and a time that no plan is below (the option `solve`).
 struct plan_bound {
   double seconds = 0, least_seconds = 0;
 };
@@ -126,8 +96,8 @@ class program {
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
 
-  /// Returns the time of the plan and its lower bound, by the planner's prices. Returns nullopt if the mesh is not
-  /// `solved`, or if the solver does not support the program.
+  /// Returns the time of the plan and its lower bound, by the planner's prices. Returns nullopt without the option
+  /// `solve`, and if the solver does not support the program.
   [[nodiscard]] std::optional<plan_bound> bound() const {
     if (view_.least_time < 0) return {};
     return plan_bound{static_cast<double>(view_.time) / 1e12, static_cast<double>(view_.least_time) / 1e12};
@@ -210,7 +180,7 @@ class program {
 
   [[nodiscard]] placed_tensor placed(detail::span<const int> list, std::size_t k, const char* what) const {
     if (k >= list.size())
-      throw error(std::string(what) + ' ' + std::to_string(k) + " is asked for and the program has " +
+      throw error(std::string(what) + ' ' + std::to_string(k) + " does not exist; the program has " +
                   std::to_string(list.size()) + ", which count from 0");
     return {mesh_.shared_info(), view_.value(list[k])};
   }
@@ -261,8 +231,14 @@ void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs
   detail::run_whole<true>(view_, comm, inputs, outputs,
                           [&steps](auto& members, const void* const* in, void* const* out) { steps.run(members, in, out); });
 }
-GSPMD_KERNELS_ONCE(void program::run_on<threads_communicator>(threads_communicator&, const void* const*, void* const*) const);
-GSPMD_KERNELS_ONCE(void program::run_on<simulated_communicator>(simulated_communicator&, const void* const*, void* const*) const);
 
 }  // namespace dynamic
 }  // namespace gspmd
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/dynamic/program.ipp"
+#endif
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/dynamic/program_instances.ipp"
+#endif

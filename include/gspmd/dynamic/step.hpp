@@ -30,11 +30,12 @@ template <class Leaf> concept holds_elements = !std::is_void_v<leaf_element_t<Le
 /// Returns the shards of an input from a whole array.
 template <class Leaf>
 auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic::program>& p, std::size_t k, const Leaf& leaf) {
-  static_assert(holds_elements<Leaf>,
-                "gspmd: scatter: give arrays, contiguous ranges, pointers, or groups of them; of an any_array its data<T>()");
+  static_assert(
+      holds_elements<Leaf>,
+      "gspmd: scatter: give arrays, contiguous ranges, pointers, or groups of these; for an any_array pass its data<T>()");
   using T = leaf_element_t<Leaf>;
   static_assert(is_element<T> && !own_element<T>,
-                "gspmd: scatter: the elements given are none of a program that is made at run time");
+                "gspmd: scatter: a program that is made at run time has no elements of this type");
   check_whole(p->view(), k, given_tensor(dtype_of<T>(), leaf));
   if constexpr (std::is_pointer_v<Leaf>)
     if (leaf == nullptr && elements(leaf_of(p->view(), k).global) > 0)
@@ -46,7 +47,7 @@ auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic:
 
 /// Returns an empty array for a view or a std::vector<bool>: accept_container has reported the error.
 template <class Leaf>
-  requires(is_strided_view<Leaf> || !has_addresses<Leaf>)
+  requires(is_external_view<Leaf> || !has_addresses<Leaf>)
 sharded_array<float> scattered(const held_devices&, const std::shared_ptr<const dynamic::program>&, std::size_t, const Leaf&) {
   return {};
 }
@@ -108,8 +109,8 @@ auto make_result(const Comm& comm, const program& p, std::size_t first, const Li
         const auto& v = detail::leaf_of(kept->view(), leaf);
         if (v.type != detail::dtype_of<T>())
           throw error("make_result: " + detail::words_of_leaf(kept->view(), leaf) + " is " +
-                      detail::words_of_tensor(v.type, v.global) + " and shards of " + detail::name_of(detail::dtype_of<T>()) +
-                      " are asked for");
+                      detail::words_of_tensor(v.type, v.global) + " and cannot have shards of " +
+                      detail::name_of(detail::dtype_of<T>()));
         return sharded_array<T>(devices.local_count(), *kept->view().mesh, v, kept);
       },
       like);

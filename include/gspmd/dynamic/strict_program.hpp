@@ -95,7 +95,7 @@ class strict_program {
   /// `manual` lists the axes of the local view, for example "x,y". Shapes are those of a shard along these axes.
   strict_program(builder& b, std::string_view manual) : builder_(b), typer_(b.graph(), b.mesh().info(), 0) {
     set_manual(manual);
-    if (manual.empty() && detail::has_typed_axes(mesh())) b.graph().find_types = &detail::find_types_at_run_time<>;
+    if (manual.empty() && detail::has_typed_axes(mesh())) detail::make_explicit(b.graph());
   }
   strict_program(const strict_program&) = delete;
 
@@ -305,7 +305,7 @@ class strict_program {
 
  private:
   [[nodiscard]] const detail::mesh_info& mesh() const { return builder_.mesh().info(); }
-  [[nodiscard]] bool is_planned() { return builder_.graph().find_types != nullptr; }
+  [[nodiscard]] bool is_planned() { return builder_.graph().is_explicit; }
   [[nodiscard]] detail::axis_mask automatic() const { return mesh().automatic_axes; }
   [[nodiscard]] std::optional<value_states> states_of(const detail::program_typer& t, value x) const {
     const auto i = static_cast<std::size_t>(x.id());

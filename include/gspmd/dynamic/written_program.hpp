@@ -102,7 +102,7 @@ class written_program {
                             const std::vector<value>& operands, Body body, location at = location::current()) {
     auto& g = b_.graph();
     const auto local = typed_.axes_named(axes);
-    g.type_local = &detail::type_local_at_run_time<>;
+    detail::allow_manual_regions(g);
     std::vector<value> inside;
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const int brought = detail::add_requested_state(g, operands[k].id(), requested(takes[k]), at);

@@ -10,7 +10,7 @@
 
 /// The header for authors of elementwise operators. Write one struct that states every fact of `complete_elementwise`,
 /// and one function that calls `extend::elementwise<O>`. No list, switch or table changes. A missing fact is a compile
-/// error that names the fact. docs/extending.md adds `logaddexp` as an example.
+/// error that names the fact. docs/extending/elementwise.md adds `logaddexp`.
 namespace gspmd::extend {
 
 // Facts and their values (detail/ir/elementwise/facts.hpp).

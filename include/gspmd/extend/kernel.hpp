@@ -16,8 +16,8 @@
 
 /// The header for authors of kernels. A kernel is the code of a step on a device. Write one struct that states every
 /// fact of `complete_device_kernel`, and call add_step<K> in the `lower` of an operator. No list, switch or table
-/// changes. A missing fact is a compile error that names the kernel and the fact. docs/extending.md adds a kernel as an
-/// example.
+/// changes. A missing fact is a compile error that names the kernel and the fact. docs/extending/kernel.md adds a
+/// kernel as an example.
 namespace gspmd::extend {
 
 // The facts, and base classes for facts that many kernels share (detail/ir/kernels/parts.hpp).

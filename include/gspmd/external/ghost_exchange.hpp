@@ -65,7 +65,7 @@ class ghost_exchange {
         for (std::size_t i = 1; i < part.size(); ++i)
           if (part[i] != part[i - 1] + 1)
             throw error("ghost_exchange: the parts of dim " + std::to_string(d) +
-                        " are no runs of indices, so nothing lies beside them");
+                        " are no contiguous indices, so they have no neighbours");
     }
   }
 
@@ -82,7 +82,7 @@ class ghost_exchange {
   /// The same for memory of one device, with elements of `elem_bytes` bytes.
   template <communicator Comm>
   void fill_memory(Comm& comm, const detail::strided_memory& block, std::int64_t elem_bytes) {
-    memory_.assign(1, block);
+    memory_.assign(1, detail::external_block(block, elem_bytes));
     exchange(comm, elem_bytes);
   }
   /// Returns the bytes that a device sends. messages_sent returns the number of devices that it sends to.
@@ -103,7 +103,7 @@ class ghost_exchange {
  private:
   void check_device(int device) const {
     if (device < 0 || device >= tables_.mesh.device_count())
-      throw error("ghost_exchange: device " + std::to_string(device) + " is asked for and the mesh has " +
+      throw error("ghost_exchange: device " + std::to_string(device) + " does not exist; the mesh has " +
                   detail::counted(static_cast<int>(tables_.mesh.device_count()), "device") + "; devices count from 0");
   }
   template <class Comm, class T>
@@ -115,8 +115,7 @@ class ghost_exchange {
                   " and the call gives " + detail::counted(static_cast<int>(count), "block") + "; give a block for each");
     memory_.clear();
     for (std::size_t i = 0; i < count; ++i) {
-      const auto& m = memory_.emplace_back(detail::memory_of(blocks[i]));
-      if (!detail::has_own_elements(m))
+      if (!memory_.emplace_back(blocks[i]).has_own_elements())
         throw error("ghost_exchange: several indices of the view given have the same element: " + blocks[i].text());
     }
     exchange(comm, sizeof(T));
@@ -125,7 +124,7 @@ class ghost_exchange {
   void exchange(Comm& comm, std::int64_t elem_bytes) {
     const auto count = memory_.size();
     for (std::size_t i = 0; i < count; ++i)
-      detail::require_block_shape("ghost_exchange", tables_, comm.device(static_cast<int>(i)), memory_[i].shape, low_, high_);
+      detail::require_block_shape("ghost_exchange", tables_, comm.device(static_cast<int>(i)), memory_[i].shape(), low_, high_);
     if (!found_ || first_device_ != comm.device(0) || found_count_ != count) {
       found_ = std::make_unique<detail::view_exchange>(comm, [&](std::int64_t a, std::int64_t b) { return boxes(a, b); });
       first_device_ = comm.device(0);
@@ -169,7 +168,7 @@ class ghost_exchange {
   std::unique_ptr<detail::view_exchange> found_;  // for the devices of the last communicator
   int first_device_ = -1;
   std::size_t found_count_ = 0;
-  std::vector<detail::strided_memory> memory_;
+  std::vector<detail::external_block> memory_;
 };
 
 }  // namespace gspmd

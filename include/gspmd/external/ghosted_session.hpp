@@ -41,6 +41,7 @@ class ghosted_session {
 
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));
     const auto used = bound_.take();
     const auto& program = program_.program();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));

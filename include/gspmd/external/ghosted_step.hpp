@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/external/detail/ghosted_leaves.hpp"
 #include "gspmd/external/detail/given_plan.hpp"
 #include "gspmd/external/detail/given_rows.hpp"
@@ -110,6 +109,7 @@ class ghosted_step {
 
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));
     static_assert(detail::call_arguments<Step, "ghosted_step", 0, Step::input_count + Step::output_count,
                                          std::remove_cvref_t<Shards>...>::accept());
     const auto used = bound_.take();
@@ -146,15 +146,15 @@ class ghosted_step {
   /// Adds the leaves of an argument. The first is leaf `K`.
   template <std::size_t K, class Given>
   void take(Given& given) {
-    if constexpr (detail::is_filled_view<std::remove_cv_t<Given>>) {
+    if constexpr (detail::fills_ghost_cells<std::remove_cv_t<Given>>) {
       static_assert(K < Step::input_count && K < sizeof...(Ghosts), "gspmd: ghosted_step: filled() is for inputs with ghosts<>");
       if constexpr (K < Step::input_count) {
         static_assert(can_fill[K] != detail::fillable::ends_differ,
                       "gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim, so that no layer "
                       "can hold what all read there; fill the layers yourself, or use one boundary");
         static_assert(can_fill[K] != detail::fillable::not_known,
-                      "gspmd: ghosted_step: an operator between the input and a shift of it hides what is read beyond the ends "
-                      "of the tensor; fill the layers yourself, or shift the input itself");
+                      "gspmd: ghosted_step: an operator between the input and its shift hides the elements that are read beyond "
+                      "the ends of the tensor; fill the layers yourself, or shift the input itself");
       }
     }
     detail::for_each_leaf(given, [this](auto& leaf) { leaves_.add(leaf); });

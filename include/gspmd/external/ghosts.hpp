@@ -35,10 +35,26 @@ struct ghosts {
   static_assert(((Widths.low >= 0 && Widths.high >= 0) && ...), "gspmd: ghosts: a width is negative");
 };
 
+template <class T>
+struct filled_view;
+namespace detail {
+
+/// The edge of filled_view.
+template <class T>
+struct filled_edge : strided_edge<T> {
+  static constexpr const char* name = "filled_view";
+  static constexpr bool fills_ghost_cells = true;
+  using view = filled_view<T>;
+  static strided_elements<T> memory(const view& x) { return strided_edge<T>::memory(x.block); }
+};
+
+}  // namespace detail
+
 /// A block whose ghost layers the step fills before it reads them: see filled.
 template <class T>
 struct filled_view {
   using element = T;
+  using edge = detail::filled_edge<T>;
   strided_view<T> block;
 };
 /// Returns a block whose ghost layers the step fills, for ghosted_step and ghosted_session.
@@ -52,12 +68,4 @@ template <class T>
   return {block};
 }
 
-namespace detail {
-
-template <class Leaf>
-inline constexpr bool is_filled_view = false;
-template <class T>
-inline constexpr bool is_filled_view<filled_view<T>> = true;
-
-}  // namespace detail
 }  // namespace gspmd

@@ -12,6 +12,20 @@
 #include "gspmd/external/detail/view_exchange.hpp"
 
 namespace gspmd {
+template <class T, placement... P>
+class placed_view;
+namespace detail {
+
+/// The edge of placed_view.
+template <class T, placement... P>
+struct placed_edge : strided_edge<T> {
+  static constexpr const char* name = "placed_view";
+  using view = placed_view<T, P...>;
+  static strided_elements<T> memory(const view& x) { return strided_edge<T>::memory(x.block()); }
+  static const placed_layout<P...>& layout(const view& x) { return x.layout(); }
+};
+
+}  // namespace detail
 
 /// The block of this device in another distribution than that of a step, in external memory: see placed_step and
 /// placed_session.
@@ -23,6 +37,7 @@ template <class T, placement... P>
 class placed_view {
  public:
   using element = T;
+  using edge = detail::placed_edge<T, P...>;
   placed_view(const placed_layout<P...>& layout, const strided_view<T>& block) : layout_(layout), block_(block) {}
   [[nodiscard]] const placed_layout<P...>& layout() const { return layout_; }
   [[nodiscard]] const strided_view<T>& block() const { return block_; }
@@ -31,13 +46,6 @@ class placed_view {
   placed_layout<P...> layout_;
   strided_view<T> block_;
 };
-
-namespace detail {
-template <class Leaf>
-inline constexpr bool is_placed_view = false;
-template <class T, placement... P>
-inline constexpr bool is_placed_view<placed_view<T, P...>> = true;
-}  // namespace detail
 
 namespace detail {
 
@@ -60,9 +68,10 @@ class placed_leaves {
   void note_result(std::size_t k, const strided_memory& memory) {
     if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()].memory = memory;
   }
-  template <class T, placement... P>
-  void note_result(std::size_t k, const placed_view<T, P...>& given) {
-    if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()] = {memory_of(given.block()), true};
+  template <class View>
+    requires(has_own_layout<View>)
+  void note_result(std::size_t k, const View& given) {
+    if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()] = {external_block(given).memory(), true};
   }
   /// Throws gspmd::error if the result of a placed_view overlaps another result. (The step checks results that are no
   /// placed_views.)
@@ -75,33 +84,36 @@ class placed_leaves {
         if ((!x.is_placed && !y.is_placed) || !is_known(x.memory) || !is_known(y.memory)) continue;
         if (shared_elements::any(x.memory, bytes(a), y.memory, bytes(b)))
           throw error(std::string(step_) + ": outputs " + std::to_string(b) + " and " + std::to_string(a) +
-                      " are given memory that overlaps, or that cannot be told from such since their strides differ; every "
+                      " are given memory that overlaps, or whose strides differ so that gspmd cannot exclude an overlap; every "
                       "output needs memory of its own");
       }
   }
 
   /// Returns the shard of leaf `k` in dense memory of this object: the elements of an input, or memory for a result.
   /// Collective.
-  template <class Comm, class T, placement... P>
-  T* bring(Comm& comm, std::size_t k, const placed_view<T, P...>& given) {
+  template <class Comm, class View>
+  typename View::element* bring(Comm& comm, std::size_t k, const View& given) {
     require_devices(comm, static_cast<int>(plan_->mesh->device_count()));
     require_one_device(step_, comm.local_count());
     auto& mine = leaves_[k];
-    const auto& tables = given.layout().tables();
-    require_block_shape(step_, tables, comm.device(0), given.block().shape());
-    if (is_result(k) && !has_own_elements(memory_of(given.block())))
-      throw error(std::string(step_) + ": several indices of the view given have the same element: " + given.block().text());
-    if (mine.tables != &tables || mine.device != comm.device(0)) find(comm, k, given.layout());
+    const auto& layout = View::edge::layout(given);
+    const auto& tables = layout.tables();
+    const external_block theirs(given);
+    require_block_shape(step_, tables, comm.device(0), theirs.shape());
+    if (is_result(k) && !theirs.has_own_elements())
+      throw error(std::string(step_) + ": several indices of the view given have the same element: " + theirs.text());
+    if (mine.tables != &tables || mine.device != comm.device(0)) find(comm, k, layout);
     bytes_sent_ += mine.bytes;
-    const auto shard = dense_memory(mine.dense.get(), value(k).local), theirs = memory_of(given.block());
-    if (!is_result(k)) mine.moved->run(comm, sizeof(T), &theirs, &shard);
-    return reinterpret_cast<T*>(mine.dense.get());
+    const auto shard = shard_of(k);
+    if (!is_result(k)) mine.moved->run(comm, theirs.elem_bytes(), &theirs, &shard);
+    return reinterpret_cast<typename View::element*>(mine.dense.get());
   }
   /// Writes a result to its block. Collective.
-  template <class Comm, class T, placement... P>
-  void take_back(Comm& comm, std::size_t k, const placed_view<T, P...>& given) {
-    const auto shard = dense_memory(leaves_[k].dense.get(), value(k).local), theirs = memory_of(given.block());
-    leaves_[k].moved->run(comm, sizeof(T), &shard, &theirs);
+  template <class Comm, class View>
+  void take_back(Comm& comm, std::size_t k, const View& given) {
+    const auto shard = shard_of(k);
+    const external_block theirs(given);
+    leaves_[k].moved->run(comm, theirs.elem_bytes(), &shard, &theirs);
   }
   /// Returns the bytes that this device sent in the last call.
   [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
@@ -122,6 +134,9 @@ class placed_leaves {
   [[nodiscard]] const planned_value& value(std::size_t k) const {
     const auto inputs = plan_->inputs.size();
     return plan_->value(k < inputs ? plan_->inputs[k] : plan_->outputs[k - inputs]);
+  }
+  [[nodiscard]] external_block shard_of(std::size_t k) const {
+    return {dense_memory(leaves_[k].dense.get(), value(k).local), bytes_of(value(k).type)};
   }
   template <class Comm, class Layout>
   void find(Comm& comm, std::size_t k, const Layout& layout) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/external/placed_leaves.hpp"
 #include "gspmd/external/session.hpp"
 
@@ -51,6 +50,7 @@ class placed_session {
 
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));
     const auto used = use_.take();
     const auto& plan = program_.view();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
@@ -63,7 +63,7 @@ class placed_session {
     shards_.put_back();
     std::size_t k = 0;
     const auto take_back = [&]<class Leaf>(Leaf& leaf) {
-      if constexpr (detail::is_placed_view<std::remove_cv_t<Leaf>>)
+      if constexpr (detail::has_own_layout<std::remove_cv_t<Leaf>>)
         if (placed_.is_result(k)) placed_.take_back(comm, k, leaf);
       ++k;
     };
@@ -78,7 +78,7 @@ class placed_session {
   template <class Comm, class Leaf>
   void add(Comm& comm, Leaf& leaf) {
     const auto k = shards_.count();
-    if constexpr (detail::is_placed_view<std::remove_cv_t<Leaf>>) {
+    if constexpr (detail::has_own_layout<std::remove_cv_t<Leaf>>) {
       using element = typename std::remove_cv_t<Leaf>::element;
       if (!placed_.is_leaf(k)) return shards_.add_in_place(static_cast<element*>(nullptr));
       shards_.check<element>(k);

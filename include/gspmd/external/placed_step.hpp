@@ -7,13 +7,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/external/placed_leaves.hpp"
 #include "gspmd/external/step.hpp"
 
 namespace gspmd {
 
-/// A strided_step that also takes placed_views of inputs and results. The messages and their receivers are found in the
+/// A strided_step that also takes views of inputs and results with a layout of their own: a placed_view, or a view
+/// whose edge states a layout (gspmd/extend/edge.hpp). The messages and their receivers are found in the
 /// first call with a layout, and kept.
 ///
 /// **Communication.** Collective. Each element that is on another device in the step's sharding is sent once, before or
@@ -31,6 +31,7 @@ class placed_step {
  public:
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));
     using given = std::tuple<std::remove_cvref_t<Shards>...>;
     const auto used = use_.take();
     placed_.begin("placed_step", Step::view);
@@ -59,8 +60,8 @@ class placed_step {
     detail::for_each_leaf(given, [&]<class Leaf>(const Leaf& leaf) {
       const auto n = k++;
       if (n < Step::input_count || n >= leaf_count) return;
-      if constexpr (detail::is_placed_view<Leaf>) placed_.note_result(n, leaf);
-      else if constexpr (detail::is_strided_view<Leaf>) placed_.note_result(n, detail::memory_of(leaf));
+      if constexpr (detail::has_own_layout<Leaf>) placed_.note_result(n, leaf);
+      else if constexpr (detail::is_block_of_step<Leaf>) placed_.note_result(n, detail::external_block(leaf).memory());
       else
         placed_.note_result(
             n, detail::dense_memory(detail::begin_of(leaf), Step::view.value(Step::view.outputs[n - Step::input_count]).local));
@@ -70,7 +71,7 @@ class placed_step {
   template <std::size_t K, class Comm, class Given>
   decltype(auto) bring(Comm& comm, Given& given) {
     using plain = std::remove_cv_t<Given>;
-    if constexpr (detail::is_placed_view<plain> && K < leaf_count) {
+    if constexpr (detail::has_own_layout<plain> && K < leaf_count) {
       static_assert(K < Step::input_count || !std::is_const_v<typename plain::element>,
                     "gspmd: placed_step: a result is written and the view given is of const elements");
       return placed_.bring(comm, K, given);
@@ -80,7 +81,7 @@ class placed_step {
   }
   template <std::size_t K, class Comm, class Given>
   void take_back(Comm& comm, const Given& given) {
-    if constexpr (detail::is_placed_view<Given> && K >= Step::input_count && K < leaf_count) placed_.take_back(comm, K, given);
+    if constexpr (detail::has_own_layout<Given> && K >= Step::input_count && K < leaf_count) placed_.take_back(comm, K, given);
   }
 
   strided_step<Step> step_;

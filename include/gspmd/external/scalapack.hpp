@@ -68,7 +68,7 @@ class scalapack_matrix {
         leading_(descriptor[8]) {
     if (descriptor[0] != 1)
       throw error("scalapack_matrix: DTYPE_ is " + std::to_string(descriptor[0]) +
-                  "; 1 is a dense matrix, dealt out in blocks in two dims, and others are not taken");
+                  "; only 1, a dense matrix in blocks of two dims, is supported");
     if (extents_[0] < 0 || extents_[1] < 0 || rows_.block < 1 || columns_.block < 1 || rows_.first < 0 || columns_.first < 0 ||
         leading_ < 1)
       throw error("scalapack_matrix: M_, N_, RSRC_ and CSRC_ are at least 0, MB_, NB_ and LLD_ at least 1");

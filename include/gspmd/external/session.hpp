@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/dynamic/step.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/external/detail/taken_shards.hpp"
 #include "gspmd/external/whole.hpp"
 
@@ -21,8 +20,8 @@ namespace gspmd {
 namespace detail {
 
 template <class Backend>
-void run_strided(const dynamic::program& program, const Backend& backend, const std::vector<strided_memory>& inputs,
-                 void* const* outputs) {
+void run_external(const dynamic::program& program, const Backend& backend, const std::vector<external_block>& inputs,
+                  void* const* outputs) {
   launch(backend, static_cast<int>(program.view().mesh->device_count()), [&](auto& comm) {
     dynamic::session steps(program);
     run_whole<true>(program.view(), comm, inputs.data(), outputs,
@@ -46,6 +45,7 @@ inline void check_given_array(const plan_view& plan, const mesh_info& mesh, std:
 ///     auto y = run(program, threads{}, strided_view(matrix), w)[0];
 template <class Backend, class... Arguments>
 std::vector<dynamic::any_array> run(const dynamic::program& program, const Backend& backend, const Arguments&... arguments) {
+  static_assert((detail::accept_views<Arguments>() && ...));
   const auto& plan = program.view();
   auto [inputs, arrays] = detail::before_launch(backend, [&] {
     std::vector<dynamic::any_array> made;
@@ -55,11 +55,11 @@ std::vector<dynamic::any_array> run(const dynamic::program& program, const Backe
                       {v.global.begin(), v.global.end()},
                       std::vector<std::byte>(static_cast<std::size_t>(detail::elements(v.global) * detail::bytes_of(v.type)))});
     }
-    return std::pair(detail::strided_inputs(plan, arguments...), std::move(made));
+    return std::pair(detail::external_inputs(plan, arguments...), std::move(made));
   });
   std::vector<void*> outputs;
   for (auto& a : arrays) outputs.push_back(a.bytes.data());
-  detail::run_strided(program, backend, inputs, outputs.data());
+  detail::run_external(program, backend, inputs, outputs.data());
   return std::move(arrays);
 }
 
@@ -70,17 +70,18 @@ std::vector<dynamic::any_array> run(const dynamic::program& program, const Backe
 ///     run_into(program, threads{}, strided_view(y), strided_view(x), w);
 template <class Backend, class Results, class... Arguments>
 void run_into(const dynamic::program& program, const Backend& backend, const Results& results, const Arguments&... arguments) {
+  static_assert(detail::accept_views<Results>() && (detail::accept_views<Arguments>() && ...));
   auto [inputs, outputs] = detail::before_launch(backend, [&] {
-    auto given = detail::strided_inputs(program.view(), arguments...);
-    detail::strided_results places(program.view(), given, results);
+    auto given = detail::external_inputs(program.view(), arguments...);
+    detail::external_results places(program.view(), given, results);
     return std::pair(std::move(given), std::move(places));
   });
-  detail::run_strided(program, backend, inputs, outputs.pointers());
+  detail::run_external(program, backend, inputs, outputs.pointers());
   outputs.put_back();
 }
 
-/// A session with typed and checked shards, which can be strided_views, like strided_step for a program that is
-/// compiled at run time.
+/// A session with typed and checked shards, which can be views of external memory, like strided_step for a program that
+/// is compiled at run time.
 ///
 /// A shard is given as:
 ///
@@ -104,6 +105,7 @@ class strided_session {
   /// Runs on the only device of `comm`, with the shards of all inputs, then of all outputs. Collective.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));
     const auto used = use_.take();
     const auto& plan = program_.view();
     if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));

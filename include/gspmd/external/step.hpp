@@ -7,8 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "gspmd/detail/transport/exclusive_use.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/external/whole.hpp"
 #include "gspmd/run/compile.hpp"
 
@@ -25,8 +24,9 @@ const void* begin_of(const Leaf& leaf) {
 
 }  // namespace detail
 
-/// A compiled step that takes strided_views as shards. A view has the local extents. If this device holds less along a
-/// dim, the view can also have only the elements of the device.
+/// A compiled step that takes views of external memory as shards: a strided_view, or a view with an edge of your own
+/// (gspmd/extend/edge.hpp). A view has the local extents. If this device holds less along a dim, the view can also have
+/// only the elements of the device.
 ///
 /// A shard that is dense, row-major and of the local extents is used in place. The device copies other inputs before
 /// the step and other results after it. The copies are in memory of this object, which stays for the next call. If
@@ -43,14 +43,15 @@ const void* begin_of(const Leaf& leaf) {
 template <class Step>
 class strided_step {
  public:
-  /// Runs the step: see compile::operator(). Either all leaves of a group are strided_views, or none. Collective.
+  /// Runs the step: see compile::operator(). Either all leaves of a group are views, or none. Collective.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
+    static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));
     const auto used = use_.take();
     using given = std::tuple<std::remove_cvref_t<Shards>...>;
     constexpr auto leaves = detail::leaf_count<given>();
     if constexpr (leaves == Step::input_count + Step::output_count) {
-      if constexpr ((detail::has_strided_view<std::remove_cvref_t<Shards>>() || ...))
+      if constexpr ((detail::has_block_of_step<std::remove_cvref_t<Shards>>() || ...))
         if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
       copies_.begin(Step::view, comm.device(0));
       [&]<std::size_t... K>(std::index_sequence<K...>) {
@@ -76,14 +77,15 @@ class strided_step {
   decltype(auto) dense(Given& given) {
     using plain = std::remove_cv_t<Given>;
     std::size_t k = K;
-    if constexpr (detail::has_strided_view<plain>()) {
+    if constexpr (detail::has_block_of_step<plain>()) {
       return transform_leaves(
           [&]<class Leaf>(const Leaf& leaf) {
             static_assert(
-                detail::is_strided_view<Leaf>,
-                "gspmd: strided_step: in a group of shards one is a strided_view and another one is not; make all of them one");
-            if constexpr (detail::is_strided_view<Leaf>)
-              return static_cast<typename Leaf::element*>(copies_.take(k++, detail::memory_of(leaf)));
+                detail::is_block_of_step<Leaf>,
+                "gspmd: strided_step: in a group of shards one is a view of external memory, such as a strided_view, and "
+                "another one is not; pass views for all of them");
+            if constexpr (detail::is_block_of_step<Leaf>)
+              return static_cast<typename Leaf::element*>(copies_.take(k++, detail::external_block(leaf)));
           },
           given);
     } else {

@@ -13,9 +13,29 @@
 #include "gspmd/program/tree.hpp"
 
 namespace gspmd {
+template <class T>
+class strided_view;
 
-/// Fortran's order: the first dim is fastest.
+namespace detail {
+
+/// The edge of strided_view.
+template <class T>
+struct strided_edge : edge_struct, block_of_step {
+  static constexpr const char* name = "strided_view";
+  using view = strided_view<T>;
+  static strided_elements<T> memory(const view& x) { return {x.data(), x.shape(), x.strides()}; }
+};
+
+template <class X>
+inline constexpr bool is_strided_view = false;
+template <class T>
+inline constexpr bool is_strided_view<strided_view<T>> = true;
+
+}  // namespace detail
+
+/// The type of `column_major`. In this order of Fortran, the first dim is contiguous.
 struct column_major_order {};
+/// Selects column-major order: strided_view(p, {50, 64}, column_major).
 inline constexpr column_major_order column_major{};
 
 /// A tensor in external memory, with an extent and a stride for each dim, in elements. Nothing is copied, and the
@@ -40,6 +60,7 @@ template <class T>
 class strided_view {
  public:
   using element = T;
+  using edge = detail::strided_edge<T>;
 
   strided_view(T* data, const detail::int_list& shape) : data_(data), shape_(shape.items) {
     detail::found_strides<T> dense{data, shape_, {}};
@@ -63,7 +84,7 @@ class strided_view {
     using given = std::remove_reference_t<X>;
     static_assert(detail::lies_somewhere<given>,
                   "gspmd: strided_view: this type does not say where its elements are (extent(d) and stride(d), or shape() and "
-                  "strides(), beside data()); give a pointer, the extents and the strides");
+                  "strides(), in addition to data()); give a pointer, the extents and the strides");
     if constexpr (detail::says_where_it_lies<given>) {
       const auto found = detail::find_strides(x);
       data_ = found.data;
@@ -99,7 +120,7 @@ class strided_view {
       fits = begin.items[d] >= 0 && shape.items[d] >= 0 && begin.items[d] + shape.items[d] <= shape_[d];
     if (!fits)
       throw error("strided_view: a part of " + std::string(detail::shape_text(shape.items).view()) + " at " +
-                  std::string(detail::shape_text(begin.items).view()) + " does not lie in " + text());
+                  std::string(detail::shape_text(begin.items).view()) + " is not inside of " + text());
     auto* first = data_;
     for (int d = 0; d < rank(); ++d) first = shape_[d] > 0 ? first + begin.items[d] * strides_[d] : first;
     return {first, shape.items, strides_};
@@ -133,7 +154,7 @@ class strided_view {
  private:
   [[nodiscard]] int checked(int dim) const {
     if (dim >= 0 && dim < rank()) return dim;
-    throw error("strided_view: dim " + std::to_string(dim) + " is asked for of " +
+    throw error("strided_view: dim " + std::to_string(dim) + " does not exist in " +
                 std::string(detail::shape_text(shape_).view()) + "; dims count from 0");
   }
   void check() const { detail::check_strides(shape_, strides_, sizeof(T), data_ == nullptr); }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/external/view.hpp"
 #include "gspmd/program/sharded_array.hpp"
 #include "gspmd/run/run.hpp"
@@ -17,36 +17,19 @@
 namespace gspmd {
 namespace detail {
 
-template <class T>
-strided_memory memory_of(const strided_view<T>& view) {
-  return {view.data(), view.shape(), view.strides()};
-}
-
-/// Returns true if a leaf of an argument is a strided_view.
-template <class Tree>
-constexpr bool has_strided_view() {
-  if constexpr (is_strided_view<Tree>) {
-    return true;
-  } else if constexpr (is_list<Tree>) {
-    return has_strided_view<typename Tree::value_type>();
-  } else if constexpr (is_leaf<Tree>) {
-    return false;
-  } else {
-    return []<std::size_t... P>(std::index_sequence<P...>) {
-      return (has_strided_view<part_type<P, Tree>>() || ...);
-    }(std::make_index_sequence<part_count<Tree>()>{});
-  }
-}
-
 /// Returns an argument with pointers instead of its views, for the checks of types, counts and null pointers.
 template <class Tree>
 decltype(auto) with_pointers(const Tree& tree) {
-  if constexpr (has_strided_view<Tree>()) {
+  if constexpr (has_block_of_step<Tree>()) {
     return transform_leaves(
         []<class Leaf>(const Leaf& leaf) {
-          static_assert(is_strided_view<Leaf>,
-                        "gspmd: in a group of arrays one is a strided_view and another one is not; make all of them one");
-          if constexpr (is_strided_view<Leaf>) return leaf.data();
+          static_assert(
+              is_block_of_step<Leaf>,
+              "gspmd: in a group of arrays one is a view of external memory, such as a strided_view, and another one is "
+              "not; pass views for all of them");
+          // any address that is not null: a view without addresses is read by its edge
+          if constexpr (is_block_of_step<Leaf>)
+            return static_cast<const typename Leaf::element*>(static_cast<const void*>(&leaf));
         },
         tree);
   } else {
@@ -56,16 +39,19 @@ decltype(auto) with_pointers(const Tree& tree) {
 
 /// Returns the memory of the whole arrays that are passed to a program.
 template <class... Arguments>
-std::vector<strided_memory> strided_inputs(const plan_view& plan, const Arguments&... arguments) {
+std::vector<external_block> external_inputs(const plan_view& plan, const Arguments&... arguments) {
   const whole_inputs checked(plan, with_pointers(arguments)...);
-  std::vector<strided_memory> all;
-  for (std::size_t k = 0; k < checked.pointers.size(); ++k)
-    all.push_back(dense_memory(checked.pointers[k], plan.value(plan.inputs[k]).global));
+  std::vector<external_block> all;
+  for (std::size_t k = 0; k < checked.pointers.size(); ++k) {
+    const auto& v = plan.value(plan.inputs[k]);
+    all.emplace_back(dense_memory(checked.pointers[k], v.global), bytes_of(v.type));
+  }
   std::size_t k = 0;
   const auto look = [&]<class Leaf>(const Leaf& leaf) {
-    if constexpr (is_strided_view<Leaf>) {
-      require_whole_shape("run: input " + std::to_string(k), all[k].shape, leaf.shape());
-      all[k] = memory_of(leaf);
+    if constexpr (is_block_of_step<Leaf>) {
+      external_block given(leaf);
+      require_whole_shape("run: input " + std::to_string(k), all[k].shape(), given.shape());
+      all[k] = given;
     }
     ++k;
   };
@@ -76,33 +62,31 @@ std::vector<strided_memory> strided_inputs(const plan_view& plan, const Argument
 /// The memory for the whole results of a program: the caller's views, or dense arrays that are copied when all devices
 /// have run. A dense array is used if a view is not dense, or if it shares memory with an input that other devices may
 /// still read.
-class strided_results {
+class external_results {
  public:
   template <class Results>
-  strided_results(const plan_view& plan, const std::vector<strided_memory>& inputs, const Results& results) : plan_(&plan) {
+  external_results(const plan_view& plan, const std::vector<external_block>& inputs, const Results& results) : plan_(&plan) {
     for_each_leaf(results, [&]<class Leaf>(const Leaf& leaf) { add(leaf, inputs); });
     if (views_.size() != plan.outputs.size())
       throw error("run_into: the program has " + counted(static_cast<int>(plan.outputs.size()), "result") +
                   " and the call gives memory for " + std::to_string(views_.size()));
     for (std::size_t a = 0; a < views_.size(); ++a)
       for (std::size_t b = 0; b < a; ++b)
-        if (shared_elements::any(views_[a], elem_bytes(a), views_[b], elem_bytes(b)))
+        if (shared_elements::any(views_[a].memory(), elem_bytes(a), views_[b].memory(), elem_bytes(b)))
           throw error("run_into: results " + std::to_string(b) + " and " + std::to_string(a) +
-                      " are given memory that overlaps, or that cannot be told from such since their strides differ");
+                      " are given memory that overlaps, or whose strides differ so that gspmd cannot exclude an overlap");
   }
   [[nodiscard]] void* const* pointers() const { return pointers_.data(); }
   void put_back() const {
     for (std::size_t k = 0; k < views_.size(); ++k)
-      if (pointers_[k] != views_[k].data)
-        copy_strided(views_[k].shape, elem_bytes(k), pointers_[k], row_major_strides(views_[k].shape),
-                     const_cast<void*>(views_[k].data), views_[k].strides);
+      if (is_copied_[k]) views_[k].write(extents(views_[k].shape().count, 0), dense_memory(pointers_[k], views_[k].shape()));
   }
 
  private:
   template <class Leaf>
-  void add(const Leaf& leaf, const std::vector<strided_memory>& inputs) {
-    if constexpr (!is_strided_view<Leaf>) {
-      static_assert(is_strided_view<Leaf>, "gspmd: run_into: give a strided_view for each result");
+  void add(const Leaf& leaf, const std::vector<external_block>& inputs) {
+    if constexpr (!is_block_of_step<Leaf>) {
+      static_assert(is_block_of_step<Leaf>, "gspmd: run_into: pass a view, such as a strided_view, for each result");
     } else {
       static_assert(!std::is_const_v<typename Leaf::element>,
                     "gspmd: run_into: a result is written and the view given is of const elements");
@@ -113,37 +97,34 @@ class strided_results {
         if (v.type != dtype_of<typename Leaf::element>())
           throw error(where + " is " + name_of(v.type) + " and the view given is of " +
                       name_of(dtype_of<typename Leaf::element>()));
-        require_whole_shape(where, v.global, leaf.shape());
+        require_whole_shape(where, v.global, external_block(leaf).shape());
       }
-      views_.push_back(memory_of(leaf));
-      if (!has_own_elements(views_.back()))
-        throw error(where + " is written, and several indices of the view given have the same element: " + leaf.text());
-      if (views_.back().is_dense() && !lies_in_any(k, inputs)) {
-        pointers_.push_back(leaf.data());
-      } else {
-        copies_.emplace_back(elements(leaf.shape()) * static_cast<std::int64_t>(sizeof(typename Leaf::element)),
-                             "the dense copy of a result");
-        pointers_.push_back(copies_.back().get());
-      }
+      const auto& given = views_.emplace_back(leaf);
+      if (!given.has_own_elements())
+        throw error(where + " is written, and several indices of the view given have the same element: " + given.text());
+      is_copied_.push_back(!given.is_dense() || lies_in_any(k, inputs));
+      if (is_copied_.back()) copies_.emplace_back(elements(given.shape()) * given.elem_bytes(), "the dense copy of a result");
+      pointers_.push_back(is_copied_.back() ? copies_.back().get() : given.data());
     }
   }
-  [[nodiscard]] bool lies_in_any(std::size_t k, const std::vector<strided_memory>& inputs) const {
+  [[nodiscard]] bool lies_in_any(std::size_t k, const std::vector<external_block>& inputs) const {
     if (k >= plan_->outputs.size()) return false;  // reported when all views are counted
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (shared_elements::in_one_range(views_[k], elem_bytes(k), inputs[i], bytes_of(plan_->value(plan_->inputs[i]).type)))
+      if (shared_elements::in_one_range(views_[k].memory(), elem_bytes(k), inputs[i].memory(), inputs[i].elem_bytes()))
         return true;
     return false;
   }
   [[nodiscard]] std::int64_t elem_bytes(std::size_t k) const { return bytes_of(plan_->value(plan_->outputs[k]).type); }
 
   const plan_view* plan_;
-  std::vector<strided_memory> views_;
+  std::vector<external_block> views_;
   std::vector<void*> pointers_;
+  std::vector<bool> is_copied_;
   std::vector<aligned_bytes> copies_;
 };
 
 template <class Step, class Backend, class Outputs>
-void run_strided(const Backend& backend, const std::vector<strided_memory>& inputs, const Outputs& outputs) {
+void run_external(const Backend& backend, const std::vector<external_block>& inputs, const Outputs& outputs) {
   const auto on_devices = [&](auto& comm) {
     Step held;
     run_whole<has_partial_outputs(Step::view)>(
@@ -158,18 +139,19 @@ void run_strided(const Backend& backend, const std::vector<strided_memory>& inpu
 }
 
 template <class Tree>
-void scatter_strided(const held_devices& devices, const Tree& whole, auto& tree) {
+void scatter_external(const held_devices& devices, const Tree& whole, auto& tree) {
   if constexpr (is_leaf<Tree>) {
     using T = typename std::remove_cvref_t<decltype(tree)>::element;
-    static_assert(is_strided_view<Tree> &&
+    static_assert(is_block_of_step<Tree> &&
                       std::is_same_v<listed_element_t<std::remove_const_t<typename Tree::element>>, listed_element_t<T>>,
                   "gspmd: scatter: this view is of other elements than the input, or in a group with arrays that are no views");
-    require_whole_shape("scatter: the input", tree.shape(), whole.shape());
+    const external_block given(whole);
+    require_whole_shape("scatter: the input", tree.shape(), given.shape());
     for (int i = 0; i < devices.local_count(); ++i)
-      cut_shard(tree.mesh(), tree.planned(), tree.mesh().coordinates_of(devices.device(i)), memory_of(whole), tree.data(i));
+      cut_shard(tree.mesh(), tree.planned(), tree.mesh().coordinates_of(devices.device(i)), given, tree.data(i));
   } else {
     [&]<std::size_t... K>(std::index_sequence<K...>) {
-      (scatter_strided(devices, part<K>(whole), part<K>(tree)), ...);
+      (scatter_external(devices, part<K>(whole), part<K>(tree)), ...);
     }(std::make_index_sequence<part_count<Tree>()>{});
   }
 }
@@ -184,13 +166,14 @@ void scatter_strided(const held_devices& devices, const Tree& whole, auto& tree)
 ///
 ///     auto y = run<step>(threads{}, strided_view(matrix), w);
 template <class Step, class Backend, class... Arguments>
-  requires(detail::has_strided_view<Arguments>() || ...)
+  requires(detail::has_block_of_step<Arguments>() || ...)
 auto run(const Backend& backend, const Arguments&... arguments) {
   using result = typename Step::callable_result;
+  static_assert((detail::accept_views<Arguments>() && ...));
   static_assert(detail::call_arguments<Step, "run", 0, Step::input_count, Arguments...>::accept());
   auto [inputs, arrays] = detail::before_launch(backend, [&] {
     return [&]<std::size_t... K>(std::index_sequence<K...>) {
-      return std::pair(detail::strided_inputs(Step::view, arguments...),
+      return std::pair(detail::external_inputs(Step::view, arguments...),
                        std::tuple<detail::output_array<Step, K>...>(
                            detail::output_array<Step, K>(Step::view.value(Step::view.outputs[K]).global)...));
     }(std::make_index_sequence<Step::output_count>{});
@@ -202,7 +185,7 @@ auto run(const Backend& backend, const Arguments&... arguments) {
         ((outputs[k++] = a.data()), ...);
       },
       arrays);
-  detail::run_strided<Step>(backend, inputs, outputs);
+  detail::run_external<Step>(backend, inputs, outputs);
   if constexpr (Step::is_form_known) return detail::like_result<result, 0>(arrays);
   else return detail::unknown_result<typename Step::template output_element<0>>{};
 }
@@ -221,14 +204,16 @@ auto run(const Backend& backend, const Arguments&... arguments) {
 ///     run_into<step>(threads{}, strided_view(y), strided_view(x), w);
 template <class Step, class Backend, class Results, class... Arguments>
 void run_into(const Backend& backend, const Results& results, const Arguments&... arguments) {
+  static_assert((detail::accept_views<Arguments>() && ...));
+  static_assert(detail::accept_views<Results>());
   static_assert(detail::call_arguments<Step, "run_into", 0, Step::input_count, Arguments...>::accept());
   static_assert(detail::call_arguments<Step, "run_into", Step::input_count, Step::output_count, Results>::accept());
   auto [inputs, outputs] = detail::before_launch(backend, [&] {
-    auto given = detail::strided_inputs(Step::view, arguments...);
-    detail::strided_results places(Step::view, given, results);
+    auto given = detail::external_inputs(Step::view, arguments...);
+    detail::external_results places(Step::view, given, results);
     return std::pair(std::move(given), std::move(places));
   });
-  detail::run_strided<Step>(backend, inputs, outputs.pointers());
+  detail::run_external<Step>(backend, inputs, outputs.pointers());
   outputs.put_back();
 }
 
@@ -239,15 +224,16 @@ void run_into(const Backend& backend, const Results& results, const Arguments&..
 ///
 ///     auto x = scatter<step, 0>(comm, strided_view(matrix));
 template <class Step, std::size_t K, communicator Comm, class Whole>
-  requires(detail::has_strided_view<Whole>())
+  requires(detail::has_block_of_step<Whole>())
 auto scatter(const Comm& comm, const Whole& whole) {
+  static_assert(detail::accept_views<Whole>());
   constexpr auto first = Step::template first_input<K>;
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
                 "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
   const detail::held_devices devices(comm, Step::device_count);
   auto shards = detail::make_leaves<tree>(devices, Step::view, Step::view.inputs.data() + first);
-  detail::scatter_strided(devices, whole, shards);
+  detail::scatter_external(devices, whole, shards);
   return shards;
 }
 

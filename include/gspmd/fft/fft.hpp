@@ -119,10 +119,10 @@ constexpr value irfft(value x, detail::dim_list dims, std::int64_t n = -1, locat
   if (halved < x.rank()) shape[halved] = n;
   const dtype type = x.type() == dtype::c128 ? dtype::f64 : dtype::f32;
   if (halved < x.rank() && (n < 1 || n / 2 + 1 != m)) {
-    g.fail(
-        at, "irfft", detail::mistake::extent,
-        detail::text("dim ") << halved << " of " << detail::shape_text(x.shape()) << " is to have " << n
-                             << " real numbers, of which a transform has n / 2 + 1 elements; give it 2 (m - 1) or 2 m - 1 of m");
+    g.fail(at, "irfft", detail::mistake::extent,
+           detail::text("dim ")
+               << halved << " of " << detail::shape_text(x.shape()) << " is to have " << n
+               << " real numbers, and their transform has n / 2 + 1 elements; for m elements pass 2 (m - 1) or 2 m - 1");
     return detail::made(g, -1, type, shape);
   }
   int id = detail::add_fft(g, x.id(), mask & ~detail::dim_bit(halved), true, at);

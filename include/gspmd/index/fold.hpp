@@ -158,8 +158,9 @@ constexpr int add_checked_fold(detail::span<const value> tensors, detail::span<c
   for (std::size_t k = 0; k < tensors.size(); ++k) {
     if (!(extents(tensors[k].shape()) == shape))
       return g.fail(at, op, mistake::extent,
-                    text("the tensors have the shapes ") << shape_text(shape) << " and " << shape_text(tensors[k].shape())
-                                                         << "; what is reduced together has one shape: broadcast_to");
+                    text("the tensors have the shapes ")
+                        << shape_text(shape) << " and " << shape_text(tensors[k].shape())
+                        << "; tensors that are reduced together have one shape; use broadcast_to");
     if (tensors[k].type() != types[k])
       return g.fail(at, op, mistake::type,
                     text("tensor ") << static_cast<std::int64_t>(k) << " is " << name_of(tensors[k].type()) << " and element "
@@ -173,7 +174,7 @@ constexpr int add_checked_fold(detail::span<const value> tensors, detail::span<c
 template <class M, class Op, std::size_t N>
 constexpr std::array<value, N> folded(const value (&tensors)[N], int dim, scan_options options, const char* op, location at) {
   using monoid = monoid_of_values<M>;
-  static_assert(N == monoid::count, "gspmd: reduce_by: as many tensors as the monoid has elements");
+  static_assert(N == monoid::count, "gspmd: reduce_by: the number of tensors must be the number of elements of the monoid");
   std::array<value, N> all{};
   if constexpr (is_checked_monoid<M>() && N == monoid::count) {
     for (const value t : tensors)

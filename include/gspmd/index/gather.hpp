@@ -127,7 +127,7 @@ constexpr value scatter(value x, value indices, value updates, const scatter_dim
   if (x.type() != updates.type()) {
     g.fail(at, "scatter", detail::mistake::type,
            detail::text("the updates are ") << detail::name_of(updates.type()) << " and the tensor is "
-                                            << detail::name_of(x.type()) << "; convert one of them");
+                                            << detail::name_of(x.type()) << "; convert one tensor");
     return detail::made(-1, x);
   }
   const int scattered = detail::add_scatter(g, indices.id(), updates.id(), x.shape(), detail::numbers_of(dims), kind, beyond, at);

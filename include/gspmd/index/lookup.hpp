@@ -122,7 +122,7 @@ constexpr value scatter_add(value x, value indices, value updates, int dim = 0, 
   if (updates.type() != x.type()) {
     x.graph()->fail(at, "scatter_add", detail::mistake::type,
                     detail::text("the updates are ") << detail::name_of(updates.type()) << " and the tensor is "
-                                                     << detail::name_of(x.type()) << "; convert one of them");
+                                                     << detail::name_of(x.type()) << "; convert one tensor");
     return detail::made(-1, x);
   }
   const int id = detail::add_scatter(*x.graph(), indices.id(), updates.id(), x.shape(), dims.numbers, kind, beyond, at);

@@ -48,15 +48,16 @@ constexpr int sorted_dim(value x, int dim, int keys, detail::span<const value> t
   for (int k = 0; k < keys; ++k)
     if (const dtype type = tensors[static_cast<std::size_t>(k)].type(); !is_defined(monoid::maximum, type))
       return g.fail(at, op, mistake::type,
-                    text("elements of ") << name_of(type) << " have no order; sort by real numbers made of them");
+                    text("elements of ") << name_of(type) << " have no order; sort by real numbers that are computed from them");
   vec<int> ids;
   for (const value t : tensors) ids.push_back(t.id());
   if (!g.may_read({ids.data(), ids.size()}, at, op)) return -1;
   for (const value t : tensors)
     if (!(extents(t.shape()) == extents(x.shape())))
       return g.fail(at, op, mistake::extent,
-                    text("the tensors have the shapes ") << shape_text(x.shape()) << " and " << shape_text(t.shape())
-                                                         << "; what is put in order together has one shape: broadcast_to");
+                    text("the tensors have the shapes ")
+                        << shape_text(x.shape()) << " and " << shape_text(t.shape())
+                        << "; tensors that are sorted together have one shape; use broadcast_to");
   return d;
 }
 constexpr value sort_made(graph& g, int id, value like) { return made(g, id, like.type(), extents(like.shape())); }

@@ -269,7 +269,7 @@ std::vector<value> folded_at_run_time(const dynamic::value_monoid& m, detail::sp
   if (tensors.empty() || !tensors[0].is_valid()) return all;
   auto& g = *tensors[0].graph();
   if (tensors.size() != all.size())
-    return g.fail(at, op, mistake::operand_count, "as many tensors as the monoid has elements"), all;
+    return g.fail(at, op, mistake::operand_count, "the number of tensors must be the number of elements of the monoid"), all;
   if (g.functions == nullptr)
     return g.fail(at, op, mistake::other, "a monoid with state needs the run-time path: use dynamic::compile"), all;
   const auto* const kept = g.functions->keep(m);

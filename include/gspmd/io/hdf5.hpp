@@ -31,8 +31,10 @@
 namespace gspmd {
 
 using detail::hdf5_dataset;
+/// The attributes and datasets of an HDF5 file, as read_hdf5_header returns them.
 using detail::hdf5_header;
 
+/// Options of save_hdf5.
 struct hdf5_options {
   /// Names and texts of attributes that the file gets.
   std::map<std::string, std::string> attributes;
@@ -128,6 +130,7 @@ void load_hdf5(Comm& comm, const std::string& path, const named_arrays& arrays, 
       });
 }
 
+/// Options of read_hdf5_header.
 struct hdf5_header_options {
   /// Also reads those attributes of the file that are strings.
   bool attributes = false;

@@ -24,6 +24,7 @@ namespace gspmd {
 using detail::safetensors_entry;
 using detail::safetensors_header;
 
+/// Options of save_safetensors.
 struct safetensors_options {
   /// Free texts, the file's `__metadata__`. PyTorch's readers look for {{"format", "pt"}}.
   std::map<std::string, std::string> metadata;

@@ -108,7 +108,7 @@ class placed_array {
  private:
   [[nodiscard]] std::byte* at(int i) const {
     if (i < 0 || i >= local_count())
-      throw error("placed_array: device " + std::to_string(i) + " is asked for and the array lies on " +
+      throw error("placed_array: device " + std::to_string(i) + " does not exist; the array is on " +
                   detail::counted(local_count(), "device") + " of this process" +
                   (local_count() == 0 ? ": it was moved from" : ", which count from 0"));
     return shards_[static_cast<std::size_t>(i)].get();
@@ -135,7 +135,7 @@ struct placed_array_text<placed_array<T, P...>> {
 
 inline void require_same_tensor(const placed_tables& from, const placed_tables& to) {
   if (!(from.global == to.global))
-    throw error("redistribute: the tensor is " + std::string(shape_text(from.global).view()) + " and the layout asked for is " +
+    throw error("redistribute: the tensor is " + std::string(shape_text(from.global).view()) + " and the layout is for " +
                 std::string(shape_text(to.global).view()));
   if (from.mesh.device_count() != to.mesh.device_count())
     throw error("redistribute: the meshes have " + std::to_string(from.mesh.device_count()) + " and " +
@@ -167,8 +167,8 @@ void redistribute_shards(Comm& comm, const placed_tables& from, const placed_tab
       all_sent += s.back();
       all_received += r.back();
     }
-    packed.emplace_back(new_elements<T>(all_sent, "what a device sends"));
-    arrived.emplace_back(new_elements<T>(all_received, "what a device receives"));
+    packed.emplace_back(new_elements<T>(all_sent, "the sent elements"));
+    arrived.emplace_back(new_elements<T>(all_received, "the received elements"));
     T* to_pack = packed.back().get();
     for (int k = 0; k < devices; ++k)
       if (const auto runs = runs_between(from, to, comm.device(i), k); !runs.empty())

@@ -21,6 +21,7 @@
 namespace gspmd {
 namespace per_axis {
 
+/// The effect of a mesh axis on a tensor.
 enum class kind : std::uint8_t { replicate, shard, partial };
 
 /// The placement of a tensor on one mesh axis: split along a dim, replicated or partial.

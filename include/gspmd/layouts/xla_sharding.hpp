@@ -143,10 +143,7 @@ constexpr resolved_sharding resolve_xla(const mesh_info& mesh, std::string_view 
   return r;
 }
 template <class = once>
-resolved_sharding resolve_xla_at_run_time(const mesh_info& mesh, std::string_view written, int rank) {
-  return resolve_xla(mesh, written, rank);
-}
-GSPMD_PLANNED_ONCE(resolved_sharding resolve_xla_at_run_time<once>(const mesh_info&, std::string_view, int));
+resolved_sharding resolve_xla_at_run_time(const mesh_info& mesh, std::string_view written, int rank);
 
 }  // namespace detail
 
@@ -165,3 +162,7 @@ struct xla_split {
 };
 
 }  // namespace gspmd
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/layouts/xla_sharding.ipp"
+#endif

@@ -55,12 +55,11 @@ constexpr bool fits_tridiagonal(graph& g, const value* all, std::int64_t parts, 
   const std::int64_t n = shape.count > 0 ? shape[shape.count - 1] : 0;
   if (part_of(type) != dtype::f32 && part_of(type) != dtype::f64)
     g.fail(at, op, mistake::type,
-           text("is given ") << name_of(type)
-                             << "; it takes float, double and complex numbers of these: convert before and after it");
+           text("is given ") << name_of(type) << "; it takes float, double and complex numbers; convert before and after it");
   else if (shape.count < 1 || shape.count + (parts > 1 ? 1 : 0) > most_matrix_dims)
     g.fail(at, op, mistake::rank,
            text("is given ") << shape_text(shape) << "; it takes 1 to " << most_matrix_dims
-                             << " dims, one less in parts, the last of which are the systems");
+                             << " dims, one less in parts; the last dim has the unknowns of a system");
   else if (parts < 1 || (parts > 1 && n < 2 * parts))
     g.fail(at, op, mistake::bounds,
            text("cuts systems of ") << n << " unknowns into " << parts

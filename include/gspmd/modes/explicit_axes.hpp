@@ -78,25 +78,21 @@ struct automatic_plan {
     }();
   };
   struct make_along {
-    static constexpr accepted_program run() { return {along_automatic(Program::frozen().thaw().program).program}; }
+    static constexpr accepted_program run() { return {along_automatic(Program::frozen().thaw()).program}; }
     static constexpr auto guess() { return with_room(list_sizes<accepted_program>(Program::frozen().sizes)); }
   };
   using passes = static_passes<frozen_program<make_along>, seen>;
   static constexpr graph planned() {
-    const graph typed = Program::frozen().thaw().program;
+    const graph typed = Program::frozen().thaw();
     return with_automatic_plan(typed, along_automatic(typed), passes());
   }
   struct make {
-    static constexpr accepted_program run() {
-      graph g = planned();
-      const mistake broken = g.broken;
-      return {std::move(g), broken};
-    }
+    static constexpr accepted_program run() { return {planned()}; }
     static constexpr auto guess() { return with_room(list_sizes<accepted_program>(frozen_result<make_along>::value().sizes)); }
   };
   /// Adds room for the reshards that the plan inserts between the operators.
   static constexpr list_sizes<accepted_program> with_room(list_sizes<accepted_program> sizes) {
-    sizes.of[0] += sizes.of[0] / 2 + 8;
+    sizes.of[0] += sizes.of[0] / 2 + 8;  // nodes
     return sizes;
   }
 
@@ -109,7 +105,7 @@ template <class Program, class Mesh>
 struct program_on<Program, Mesh> {
   static auto find() {
     constexpr const auto& rest = Program::frozen().rest;
-    if constexpr (item<3>(rest) != mistake::none || item<5>(rest) == nullptr) return std::type_identity<Program>{};
+    if constexpr (rest.broken != mistake::none || !rest.is_explicit) return std::type_identity<Program>{};
     else return std::type_identity<automatic_plan<Program, Mesh>>{};
   }
   using type = typename decltype(find())::type;

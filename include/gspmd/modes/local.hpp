@@ -62,7 +62,7 @@ constexpr value change(value x, const dim_spec& axes, transition_kind by, axis_s
   if (!change_local_shape(c, n, shape))
     return made(g.fail(at, name, mistake::extent,
                        text("dim ") << int{to.dim} << " of " << shape_text(x.shape()) << " is cut into " << n
-                                    << " parts for the devices along `" << axes.view() << "`, and has not as many; pad it"),
+                                    << " parts for the devices along `" << axes.view() << "`, and has another extent; pad it"),
                 x);
   return made(g, add_transition(g, x.id(), c, true, at, shift), x.type(), shape);
 }
@@ -253,8 +253,8 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
   if (!x.is_valid()) return {};
   if (root < 0 || root >= axis_size<Axes>(x))
     return detail::made(x.graph()->fail(at, "broadcast", detail::mistake::states,
-                                        detail::text("device ") << root << " is none of those along `" << Axes.view()
-                                                                << "`, which are 0 to " << axis_size<Axes>(x) - 1),
+                                        detail::text("device ") << root << " does not exist along `" << Axes.view()
+                                                                << "`, which has devices 0 to " << axis_size<Axes>(x) - 1),
                         x);
   const value is_root = equal({axis_index<Axes>(x, at), at}, {root, at});
   const detail::extents shape = x.shape();
@@ -281,7 +281,7 @@ constexpr value halo(value x, int dim, std::int64_t low, std::int64_t high, bool
     return detail::made(g.fail(at, "halo", detail::mistake::bounds,
                                detail::text("margins of ")
                                    << low << " and " << high << " along dim " << dim << " of " << detail::shape_text(x.shape())
-                                   << ": a neighbour has as many indices as the device, and dims count from 0"),
+                                   << "; a halo is at most the extent of a shard, and dims count from 0"),
                         x);
   const auto indices = [&](std::int64_t begin, std::int64_t end) {
     detail::extents first(x.rank(), 0), last = x.shape();
@@ -307,7 +307,7 @@ class [[nodiscard]] started {
   constexpr ~started() {
     if (!is_done_ && of_.is_valid())
       of_.graph()->fail(at_, "start", detail::mistake::states,
-                        "what is started here is never finished; write finish(std::move(it))");
+                        "the collective that is started here is never finished; write finish(std::move(it))");
   }
 
  private:
@@ -339,7 +339,7 @@ constexpr value finish(started&& it, location at = location::current());
 constexpr started start(value sent, location at) {
   if (sent.is_valid() && sent.node().op != detail::code_of<detail::transition_op>)
     sent.graph()->fail(at, "start", detail::mistake::states,
-                       "what is started is a collective of namespace local; write start(rotate(x))");
+                       "start takes a collective of namespace local; write start(rotate(x))");
   else if (sent.is_valid()) sent.graph()->nodes[static_cast<std::size_t>(sent.id())].is_started = true;
   return {sent, at};
 }

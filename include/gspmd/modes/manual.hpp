@@ -60,7 +60,7 @@ struct manual_border {
   }
   /// Returns the layout of an argument without a `takes` entry: the layout of its type, along the axes of the region.
   [[nodiscard]] constexpr sharding as_it_is(value x) const {
-    if (g.find_types == nullptr) return {};
+    if (!g.is_explicit) return {};
     value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
     for (int a = 0; a < max_axes; ++a)
       if ((axes & axis_bit(a)) == 0) t.set(a, {state::invariant});
@@ -68,15 +68,15 @@ struct manual_border {
   }
   constexpr value enter(value x, const sharding& s) const {
     if (!x.is_valid() || g.failed()) return x;
-    if (g.find_types == nullptr && s.partial != 0) {
+    if (!g.is_explicit && s.partial != 0) {
       g.fail(at, "manual", mistake::states,
-             "in_spec_mismatch: a partial sum comes from a program of tensors only (the explicit mode); take the argument as "
+             "in_spec_mismatch: only a program of tensors (the explicit mode) passes partial sums; take the argument as "
              "invariant");
       return made(-1, x);
     }
     // An argument keeps its splits along other axes. Only the axes of the region are requested.
     sharding argument = s;
-    if (g.find_types != nullptr) {
+    if (g.is_explicit) {
       const value_type t = types_up_to_here(g).types[static_cast<std::size_t>(x.id())];
       argument.splits.clear();
       for (int d = 0; d < x.rank(); ++d) {
@@ -99,7 +99,7 @@ struct manual_border {
   constexpr value leave(value x, const sharding& s) const {
     if (!x.is_valid() || g.failed()) return x;
     if (x.graph() != &g || x.node().local_axes != (g.open_local | axes)) {
-      g.fail(at, "manual", mistake::states, "a result of the region is no value of it; return what operators in it give");
+      g.fail(at, "manual", mistake::states, "a result is no value of the region; return results of operators in the region");
       return x;
     }
     return made(g, add_leave(g, x.id(), axes, s, at), x.type(), x.shape());
@@ -126,12 +126,12 @@ struct manual_region {
     static_assert((is_tree_of<Args, value>() && ...) && sizeof...(Args) > 0,
                   "gspmd: manual: a region is called with values of the program, or tuples and structs of them");
     using result_type = std::invoke_result_t<const F&, Args...>;
-    static_assert(is_tree_of<result_type, value>(), "gspmd: manual: a region returns values: one, or a tuple or struct of them");
+    static_assert(is_tree_of<result_type, value>(), "gspmd: manual: a region returns a value, or a tuple or struct of values");
     graph* const found = graph_of(args...);
     if (found == nullptr) return body(args...);
     graph& g = *found;
     const manual_border edge{g, axes_of(g), at};
-    g.type_local = manual_pass();
+    allow_manual_regions(g);
     take(edge, std::make_index_sequence<(leaf_count<Args>() + ...)>{}, args...);
     result_type result = [&] {
       const local_scope inside(g, g.open_local | edge.axes);
@@ -149,7 +149,7 @@ struct manual_region {
       if (found == 0)
         g.fail(at, "manual", mistake::unknown_axis,
                text("`") << name << "` is not an axis of the mesh; its axes are " << names_text(*g.mesh));
-      if (g.find_types != nullptr && (g.mesh->automatic_axes & found) != 0)
+      if (g.is_explicit && (g.mesh->automatic_axes & found) != 0)
         g.fail(at, "manual", mistake::states,
                text("axis_mode: `") << name << "` is automatic, and a region takes explicit axes; name it in explicit_axes too");
       if ((axes & found) != 0 || (g.open_local & found) != 0)

@@ -135,14 +135,14 @@ struct tensor<T, Dims, place<Mesh, Parts...>> {
     if constexpr (!detail::is_element<T>) g.fail(n.at, "input", detail::mistake::reported, "see the error at the type");
     if (!detail::same_mesh(Mesh::info, *g.mesh))
       g.fail(n.at, "input", detail::mistake::states,
-             detail::text("mesh_mismatch: the tensor lies on ")
+             detail::text("mesh_mismatch: the tensor is on ")
                  << detail::named_sizes_text(Mesh::info) << ", and the program is for " << detail::named_sizes_text(*g.mesh));
     const auto parts = detail::parts_of_place<Parts...>(*g.mesh, Dims::rank);
     if (!parts.problem.empty()) g.fail(n.at, "input", parts.broken, parts.problem);
     n.annotated = true;
     n.annotation = parts.layout;
     if (detail::has_typed_axes(*g.mesh)) {
-      g.find_types = detail::explicit_pass();
+      detail::make_explicit(g);
     } else {
       if (const auto what = detail::automatic_mistake(*g.mesh, n.shape, parts.layout); !what.empty())
         g.fail(n.at, "input", detail::mistake::states, what);
@@ -171,7 +171,7 @@ constexpr value requested(value x, const char* who, bool is_out, location at) {
   auto& g = *x.graph();
   const auto parts = parts_of_place<Parts...>(*g.mesh, x.rank());
   if (!parts.problem.empty()) return made(g.fail(at, who, parts.broken, parts.problem), x);
-  if (g.find_types == nullptr && !has_typed_axes(*g.mesh)) return annotated_only(x, parts, who, at);
+  if (!g.is_explicit && !has_typed_axes(*g.mesh)) return annotated_only(x, parts, who, at);
   return {&g, add_requested_state(g, x.id(), {parts.layout, parts.invariant, parts.has_splits, is_out}, at)};
 }
 
@@ -220,7 +220,7 @@ template <class F, class... Arguments>
 constexpr auto exchanging(std::string_view axes, F f, const Arguments&... arguments) {
   static_assert(
       (is_values<Arguments> && ...),
-      "gspmd: with_exchange: the arguments of the function are values, or tuples or structs of values; capture what is none");
+      "gspmd: with_exchange: the arguments of the function are values, or tuples or structs of values; capture other arguments");
   graph* const g = graph_of(arguments...);
   const std::size_t before = g == nullptr ? 0 : g->nodes.size();
   auto result = f(arguments...);
@@ -228,7 +228,7 @@ constexpr auto exchanging(std::string_view axes, F f, const Arguments&... argume
   const auto named = detail::resolve(*g->mesh, static_cast<const dim_spec*>(nullptr), 0, 0, axes, monoid::add);
   if (!named.problem.empty())
     g->fail(before < g->nodes.size() ? g->nodes[before].at : location{}, "with_exchange", named.broken, named.problem);
-  else if (g->find_types != nullptr) allow_exchange(*g, before, named.value.layout.partial);
+  else if (g->is_explicit) allow_exchange(*g, before, named.value.layout.partial);
   return result;
 }
 
@@ -309,10 +309,11 @@ struct typed_output {
 
 }  // namespace detail
 
-/// The `tensor` type of a program's only output, or of output `K`, for inputs of these types. If the program has a
-/// mistake, there is no error here; `compile` reports it.
+/// The `tensor` type of a program's only output, for inputs of these types. If the program has a mistake, there is no
+/// error here; `compile` reports it.
 template <detail::constant_callable Callable, class Mesh, class... Inputs>
 using typed_result = typename detail::typed_output<detail::callable_argument<Callable>(), Mesh, 0, Inputs...>::type;
+/// The same for output `K`.
 template <std::size_t K, detail::constant_callable Callable, class Mesh, class... Inputs>
 using typed_result_of = typename detail::typed_output<detail::callable_argument<Callable>(), Mesh, K, Inputs...>::type;
 

@@ -6,29 +6,19 @@
 #include "gspmd/detail/ops/one_call.hpp"
 #include "gspmd/nn/detail/attention_kernel.hpp"
 #include "gspmd/nn/detail/attention_op.hpp"
+#include "gspmd/nn/detail/square_root.hpp"
 #include "gspmd/ops/composite.hpp"
 #include "gspmd/program/program.hpp"
 
 /// Attention that does not store the matrix of scores.
 namespace gspmd {
 
+/// Options of attention: causal masks and the factor of the scores.
 struct attention_options {
   bool causal = false;         ///< row t of q attends to the rows of k up to first_row + t, and to no later ones
   std::int64_t first_row = 0;  ///< the position of q's first row among the rows of k, if `causal`
   double scale = 0;            ///< the factor of the scores; 0 means 1 / sqrt(K), with rows of q of K elements
 };
-
-namespace detail {
-
-/// Returns the square root by Newton's iteration, because std::sqrt is not constexpr.
-constexpr double square_root_of_extent(std::int64_t n) {
-  const double x = static_cast<double>(n);
-  double root = n > 1 ? x : 1;
-  for (int i = 0; i < 80; ++i) root = (root + x / root) / 2;
-  return root;
-}
-
-}  // namespace detail
 
 /// Returns softmax(scale * q k^T) v for each head of each example, and computes the scores in blocks.
 ///
@@ -61,8 +51,9 @@ constexpr value attention(value q, value k, value v, attention_options options =
   auto& g = *q.graph();
   const detail::one_call call(&g, "attention", {q.id(), k.id(), v.id()});
   const int last = q.rank() - 1;
-  const double scale =
-      options.scale != 0 || last < 0 || q.shape()[last] == 0 ? options.scale : 1 / detail::square_root_of_extent(q.shape()[last]);
+  const double scale = options.scale != 0 || last < 0 || q.shape()[last] == 0
+                           ? options.scale
+                           : 1 / detail::square_root_of(static_cast<double>(q.shape()[last]));
   const std::int64_t seen = options.first_row + 1;
   const int id = detail::add_attention(g, q.id(), k.id(), v.id(), scale, options.causal ? &seen : nullptr, at);
   detail::extents shape(q.shape());

@@ -79,9 +79,10 @@ constexpr auto cond(detail::condition pred, OnTrue&& on_true, OnFalse&& on_false
   using on_true_call = detail::call_with<OnTrue&, const Arguments&...>;
   using on_false_call = detail::call_with<OnFalse&, const Arguments&...>;
   if constexpr (on_true_call::refuses || on_false_call::refuses) {
-    static_assert(detail::written_so<OnTrue>,
-                  "gspmd: cond: both bodies are called as body(arguments...) with the arguments behind them: cond(pred, on_true, "
-                  "on_false, arguments...)");
+    static_assert(
+        detail::written_so<OnTrue>,
+        "gspmd: cond: both bodies are called as body(arguments...) with the arguments after the bodies: cond(pred, on_true, "
+        "on_false, arguments...)");
     pred.pred.note_refused();
     return pred.pred;
   } else if constexpr (!on_true_call::compiles || !on_false_call::compiles) {

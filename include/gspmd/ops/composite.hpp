@@ -35,7 +35,7 @@ constexpr value widened_term(value x, location at) {
 ///
 /// **Communication.** The communication of f. If f reduces over a split dim, the all_reduce moves floats, twice the
 /// bytes of bf16 or f16. In the explicit and manual modes the user writes that all_reduce, after the result: each
-/// device rounds its partial value (docs/types.md).
+/// device rounds its partial value (docs/reference/types.md).
 /// **Example.** rounded_once(at, [&](value x) { return sqrt(sum(x * x)); }, gradient)
 template <class F, std::same_as<value>... Others>
 constexpr value rounded_once(location at, F f, value first, Others... others) {

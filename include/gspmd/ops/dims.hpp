@@ -136,14 +136,16 @@ constexpr value triangle(value x, std::int64_t diagonal, location at, Compare st
 }
 }  // namespace detail
 
-/// tril returns the lower triangle of each matrix in the last two dims, and zeros elsewhere: it keeps element [i,j] if
-/// j - i <= diagonal. triu returns the upper triangle: it keeps element [i,j] if j - i >= diagonal. No communication.
+/// Returns the lower triangle of each matrix in the last two dims, and zeros elsewhere: it keeps element [i,j] if
+/// j - i <= diagonal. No communication.
 ///
 /// **Example.**
 ///     auto mask = tril(constant(x, {8, 8}, 1.0f));
 constexpr value tril(value x, std::int64_t diagonal = 0, location at = location::current()) {
   return detail::triangle(x, diagonal, at, [](operand a, operand b) { return a <= b; });
 }
+/// Returns the upper triangle of each matrix in the last two dims, and zeros elsewhere: it keeps element [i,j] if
+/// j - i >= diagonal. No communication.
 constexpr value triu(value x, std::int64_t diagonal = 0, location at = location::current()) {
   return detail::triangle(x, diagonal, at, [](operand a, operand b) { return a >= b; });
 }

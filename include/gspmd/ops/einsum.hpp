@@ -252,7 +252,7 @@ constexpr value limit_gather(value x, std::int64_t bytes, location at = location
   if (made.op != detail::code_of<detail::einsum_op> || made.operands.count != 2)
     return detail::made(
         x.graph()->fail(at, "limit_gather", detail::mistake::other,
-                        detail::text("it goes around an einsum of two operands, not around ") << detail::name_of(made.op)),
+                        detail::text("it takes the result of an einsum of two operands, not of ") << detail::name_of(made.op)),
         x);
   if (bytes < 0) return detail::made(x.graph()->fail(at, "limit_gather", detail::mistake::other, "the limit is negative"), x);
   made.gather_limit = bytes;

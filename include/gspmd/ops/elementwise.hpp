@@ -121,80 +121,115 @@ constexpr value unary(value x, location at) {
 // type that are broadcast to one shape as in NumPy (dims aligned at the right, extents of 1 repeated). The operators
 // have StableHLO's semantics.
 
+/// Returns the absolute values. If `x` is complex, the result is real.
 constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::abs_op>(x, at); }
+/// Returns -x.
 constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::negate_op>(x, at); }
+/// Returns -1, 0 or 1, the sign of each element.
 constexpr value sign(value x, location at = location::current()) { return detail::unary<detail::sign_op>(x, at); }
+/// Returns e^x.
 constexpr value exponential(value x, location at = location::current()) { return detail::unary<detail::exponential_op>(x, at); }
+/// Returns the natural logarithm.
 constexpr value log(value x, location at = location::current()) { return detail::unary<detail::log_op>(x, at); }
+/// Returns the square root.
 constexpr value sqrt(value x, location at = location::current()) { return detail::unary<detail::sqrt_op>(x, at); }
+/// Returns 1 / sqrt(x).
 constexpr value rsqrt(value x, location at = location::current()) { return detail::unary<detail::rsqrt_op>(x, at); }
+/// Returns the hyperbolic tangent.
 constexpr value tanh(value x, location at = location::current()) { return detail::unary<detail::tanh_op>(x, at); }
+/// Returns 1 / (1 + e^-x), the sigmoid function.
 constexpr value logistic(value x, location at = location::current()) { return detail::unary<detail::logistic_op>(x, at); }
+/// Returns max(x, 0).
 constexpr value relu(value x, location at = location::current()) { return detail::unary<detail::relu_op>(x, at); }
+/// Returns the sine; `x` is in radians.
 constexpr value sine(value x, location at = location::current()) { return detail::unary<detail::sine_op>(x, at); }
+/// Returns the cosine; `x` is in radians.
 constexpr value cosine(value x, location at = location::current()) { return detail::unary<detail::cosine_op>(x, at); }
+/// Returns the largest integer that is not above `x`.
 constexpr value floor(value x, location at = location::current()) { return detail::unary<detail::floor_op>(x, at); }
+/// Returns the smallest integer that is not below `x`.
 constexpr value ceil(value x, location at = location::current()) { return detail::unary<detail::ceil_op>(x, at); }
-/// Return e^x - 1 and log(1 + x), with full precision for results near 0.
+/// Returns e^x - 1, with full precision for results near 0.
 constexpr value expm1(value x, location at = location::current()) { return detail::unary<detail::expm1_op>(x, at); }
+/// Returns log(1 + x), with full precision for results near 0.
 constexpr value log1p(value x, location at = location::current()) { return detail::unary<detail::log1p_op>(x, at); }
+/// Returns the error function.
 constexpr value erf(value x, location at = location::current()) { return detail::unary<detail::erf_op>(x, at); }
 /// Returns the number whose error function is x. For 1 and -1, it is infinite.
 constexpr value erf_inv(value x, location at = location::current()) { return detail::unary<detail::erf_inv_op>(x, at); }
+/// Returns the cube root.
 constexpr value cbrt(value x, location at = location::current()) { return detail::unary<detail::cbrt_op>(x, at); }
 /// Returns `x` and stops the gradient.
 constexpr value stop_gradient(value x, location at = location::current()) {
   return detail::unary<detail::stop_gradient_op>(x, at);
 }
+/// Inverts bools, or each bit of integers.
 constexpr value logical_not(value x, location at = location::current()) { return detail::unary<detail::not_op>(x, at); }
 
+/// Returns the negated elements.
 constexpr value operator-(operand x) { return detail::elementwise(detail::code_of<detail::negate_op>, {x}, x.at); }
+/// Returns the sum of each pair of elements.
 constexpr value operator+(operand a, operand b) { return detail::elementwise(detail::code_of<detail::add_op>, {a, b}, a.at); }
+/// Returns the difference of each pair of elements.
 constexpr value operator-(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::subtract_op>, {a, b}, a.at);
 }
+/// Returns the product of each pair of elements. For products of matrices, use `einsum`.
 constexpr value operator*(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::multiply_op>, {a, b}, a.at);
 }
+/// Returns the quotient of each pair of elements. For integers, it is rounded towards 0.
 constexpr value operator/(operand a, operand b) { return detail::elementwise(detail::code_of<detail::divide_op>, {a, b}, a.at); }
+/// Returns the larger element of each pair.
 constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::maximum_op>, {a, b}, a.at); }
+/// Returns the smaller element of each pair.
 constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::minimum_op>, {a, b}, a.at); }
+/// Returns a^b.
 constexpr value power(operand a, operand b) { return detail::elementwise(detail::code_of<detail::power_op>, {a, b}, a.at); }
 /// Returns the remainder of a divided by b, with the sign of a. For integers, x % 0 is x, and x / 0 has all bits set
 /// (-1 if signed).
 constexpr value remainder(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::remainder_op>, {a, b}, a.at);
 }
+/// Returns remainder(a, b).
 constexpr value operator%(operand a, operand b) { return remainder(a, b); }
 /// Returns the angle of the point (x, y), from -pi to pi.
 constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::code_of<detail::atan2_op>, {y, x}, y.at); }
-/// Return the bits of the integer a, shifted by b places. If b is negative, or not below the number of bits of the
-/// type, all bits are shifted out. To the right, a signed integer keeps its sign.
+/// Returns the bits of the integer a, shifted left by b places. If b is negative, or not below the number of bits of
+/// the type, all bits are shifted out.
 constexpr value shift_left(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::shift_left_op>, {a, b}, a.at);
 }
+/// Returns the bits of the integer a, shifted right by b places; see shift_left. A signed integer keeps its sign.
 constexpr value shift_right(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::shift_right_op>, {a, b}, a.at);
 }
-/// Operate on each bit of integers, and on bools. This also holds for logical_not.
+/// Returns the exclusive or of bools, or of each bit of integers.
 constexpr value bitwise_xor(operand a, operand b) { return detail::elementwise(detail::code_of<detail::xor_op>, {a, b}, a.at); }
+/// Returns `a and b` of bools, or of each bit of integers.
 constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::code_of<detail::and_op>, {a, b}, a.at); }
+/// Returns `a or b` of bools, or of each bit of integers.
 constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::code_of<detail::or_op>, {a, b}, a.at); }
 
-/// Comparisons return a tensor of bool.
+/// Returns true for pairs with a < b. All comparisons return a tensor of bool.
 constexpr value operator<(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::compare_lt_op>, {a, b}, a.at);
 }
+/// Returns true for pairs with a <= b.
 constexpr value operator<=(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::compare_le_op>, {a, b}, a.at);
 }
+/// Returns true for pairs with a > b.
 constexpr value operator>(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::compare_gt_op>, {a, b}, a.at);
 }
+/// Returns true for pairs with a >= b.
 constexpr value operator>=(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::compare_ge_op>, {a, b}, a.at);
 }
+/// Returns true for pairs with equal elements. A value has no `==`.
 constexpr value equal(operand a, operand b) { return detail::elementwise(detail::code_of<detail::compare_eq_op>, {a, b}, a.at); }
+/// Returns true for pairs with different elements.
 constexpr value not_equal(operand a, operand b) {
   return detail::elementwise(detail::code_of<detail::compare_ne_op>, {a, b}, a.at);
 }
@@ -220,17 +255,21 @@ constexpr value is_finite(value x, location at = location::current()) {
   return operand(abs(x, at), at) < operand(std::numeric_limits<double>::infinity(), at);
 }
 
-/// `x += y` is `x = x + y`, and so on.
+/// Replaces `a` by a + b.
 constexpr value& operator+=(value& a, operand b) { return a = operand(a, b.at) + b; }
+/// Replaces `a` by a - b.
 constexpr value& operator-=(value& a, operand b) { return a = operand(a, b.at) - b; }
+/// Replaces `a` by a * b.
 constexpr value& operator*=(value& a, operand b) { return a = operand(a, b.at) * b; }
+/// Replaces `a` by a / b.
 constexpr value& operator/=(value& a, operand b) { return a = operand(a, b.at) / b; }
 
-/// Return the parts of complex numbers: float for c64, double for c128. abs(z) is their absolute value. The parts of a
-/// partial tensor are partial.
+/// Returns the real parts of complex numbers: float for c64, double for c128. abs(z) is their absolute value. The parts
+/// of a partial tensor are partial.
 ///
 /// **Errors.** A tensor that is not complex.
 constexpr value real(value z, location at = location::current()) { return detail::unary<detail::real_op>(z, at); }
+/// Returns the imaginary parts of complex numbers; see real.
 constexpr value imag(value z, location at = location::current()) { return detail::unary<detail::imag_op>(z, at); }
 /// Returns the complex conjugates.
 constexpr value conj(value z, location at = location::current()) { return detail::unary<detail::conj_op>(z, at); }

@@ -167,9 +167,9 @@ struct local_facts<Rule, F, Signature> {
 /// or an array of values if its rule has several results: `auto [quotient, rest] = divide(x, y);`
 template <fixed_string Rule, class F, class... Options>
 class local_operator {
-  using options = detail::local_options<Options...>;
-  using rule = detail::rule_constant<Rule, options::kind>;
-  using facts = detail::local_facts<rule, F, typename options::signature>;
+  using asked = detail::local_options<Options...>;
+  using rule = detail::rule_constant<Rule, asked::kind>;
+  using facts = detail::local_facts<rule, F, typename asked::signature>;
 
  public:
   static constexpr int operand_count = rule::value.operand_count();
@@ -263,11 +263,11 @@ class local_operator {
 
   constexpr const detail::local_function* function_in(detail::graph& g) const {
     if constexpr (is_constant) {
-      return &detail::local_holder<rule, typename facts::list, options::flops, F>::function;
+      return &detail::local_holder<rule, typename facts::list, asked::flops, F>::function;
     } else {
       if (g.functions == nullptr) return nullptr;
       const F* const object = g.functions->keep(function_);
-      auto made = detail::make_local_function<typename facts::list, false>(rule::value, options::flops, object);
+      auto made = detail::make_local_function<typename facts::list, false>(rule::value, asked::flops, object);
       detail::add_gradient<rule>(made, *object);
       return g.functions->keep(made);
     }
@@ -319,9 +319,9 @@ class local_operator {
 /// **Threads.** Devices call the function concurrently.
 template <fixed_string Rule, class... Options, class F>
 constexpr auto local_op(F f) {
-  using options = detail::local_options<Options...>;
-  using rule = detail::rule_constant<Rule, options::kind>;
-  using facts = detail::local_facts<rule, F, typename options::signature>;
+  using asked = detail::local_options<Options...>;
+  using rule = detail::rule_constant<Rule, asked::kind>;
+  using facts = detail::local_facts<rule, F, typename asked::signature>;
   using detail::local_fault;
   if constexpr (facts::fault == local_fault::rule) {
     detail::refuse<detail::mistake::rule, detail::local_syntax<Rule, rule>>();
@@ -332,7 +332,7 @@ constexpr auto local_op(F f) {
                   "gspmd: local_op: types<R(A...)> names a type for each operand of the rule");
     static_assert(
         facts::fault != local_fault::function,
-        "gspmd: local_op: the function takes no element type; several devices call it at once, with a local_block for "
+        "gspmd: local_op: the function takes no element type; several devices call it concurrently, with a local_block for "
         "each operand of the rule and one for each result: it must take them also when it is const, and return nothing");
   }
   return local_operator<Rule, F, Options...>(std::move(f));

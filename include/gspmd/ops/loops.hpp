@@ -22,7 +22,7 @@ namespace detail {
 struct trip_count {
   std::int64_t trips;
   location at;
-  std::int64_t sweeps = 1;  // see ghost
+  std::int64_t sweeps = 1;  // for each exchange (ops/ghost_zones.hpp)
   template <std::integral Number>
   constexpr trip_count(Number n, location where = location::current())  // NOLINT: implicit on purpose
       : trips(static_cast<std::int64_t>(n)), at(where) {}
@@ -56,7 +56,7 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
     return fori_loop(n, init...);
   } else if constexpr (sizeof...(Carry) == 0 || !(detail::is_values<Carry> && ...)) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: fori_loop: give the values that are carried, or groups of them: fori_loop(n, body, init...); for a "
+                  "gspmd: fori_loop: pass the carried values, or groups of values: fori_loop(n, body, init...); for a "
                   "number write constant<float>(x, {}, number)");
     return detail::unlooped(init...);
   } else if constexpr (call::refuses) {
@@ -67,8 +67,7 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
   } else if constexpr (!call::compiles) {
     return detail::unlooped(init...);  // the compiler has reported the mistake in the body
   } else if constexpr (!detail::is_carried<typename call::result, Carry...>) {
-    static_assert(detail::written_so<Body>,
-                  "gspmd: fori_loop: the body must return what is carried, as a tuple if it is several values");
+    static_assert(detail::written_so<Body>, "gspmd: fori_loop: the body must return the carried values, several as a tuple");
     return detail::unlooped(init...);
   } else {
     using carried_type = std::tuple<Carry...>;
@@ -88,57 +87,6 @@ constexpr auto fori_loop(detail::trip_count n, Body&& body, const Carry&... init
     if constexpr (sizeof...(Carry) == 1) return std::get<0>(result);
     else return result;
   }
-}
-
-/// A body of fori_loop that computes several sweeps per exchange; see ghost.
-template <class Body>
-struct ghost_body {
-  Body body;
-  std::int64_t sweeps;
-};
-
-/// Makes the body of a fori_loop over a stencil that computes `sweeps` iterations per exchange. The exchanged halo is
-/// `sweeps` times the radius wide (ghost zones, wide halos). Without `sweeps` the planner takes the number that is
-/// fastest on the mesh's network. Between exchanges, devices also compute elements that their neighbours compute.
-///
-/// **Example.**
-///     // 25 exchanges
-///     auto u = fori_loop(100, ghost<4>([](value, value u) { return stencil<1, 1>(laplace, u); }), u0);
-///     auto [p, v] = fori_loop(steps, ghost(leapfrog), p0, v0);  // by on_network's latency
-///
-/// The values equal those of the plain fori_loop, bit for bit. The body consists of stencils, shifts, rolls and
-/// elementwise operators. All carried fields have one shape and one sharding, which is that of the plain loop. The
-/// body may also carry numbers. Remaining iterations, if `sweeps` does not divide n, have an exchange of their own. In
-/// a manual region each iteration has its own exchange; use local::halo there for a wider halo. grad differentiates
-/// the plain loop.
-///
-/// **Communication.** One collective_permute every `sweeps` iterations for each field and each split dim that is read
-/// at an offset. It has two messages of sweeps * radius * s elements. s is the number of elements per index of the dim
-/// in a shard, including the halos along the split dims before it. A field that is not itself read at offsets sends
-/// less. A halo may be wider than a shard. Values from outside are exchanged once before the loop, or twice if there
-/// are remaining iterations. The default network has no cost per message, so there ghost(body) is the plain loop. Each
-/// exchange copies each field into blocks, dim by dim, and back.
-/// **Errors.** At compile time: another operator in the body, for example a reduction or a function of yours (`map`),
-/// with its line; complex fields; fields with different shapes or shardings; a number of iterations that the program
-/// computes.
-template <int Sweeps, class Body>
-  requires(Sweeps >= 1)
-constexpr ghost_body<Body> ghost(Body body) {
-  return {std::move(body), Sweeps};
-}
-template <class Body>
-constexpr ghost_body<Body> ghost(Body body) {
-  return {std::move(body), -1};
-}
-/// The same with a number of sweeps that is known at run time. A number below 1 counts as 1.
-template <class Body>
-constexpr ghost_body<Body> ghost(std::int64_t sweeps, Body body) {
-  return {std::move(body), sweeps < 1 ? 1 : sweeps};
-}
-template <class Body, class... Carry>
-constexpr auto fori_loop(detail::trip_count n, ghost_body<Body> body, const Carry&... init) {
-  n.sweeps = body.sweeps;
-  return fori_loop(n, body.body, init...);
 }
 
 /// Runs `body` while `condition` holds, and returns the carried values for which it does not hold. condition(carried)
@@ -161,14 +109,14 @@ constexpr Carry while_loop(Condition&& condition, Body&& body, const Carry& init
   using call = detail::call_with<Body&, const Carry&>;
   if constexpr (!detail::is_values<Carry> || asked::refuses || call::refuses) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: while_loop: both functions are called with what is carried, a value or a group of values: "
-                  "while_loop(condition, body, init)");
+                  "gspmd: while_loop: both functions are called with the carried value or group of values: while_loop(condition, "
+                  "body, init)");
     return detail::unlooped(init);
   } else if constexpr (!asked::compiles || !call::compiles) {
     return detail::unlooped(init);  // the compiler has reported the mistake in a function
   } else if constexpr (!std::is_same_v<typename asked::result, value> || !std::is_same_v<typename call::result, Carry>) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: while_loop: the condition returns one value, a bool of rank 0, and the body what is carried");
+                  "gspmd: while_loop: the condition returns one value, a bool of rank 0, and the body the carried values");
     return detail::unlooped(init);
   } else {
     detail::graph* const g = detail::graph_of(init);
@@ -237,17 +185,6 @@ constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... i
                  carried_type(zero, init...), n.at);
   if constexpr (sizeof...(Carry) == 1) return std::get<1>(last);
   else return std::apply([](const value&, const auto&... c) { return std::tuple<Carry...>(c...); }, last);
-}
-
-/// Refuses a computed number of iterations with ghost, because the number of remaining sweeps must be known.
-template <class Body, class... Carry>
-  requires(sizeof...(Carry) > 0)
-constexpr auto fori_loop(detail::counted_trips n, ghost_body<Body> body, const Carry&... init) {
-  n.trips.graph()->fail(
-      n.at, "fori_loop", detail::mistake::region,
-      "makes several sweeps on one exchange, ghost, and computes how many trips there are; give a number of trips, or "
-      "write the loop without ghost");
-  return fori_loop(n, body.body, init...);
 }
 
 }  // namespace gspmd

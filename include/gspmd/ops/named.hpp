@@ -54,7 +54,7 @@ constexpr auto named(F f, const Arguments&... arguments) {
   static_assert(
       sizeof...(Arguments) > 0 && (detail::is_values<Arguments> && ...),
       "gspmd: named: the arguments of the function are values, or tuples or structs of values, and there is one at least; "
-      "capture what is none");
+      "capture other arguments");
   const detail::open_part part(detail::graph_of(arguments...), Name.chars);
   return f(arguments...);
 }
@@ -65,7 +65,7 @@ auto named(const std::string& name, F f, const Arguments&... arguments) {
   static_assert(
       sizeof...(Arguments) > 0 && (detail::is_values<Arguments> && ...),
       "gspmd: named: the arguments of the function are values, or tuples or structs of values, and there is one at least; "
-      "capture what is none");
+      "capture other arguments");
   if (!detail::may_be_name(name)) throw error("named: a name is not empty and has no `/`, `[` or `]`");
   detail::graph* const g = detail::graph_of(arguments...);
   const detail::open_part part(g != nullptr && g->functions != nullptr ? g : nullptr,

@@ -25,7 +25,7 @@ template <class F, class... Arguments>
 constexpr auto with_policy(const policy& p, F f, const Arguments&... arguments) {
   static_assert(
       (detail::is_values<Arguments> && ...),
-      "gspmd: with_policy: the arguments of the function are values, or tuples or structs of values; capture what is none");
+      "gspmd: with_policy: the arguments of the function are values, or tuples or structs of values; capture other arguments");
   detail::graph* const g = detail::graph_of(arguments...);
   const std::size_t before = g == nullptr ? 0 : g->nodes.size();
   auto result = f(arguments...);

@@ -180,13 +180,12 @@ constexpr value log_softmax(value x, int dim, location at = location::current())
 
 template <detail::traced A>
 constexpr auto softmax(const A& x) {
-  static_assert(detail::written_so<A>, "gspmd: softmax goes along one dim; name it: softmax(x, -1) is along the last one");
+  static_assert(detail::written_so<A>, "gspmd: softmax needs a dim; pass it: softmax(x, -1) is along the last one");
   return detail::refused_call(x, x);
 }
 template <detail::traced A>
 constexpr auto log_softmax(const A& x) {
-  static_assert(detail::written_so<A>,
-                "gspmd: log_softmax goes along one dim; name it: log_softmax(x, -1) is along the last one");
+  static_assert(detail::written_so<A>, "gspmd: log_softmax needs a dim; pass it: log_softmax(x, -1) is along the last one");
   return detail::refused_call(x, x);
 }
 

@@ -48,8 +48,8 @@ constexpr auto scan_rows(Body& body, const Carry& init, const Xs& xs, location a
       fits = fits && x.rank() > 0 && rows_of[0].rank() > 0 && x.shape()[0] == rows_of[0].shape()[0];
       if (!fits)
         g->fail(at, "scan", mistake::region,
-                text("goes over the rows of ") << shape_text(rows_of[0].shape()) << " and " << shape_text(x.shape())
-                                               << "; all must have dim 0, and it must be equal");
+                text("iterates over the rows of ") << shape_text(rows_of[0].shape()) << " and " << shape_text(x.shape())
+                                                   << "; all must have dim 0, and it must be equal");
     }
     if (fits) trips = rows_of[0].shape()[0];
   }
@@ -115,18 +115,17 @@ template <class Body, class Carry, class Xs>
 constexpr auto scan(Body&& body, const Carry& init, const Xs& xs, location at = location::current()) {
   using call = detail::call_with<Body&, const Carry&, const Xs&>;
   if constexpr (!detail::is_values<Carry> || !detail::is_values<Xs>) {
-    static_assert(detail::written_so<Body>,
-                  "gspmd: scan: what is carried and what the loop goes over are values, or groups of them: scan(body, init, xs)");
+    static_assert(detail::written_so<Body>, "gspmd: scan: init and xs are values or groups of values: scan(body, init, xs)");
     return detail::unlooped(init, xs);
   } else if constexpr (call::refuses) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: scan: the body is called as body(carried, x): it takes what is carried, then a row of xs");
+                  "gspmd: scan: the body is called as body(carried, x): it takes the carried values, then a row of xs");
     return detail::unlooped(init, xs);
   } else if constexpr (!call::compiles) {
     return detail::unlooped(init, xs);  // the compiler has reported the mistake in the body
   } else if constexpr (!detail::is_scan_result<typename call::result, Carry>) {
     static_assert(detail::written_so<Body>,
-                  "gspmd: scan: the body must return a tuple of what is carried and of a row of the result");
+                  "gspmd: scan: the body must return a tuple of the carried values and a row of the result");
     return detail::unlooped(init, xs);
   } else {
     return detail::scan_rows(body, init, xs, at);

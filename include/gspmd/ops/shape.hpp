@@ -116,7 +116,7 @@ constexpr value shift(value x, int dim, std::int64_t offset, const boundary& out
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
   if (outside.has_values())
-    return detail::made(g.fail(at, "shift", detail::mistake::other, "takes no tensor as what lies beyond an end; stencil does"),
+    return detail::made(g.fail(at, "shift", detail::mistake::other, "takes no tensor as the values beyond an end; use stencil"),
                         x);
   return detail::made(
       detail::add_shift(g, x.id(), detail::counted_dim(dim, x.rank()), offset, at, outside.beyond(), outside.number()), x);

@@ -64,7 +64,7 @@ constexpr bool check_body(graph& g, const char* op, location at, const constant_
   if (given.size() != wanted.size())
     g.fail(at, op, mistake::region,
            text("the body gives ") << static_cast<int>(given.size()) << " values where " << static_cast<int>(wanted.size())
-                                   << " are wanted; give one for each of what is carried, or of the other body");
+                                   << " are required; return one for each carried value, or for each result of the other body");
   for (std::size_t k = 0; k < given.size() && !g.failed(); ++k) {
     const value& a = wanted[k];
     const value& b = given[k];

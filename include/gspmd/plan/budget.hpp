@@ -17,10 +17,14 @@
 
 namespace gspmd {
 
+/// The kinds of collectives.
 using detail::collective_kind;
 
+/// 1,024 bytes.
 inline constexpr std::int64_t KiB = 1024;
+/// 1,024 KiB.
 inline constexpr std::int64_t MiB = 1024 * KiB;
+/// 1,024 MiB.
 inline constexpr std::int64_t GiB = 1024 * MiB;
 
 /// The names of some axes of a mesh, separated by commas, in the order of the mesh. It has room for the names
@@ -73,14 +77,19 @@ collectives() -> collectives<0>;
 template <class... Cs>
 collectives(collective, Cs...) -> collectives<1 + sizeof...(Cs)>;
 
+/// An all_reduce over mesh axes, to compare with the plan of a program: all_reduce<"model">.
 template <fixed_string Axes>
 inline constexpr collective all_reduce{collective_kind::all_reduce, Axes.view()};
+/// A reduce_scatter over mesh axes.
 template <fixed_string Axes>
 inline constexpr collective reduce_scatter{collective_kind::reduce_scatter, Axes.view()};
+/// An all_gather over mesh axes.
 template <fixed_string Axes>
 inline constexpr collective all_gather{collective_kind::all_gather, Axes.view()};
+/// An all_to_all over mesh axes.
 template <fixed_string Axes>
 inline constexpr collective all_to_all{collective_kind::all_to_all, Axes.view()};
+/// A collective_permute over mesh axes.
 template <fixed_string Axes>
 inline constexpr collective collective_permute{collective_kind::collective_permute, Axes.view()};
 
@@ -182,10 +191,7 @@ constexpr traffic_count count_traffic_of(const plan_view& p, const collective_fi
 }
 
 template <class = once>
-traffic_count count_traffic_at_run_time(const plan_view& p, const collective_filter& which) {
-  return count_traffic_of(p, which);
-}
-GSPMD_PLANNED_ONCE(traffic_count count_traffic_at_run_time<once>(const plan_view&, const collective_filter&));
+traffic_count count_traffic_at_run_time(const plan_view& p, const collective_filter& which);
 
 /// Returns the traffic of a device in a run of the program.
 constexpr traffic_count count_traffic(const plan_view& p, const collective_filter& which = {}) {
@@ -299,3 +305,7 @@ class traffic {
 };
 
 }  // namespace gspmd
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/plan/budget.ipp"
+#endif

@@ -30,10 +30,10 @@ struct max_messages;
 /// Limits the number of collectives that one device takes part in.
 template <std::int64_t Count, class... Which>
 struct max_collectives;
-/// Restricts a limit to collectives over an axis, or to collectives of a kind, like `traffic.over()` and
-/// `traffic.in()`.
+/// Restricts a limit to collectives over an axis, like `traffic.over()`.
 template <fixed_string Axis>
 struct over {};
+/// Restricts a limit to collectives of a kind, like `traffic.in()`.
 template <collective_kind Kind>
 struct in_kind {};
 /// Limits the bytes that one device holds: inputs, outputs and all values between them.

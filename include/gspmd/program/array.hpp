@@ -24,18 +24,10 @@ namespace detail {
 /// Returns the number of elements of a tensor to allocate. Throws gspmd::error if the shape is invalid or the size too
 /// large.
 template <class = once>
-std::int64_t checked_elements(const extents& shape, std::size_t elem_bytes) {
-  if (const text problem = size_problem(shape, static_cast<std::int64_t>(elem_bytes)); !problem.empty())
-    throw error("array: " + std::string(problem.view()));
-  return elements(shape);
-}
-GSPMD_COMPILED_ONCE(std::int64_t checked_elements<once>(const extents&, std::size_t));
+std::int64_t checked_elements(const extents& shape, std::size_t elem_bytes);
 
 template <class = once>
-[[gnu::cold]] std::string array_text(const extents& shape) {
-  return "an array of " + std::string(shape_text(shape).view());
-}
-GSPMD_COMPILED_ONCE(std::string array_text<once>(const extents&));
+[[gnu::cold]] std::string array_text(const extents& shape);
 
 }  // namespace detail
 
@@ -106,3 +98,7 @@ template <class T>
 inline constexpr bool is_row_major<array<T>> = true;
 
 }  // namespace gspmd
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/program/array.ipp"
+#endif

@@ -14,15 +14,17 @@ using detail::bytes_of;
 /// Returns true if the monoid is defined for the type. `and` is not defined for floats, and a sum is not defined for
 /// bools.
 using detail::is_defined;
-/// Return true for complex types (c64, c128), and for floating-point types, which include the complex types.
+/// Returns true for complex types (c64, c128).
 using detail::is_complex;
+/// Returns true for floating-point types, which include the complex types.
 using detail::is_floating;
 /// Returns the name of a type, a monoid or a kind of collective in texts: `f32`, `add`, `all_reduce`.
 using detail::name_of;
 /// Returns the type of the real and the imaginary part of a complex type. Returns a real type unchanged.
 using detail::part_of;
-/// Calls `f(T{})` with the C++ type of a dtype. with_real_type does nothing if the type is complex.
+/// Calls `f(T{})` with the C++ type of a dtype.
 using detail::with_element_type;
+/// The same, but does nothing if the type is complex.
 using detail::with_real_type;
 
 /// The number of element types. The first one is static_cast<dtype>(0).

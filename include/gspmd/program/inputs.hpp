@@ -32,8 +32,7 @@ struct in {
     if constexpr (Split::is_annotation) {
       const auto r = [&g] {
         if constexpr (requires { Split::resolve(*g.mesh, Dims::rank); }) {  // xla_split, placements
-          static_assert(Partial::axes.empty(),
-                        "gspmd: in: this form of sharding says itself what is partial; leave out partial<>");
+          static_assert(Partial::axes.empty(), "gspmd: in: this form of sharding states the partial axes; leave out partial<>");
           return Split::resolve(*g.mesh, Dims::rank);
         } else {
           return detail::resolve(*g.mesh, Split::specs(), Split::rank, Dims::rank, Partial::axes, Partial::kind);

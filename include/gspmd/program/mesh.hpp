@@ -36,8 +36,8 @@ inline constexpr bool is_axis = false;
 template <fixed_string Name, int Size>
 inline constexpr bool is_axis<axis<Name, Size>> = true;
 
-/// The mesh that another mesh changes: `type` of changed_mesh<overlapped<pod>> is pod. A mesh that changes another mesh
-/// specialises it. The name alone is enough, so the other mesh is not instantiated.
+/// The mesh that another mesh changes: `type` of changed_mesh<mesh_with<pod, Options>> is pod. A mesh that changes
+/// another mesh specialises it. The name alone is enough, so the other mesh is not instantiated.
 template <class Mesh>
 struct changed_mesh {};
 template <class Mesh> concept changes_mesh = requires { typename changed_mesh<Mesh>::type; };

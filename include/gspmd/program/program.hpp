@@ -54,8 +54,8 @@ class value : public detail::foreign_names {
   template <class Index>
   constexpr auto operator[](const Index&) const {
     static_assert(detail::written_so<Index>,
-                  "gspmd: x[i]: a program works on whole tensors and not on their elements; go over the rows of one with scan, "
-                  "or take rows out of it with slice, with take or, at a computed place, with dynamic_slice");
+                  "gspmd: x[i]: a program works on whole tensors and not on their elements; iterate over rows with scan, or take "
+                  "rows with slice, take or, at a computed index, dynamic_slice");
     note_refused();
     return *this;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -13,15 +14,12 @@
 #include "gspmd/program/tree.hpp"
 
 namespace gspmd {
-template <class T>
-class strided_view;
-
 namespace detail {
 
+/// The base class of every edge (gspmd/extend/edge.hpp). A view of external memory is a type that names its edge.
+struct edge_struct {};
 template <class X>
-inline constexpr bool is_strided_view = false;
-template <class T>
-inline constexpr bool is_strided_view<strided_view<T>> = true;
+inline constexpr bool is_external_view = requires { requires std::derived_from<typename X::edge, edge_struct>; };
 
 /// Returns true if a container has one dim according to its type.
 ///
@@ -81,14 +79,14 @@ inline constexpr bool has_addresses =
 template <class Leaf>
 consteval bool accept_container() {
   using plain = std::remove_cvref_t<Leaf>;
-  static_assert(!is_strided_view<plain>,
-                "gspmd: a strided_view is not taken here; give it to run(program, ...) or to a strided_session "
-                "(gspmd/external/session.hpp), or of a compiled step to run<step>, scatter<step, K> or strided_step "
-                "(gspmd/external.hpp)");
+  static_assert(!is_external_view<plain>,
+                "gspmd: a view of external memory is not accepted here; pass it to run(program, ...) or to a strided_session "
+                "(gspmd/external/session.hpp), or for a compiled step to run<step>, scatter<step, K> or strided_step "
+                "(gspmd/external.hpp); pass a view with a layout of its own to placed_step or placed_session");
   static_assert(has_addresses<plain>,
                 "gspmd: std::vector<bool> stores bits, and a tensor of bool has a byte for each element; pass a "
                 "gspmd::array<bool>, or a pointer to or a span of bools");
-  static_assert(!has_addresses<plain> || is_strided_view<plain> || is_row_major<plain>,
+  static_assert(!has_addresses<plain> || is_external_view<plain> || is_row_major<plain>,
                 "gspmd: a container of several dims must say that it is row-major; give a strided_view of it "
                 "(gspmd/external.hpp), a pointer "
                 "or a span of its elements in that order, or specialise gspmd::is_row_major for it");
@@ -173,7 +171,7 @@ constexpr void require_dense(const C& container) {
   } else if constexpr (requires { container.is_exhaustive(); }) {  // mdspan's family
     is_dense = container.is_exhaustive();
   }
-  if (!is_dense) throw error("the elements of the container given do not lie one after the other; give a strided_view of it");
+  if (!is_dense) throw error("the elements of the container are not contiguous; pass a strided_view of it");
 }
 
 }  // namespace detail

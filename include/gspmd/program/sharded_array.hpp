@@ -55,8 +55,8 @@ class sharded_memory {
   }
   [[noreturn, gnu::cold, gnu::noinline]] void refuse_device(int i) const {
     if (!held_) refuse_empty();
-    throw error("sharded_array: device " + std::to_string(i) + " is asked for and the array lies on " +
-                counted(count(), "device") + " of this process, which count from 0");
+    throw error("sharded_array: device " + std::to_string(i) + " does not exist; the array is on " + counted(count(), "device") +
+                " of this process, which count from 0");
   }
   struct held {
     const mesh_shape* mesh;  // constants of a step, or tables that must outlive this object
@@ -278,8 +278,7 @@ auto gather(Comm& comm, const Tree& tree) {
         array<T> whole(shards.shape());
         const auto& v = shards.planned();
         if (v.layout.partial != 0)
-          throw error(
-              "gather: the array is partial: devices hold terms of it, and no program has reduced them; reshard it first");
+          throw error("gather: the array is partial, so devices hold partial values of it; reshard it in a program first");
         const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
         using element = detail::listed_element_t<T>;
         std::vector<const element*> in;

@@ -28,8 +28,9 @@ struct dims {
   }();
 };
 
-/// The entry of `split` for a dim that is not split.
+/// The type of `_`.
 struct unsplit_t {};
+/// The entry of `split` for a dim that is not split: split<"data", _>.
 inline constexpr unsplit_t _{};
 
 /// Describes how a dim is split: the names of mesh axes, major to minor, separated by commas.
@@ -175,7 +176,7 @@ constexpr resolved_sharding resolve(const mesh_info& mesh, const Spec* specs, in
     auto list = words_of(specs[d]);
     const int stage = take_priority(list);
     if (stage > 15) {
-      r.refuse(mistake::unknown_axis) << "a priority is p0 to p15, and `" << words_of(specs[d]) << "` asks for p" << stage;
+      r.refuse(mistake::unknown_axis) << "a priority is p0 to p15, and `" << words_of(specs[d]) << "` has p" << stage;
       return r;
     }
     if (!list.empty() && list.back() == '?') {

@@ -12,7 +12,7 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/ops/einsum.hpp"
 #include "gspmd/ops/elementwise.hpp"
-#include "gspmd/plan/on_network.hpp"
+#include "gspmd/plan/network.hpp"
 #include "gspmd/run/compile.hpp"
 
 /// Measures the network of this machine, for plans.
@@ -107,7 +107,7 @@ inline constexpr auto measured_sweep = [](auto a, auto b) { return a + b; };
 /// **Example.**
 ///
 ///     network here = measure_network(comm);
-///     auto program = dynamic::compile(layer, mesh.on(here), ...);
+///     auto program = dynamic::compile(layer, mesh, {.network = here}, ...);
 template <communicator Comm>
 [[nodiscard]] network measure_network(Comm& comm) {
   using one = mesh<axis<"device", 1>>;

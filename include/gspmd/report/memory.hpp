@@ -46,7 +46,7 @@ class given_up_words {
 
   [[nodiscard, gnu::cold]] std::string all() {
     const int level = saving_level(request_.saving);
-    if (level == 0) return "nothing is given up\n";
+    if (level == 0) return "nothing was changed\n";
     if (level == 1) list(1, "inputs that are gathered again where they are gathered, ");
     else line("inputs that are gathered are gathered again: ", 1, true);
     const bool are_some_of_3 = level == 3 && inputs_giving_way(request_.saving) > 0;
@@ -58,7 +58,7 @@ class given_up_words {
       line("einsums take operands in parts that would be gathered to more than " +
                std::to_string(request_.most_memory >> (2 * (l - 2))) + " bytes: ",
            l);
-    if (level > 5) line("states lie as their next values are computed: ", level);
+    if (level > 5) line("states have the computed sharding of their next values: ", level);
     return std::move(text_);
   }
 
@@ -128,9 +128,8 @@ class given_up_words {
     text += "  " + std::string(graph::place(n.at, "value").view()) + ": " + price_of_bytes(bytes, seconds_of(picoseconds)) + '\n';
   }
   if (count > most_lines) text += "  and " + std::to_string(count - most_lines) + " others\n";
-  return count == 0
-             ? text
-             : "values that are computed or gathered again for those who read them late, " + std::to_string(count) + ":\n" + text;
+  return count == 0 ? text
+                    : "values that are recomputed or gathered again for late users, " + std::to_string(count) + ":\n" + text;
 }
 
 }  // namespace detail
@@ -157,7 +156,7 @@ class given_up_words {
 [[gnu::cold]] inline std::string explain_memory(const dynamic::inspection& plan, const network& net = default_network) {
   detail::plan_request asked = plan.request();
   const auto most = asked.most_memory;
-  if (most <= 0) return "no limit of memory is given: write mesh.within(bytes)\n";
+  if (most <= 0) return "no limit of memory is given: write options{.memory = bytes}\n";
   asked.most_memory = 0;
   asked.saving = 0;
   const auto& mesh = plan.mesh().info();

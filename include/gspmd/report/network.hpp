@@ -12,9 +12,9 @@
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/error.hpp"
 #include "gspmd/plan/budget.hpp"
-#include "gspmd/plan/on_network.hpp"
+#include "gspmd/plan/network.hpp"
 
-/// Estimates the time of a plan on a network, which need not exist (on_network.hpp). The times are those that the
+/// Estimates the time of a plan on a network, which need not exist (plan/network.hpp). The times are those that the
 /// planner uses (detail/ir/collective_time.hpp). They are computed from the plan's tables only, in a constant
 /// expression or at run time, for any number of devices.
 namespace gspmd {

@@ -59,7 +59,7 @@ std::string summary(const Program& program, const network& net = default_network
 /// Returns the estimated step as a trace for chrome://tracing and ui.perfetto.dev (Trace Event Format, JSON).
 ///
 /// One track is the computation, and each mesh axis has a track for its links. Each step of the plan is an event with
-/// its operator, line and bytes. Only started collectives overlap (overlapped.hpp, local::start, halo exchanges);
+/// its operator, line and bytes. Only started collectives overlap (plan/overlap.hpp, local::start, halo exchanges);
 /// otherwise events follow each other, as in `estimate`. A step in a loop is one event with the duration of all
 /// iterations. Both bodies of a conditional are drawn.
 ///

@@ -37,7 +37,7 @@ class annotation_trials {
   /// alternative ways to run the operator.
   [[nodiscard, gnu::cold]] std::vector<std::string> remarks(const plan_step& s) {
     auto text_lines = of(s);
-    if (graph_.find_types != nullptr || graph_.type_local != nullptr) return text_lines;
+    if (graph_.states_communication()) return text_lines;
     if (!why_) why_.emplace(graph_, mesh_, request_);
     for (auto& line : why_->cheapest(s.node, most_ways)) text_lines.push_back(std::move(line));
     return text_lines;
@@ -61,7 +61,7 @@ class annotation_trials {
   /// Returns the lines about annotations. Example: "with input 1 as [_, _] the step takes 0.020 us instead of 0.244 us
   /// and sends 0 bytes instead of 224".
   [[nodiscard, gnu::cold]] std::vector<std::string> of(const plan_step& s) {
-    if (graph_.find_types != nullptr || graph_.type_local != nullptr) return {"the program says so itself"};
+    if (graph_.states_communication()) return {"the program says so itself"};
     std::vector<change> changes;
     for (const int i : annotated_near(s.node)) add_changes(i, s, changes);
     for (auto& c : unwritten(s)) changes.push_back(std::move(c));

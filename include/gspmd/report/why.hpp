@@ -12,6 +12,7 @@
 
 #include "gspmd/detail/passes/list/plan_reasons.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/detail/report/text_table.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/run/compile.hpp"
 
@@ -118,9 +119,9 @@ class why_text {
     text_table table;
     table.align_right(0);
     for (const auto& p : plans)
-      table.add({"  " + time_text(p.time), lies(p.lies, i), p.forced > 0 ? "gathers what an operator cannot keep split" : ""});
+      table.add({"  " + time_text(p.time), lies(p.lies, i), p.forced > 0 ? "gathers a split that an operator cannot keep" : ""});
     return "the whole plan takes " + time_text(reasons_.time()) + "; if " + (name.empty() ? std::string("this") : name) +
-           ", and what elementwise operators connect with it, were asked to lie so:\n" + table.str();
+           ", and the values that elementwise operators connect with it, had this sharding:\n" + table.str();
   }
 
   const graph& graph_;

@@ -14,12 +14,14 @@
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/driver/static_plan.hpp"
 #include "gspmd/detail/edge/given_memory.hpp"
+#include "gspmd/detail/ir/may_overwrite.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/static_rows.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/detail/support/mp11.hpp"
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/plan/budget.hpp"
+#include "gspmd/plan/options.hpp"
 #include "gspmd/program/inputs.hpp"
 #include "gspmd/program/mesh.hpp"
 #include "gspmd/program/shard_view.hpp"
@@ -40,6 +42,8 @@ namespace gspmd {
 /// value, a tuple, or a struct of values. Pass a number that is known only at run time as an input. An object of this
 /// type owns the scratch memory of the devices that it runs on; see operator().
 ///
+/// Options follow the mesh as one type: `compile<mlp, pod, with<options{.search = true}>, inputs...>`.
+///
 /// **Threads.** An object runs for one thread at a time, so each device of `threads` needs its own object. A second
 /// concurrent call throws gspmd::error. Consecutive calls may come from different threads and may use different
 /// communicators. All threads may use the constants and types.
@@ -49,10 +53,9 @@ class compile {
   // include and instantiation context.
   static_assert(Mesh::device_count >= 0 && (detail::accepts_meshes<Mesh> || true));
   static_assert(((Inputs::leaves >= 0) && ...) || true);
-  static_assert(
-      Callable.is_known,
-      "gspmd: compile: the callable captures what is known at run time only; make that number an input, `in<float, dims<>>`, "
-      "or give the callable to dynamic::compile; a constexpr number is captured by value or not at all");
+  static_assert(Callable.is_known,
+                "gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`, "
+                "or give the callable to dynamic::compile; a constexpr number is captured by value or not at all");
   static constexpr auto callable = detail::callable_argument<Callable>();
   using call = detail::traced_call<callable, Inputs...>;
   static_assert(call::compiles || true);
@@ -293,6 +296,11 @@ template <detail::constant_callable Callable, class Mesh, class... Inputs>
   requires(!detail::is_mesh<Mesh> || !(detail::is_input<Inputs> && ...))
 class compile<Callable, Mesh, Inputs...> : public detail::without_mistakes<Mesh, Inputs...>::type {
   static_assert(detail::reports_arguments<Mesh, Inputs...>());
+};
+
+/// A program that is compiled with options.
+template <detail::constant_callable Callable, class Mesh, options Options, class... Inputs>
+class compile<Callable, Mesh, with<Options>, Inputs...> : public compile<Callable, detail::mesh_with<Mesh, Options>, Inputs...> {
 };
 
 }  // namespace gspmd

@@ -69,12 +69,12 @@ void send_shards_to(Comm& comm, int to, const mesh_shape& mesh, const planned_va
       std::int64_t all = 0;
       for (std::size_t k = 0; k < devices; ++k)
         all += received[i][k] = box_for(mesh, v, static_cast<std::int64_t>(k), to).elems();
-      memory.emplace_back(new_elements<T>(all, "what a device receives"));
+      memory.emplace_back(new_elements<T>(all, "the received elements"));
       out.back() = memory.back().get();
     } else if (box.any()) {
       sent[i][static_cast<std::size_t>(to)] = box.elems();
       if (const auto placed = place(box, shard, packed(box)); placed.box.row() != box.elems()) {  // not contiguous
-        memory.emplace_back(new_elements<T>(box.elems(), "what a device sends"));
+        memory.emplace_back(new_elements<T>(box.elems(), "the sent elements"));
         copy_box(memory.back().get(), shards[i], placed, bytes);
         in.back() = memory.back().get();
       }
@@ -113,15 +113,14 @@ template <communicator Comm, class Tree>
 auto gather_to(Comm& comm, int device, const Tree& tree) {
   if (device < 0 || device >= comm.device_count())
     throw error("gather_to: there is no device " + std::to_string(device) + "; the communicator has " +
-                std::to_string(comm.device_count()) + " of them, which count from 0");
+                std::to_string(comm.device_count()) + " devices, which count from 0");
   bool is_here = false;
   for (int i = 0; i < comm.local_count(); ++i) is_here = is_here || comm.device(i) == device;
   return transform_leaves(
       [&]<class T>(const sharded_array<T>& shards) {
         const auto& v = shards.planned();
         if (v.layout.partial != 0)
-          throw error(
-              "gather_to: the array is partial: devices hold terms of it, and no program has reduced them; reshard it first");
+          throw error("gather_to: the array is partial, so devices hold partial values of it; reshard it in a program first");
         require_devices(comm, static_cast<int>(shards.mesh().device_count()));
         using element = detail::listed_element_t<T>;
         array<T> whole;

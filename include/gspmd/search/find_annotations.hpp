@@ -126,12 +126,12 @@ class annotation_finder {
   static constexpr int most_searched_further = 3;
 
   void add_mesh(const dynamic::mesh& given) {
-    dynamic::mesh m = asked_.connected ? given.on(*asked_.connected) : given;
-    if (asked_.memory_per_device) m = m.within(*asked_.memory_per_device);
+    dynamic::mesh m = asked_.connected ? given.with({.network = *asked_.connected}) : given;
+    if (asked_.memory_per_device) m = m.with({.memory = *asked_.memory_per_device});
     auto& one = meshes_.emplace_back(one_mesh{program_(m), {}, {}, false});
     const graph& g = one.program.graph();
     if (g.failed()) throw error(std::string(g.error.view()));
-    if (g.find_types != nullptr || g.type_local != nullptr)
+    if (g.states_communication())
       throw error(
           "find_annotations: the program writes its own communication, by types or manual regions; nothing is left to annotate");
     one.plans.emplace(one.program, net_, budget_);
@@ -176,7 +176,7 @@ class annotation_finder {
         bytes += own;
         if (own > largest) {
           largest = own;
-          name = of + " of " + std::string(shape_text(v.global).view()) + ", of which a device has " +
+          name = of + " of " + std::string(shape_text(v.global).view()) + ", and a device has " +
                  std::string(shape_text(v.local).view());
         }
       }
@@ -190,7 +190,7 @@ class annotation_finder {
     throw error("find_annotations: no plan was found that fits into the " + std::to_string(best.plans->most_memory()) +
                 " bytes of a device. The one that holds least, on the mesh " + text_of(best.plans->mesh()) + ", holds " +
                 std::to_string(found->price.memory) + ": " + part("inputs", inputs) + ", " + part("outputs", outputs) +
-                ", and what is between them " + std::to_string(view.arena_bytes) + "; use more devices" +
+                ", and intermediate values " + std::to_string(view.arena_bytes) + "; use more devices" +
                 (best.plans->too_large().empty() ? "" : ". Saving memory, " + best.plans->too_large()));
   }
 

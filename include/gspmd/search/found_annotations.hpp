@@ -96,7 +96,7 @@ struct found_annotations {
                  std::to_string(c.memory) + (c.fits ? "" : ", too many"), c.mesh, c.name});
     return table.str() + reason() + std::to_string(plans) + (plans == 1 ? " plan was made" : " plans were made") +
            (is_complete ? "; no other annotation of one input, or of two along one axis, is better\n"
-                        : "; the search ended there, and more of them may find a better one\n");
+                        : "; the search ended there, and with more plans it may find a better annotation\n");
   }
   [[nodiscard]] std::string text() const { return run_time_lines() + '\n' + comparison(); }
 

@@ -57,7 +57,7 @@ struct found_words {
       for (const auto& [price, name] : rows) add_row(t, " ", name, price);
       t << static_cast<std::int64_t>(Search::made) << " plans were made; "
         << (Search::is_complete ? "no other annotation of one input, or of two along one axis, is better\n"
-                                : "the search ended there, and more of them may find a better one\n");
+                                : "the search ended there, and with more plans it may find a better annotation\n");
       return t;
     });
   }
@@ -72,15 +72,16 @@ consteval bool can_be_searched() {
   else if constexpr (!is_constant_program<callable_argument<Callable>(), Mesh, Inputs...>) return false;
   else {
     using traced = traced_program<callable_run_by_the_compiler<callable_argument<Callable>(), Mesh, Inputs...>>;
-    return item<3>(traced::frozen().rest) == mistake::none;
+    return traced::frozen().rest.broken == mistake::none;
   }
 }
 /// Returns true if the program and the number of plans are small enough. Otherwise reports a compile error.
 template <std::size_t MostPlans, auto Callable, class Mesh, class... Inputs>
 consteval bool is_small_search() {
   using traced = traced_program<callable_run_by_the_compiler<Callable, Mesh, Inputs...>>;
-  constexpr std::size_t nodes = traced::frozen().sizes.of[0], inputs = traced::frozen().sizes.of[1];
-  constexpr bool is_typed = item<5>(traced::frozen().rest) != nullptr || item<6>(traced::frozen().rest) != nullptr;
+  constexpr auto lists = lists_of_program(traced::frozen());
+  constexpr std::size_t nodes = lists.nodes.size(), inputs = lists.inputs.size();
+  constexpr bool is_typed = traced::frozen().rest.is_explicit || traced::frozen().rest.has_manual_regions;
   static_assert(
       !is_typed,
       "gspmd: search_annotations: the program writes its own communication, by types or manual regions; nothing is left "
@@ -102,10 +103,10 @@ consteval bool is_small_search() {
 ///
 /// The compiler plans the program at most `MostPlans` times, each time with other annotations. It takes the annotations
 /// with the least time of a step, among the plans that fit into the memory of a device. The planner estimates the time
-/// on the network of the mesh (`on_network`, `within`). `step` is the program compiled with these annotations.
-/// The search is that of dynamic::find_annotations (find_annotations.hpp), limited to one mesh and to inputs. With the
-/// same number of plans, the starts, the order and the result are the same. Existing annotations do not change. Each
-/// plan takes as long as one `compile`.
+/// on the network of the options, and refuses plans that need more than their memory. `step` is the program compiled
+/// with these annotations. The search is that of dynamic::find_annotations (find_annotations.hpp), limited to one mesh
+/// and to inputs. With the same number of plans, the starts, the order and the result are the same. Existing
+/// annotations do not change. Each plan takes as long as one `compile`.
 ///
 /// **Errors.** Compile error: more than 32 plans, 128 operators or 16 inputs; inputs other than `in`, `record` and
 /// `array_of`; a program that writes its own communication. If no plan is found, the errors are those of `compile` for
@@ -181,5 +182,10 @@ class search_annotations {
   /// holds.
   static constexpr std::string_view text{chars.data(), written.count};
 };
+
+/// Searches with options: the network and the memory of a device.
+template <std::size_t MostPlans, detail::constant_callable Callable, class Mesh, options Options, class... Inputs>
+class search_annotations<MostPlans, Callable, Mesh, with<Options>, Inputs...>
+    : public search_annotations<MostPlans, Callable, detail::mesh_with<Mesh, Options>, Inputs...> {};
 
 }  // namespace gspmd

@@ -92,7 +92,7 @@ class sparse_matrix {
                               ", and the layout has " + std::to_string(there));
     };
     fit("entries on a device", layout_.entries, room.entries);
-    fit("rows that read what others have, and one,", layout_.halo_rows, room.halo_rows);
+    fit("rows that read elements of other devices, and one,", layout_.halo_rows, room.halo_rows);
     for (std::int64_t d = 0; d < room.devices; ++d)
       for (std::int64_t from = 0; from < room.devices; ++from)
         fit(("elements from device " + std::to_string(from) + " to device " + std::to_string(d)).c_str(),

@@ -105,7 +105,7 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
   const auto devices = local::axis_size<Axis>(x);
   if (devices != l.devices)
     return refused(mistake::extent, text("the matrix is made for ") << l.devices << " devices, and `" << Axis.view() << "` has "
-                                                                    << devices << "; make it for as many");
+                                                                    << devices << "; make it for this number");
   extents needed;
   needed.push_back(from);
   if (l.block > 1) needed.push_back(l.block);

@@ -34,8 +34,8 @@ template <class F, class... Fields>
 constexpr auto staggered(F f, const Fields&... fields) {
   static_assert(
       (detail::is_values<Fields> && ...),
-      "gspmd: staggered: the arguments of the function are values, or tuples or structs of values; capture what is none");
-  if (detail::graph* const g = detail::graph_of(fields...); g != nullptr) g->align_fields = &detail::align_fields;
+      "gspmd: staggered: the arguments of the function are values, or tuples or structs of values; capture other arguments");
+  if (detail::graph* const g = detail::graph_of(fields...); g != nullptr) extend::add_pass<detail::align_fields_pass>(*g);
   return f(fields...);
 }
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gspmd/detail/driver/carried_program.hpp"
+#include "gspmd/detail/passes/carried/weight_updates.hpp"
 #include "gspmd/program/program.hpp"
 #include "gspmd/program/tree.hpp"
 
@@ -20,7 +20,7 @@ namespace detail {
 constexpr value mark_next_value(value before, value next, location at, const char* op = "next_value") {
   if (!before.is_valid() || !next.is_valid()) return next;
   graph& g = *next.graph();
-  if (g.find_types != nullptr || g.type_local != nullptr) return next;  // types state the shardings
+  if (g.states_communication()) return next;  // types state the shardings
   const auto fail = [&](mistake broken, const text& what) {
     g.fail(at, op, broken, what);
     return next;
@@ -33,7 +33,7 @@ constexpr value mark_next_value(value before, value next, location at, const cha
                 text("input ") << input << " is " << name_of(before.type()) << shape_text(before.shape())
                                << " and its next value " << name_of(next.type()) << shape_text(next.shape())
                                << "; give one of the same type and shape, so that a step can follow");
-  g.place_carried = &place_carried_at_run_time<>;
+  add_pass<place_carried_pass>(g);
   return made(add_next_value(g, next.id(), input, at), next);
 }
 

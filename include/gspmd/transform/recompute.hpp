@@ -45,14 +45,13 @@ struct recomputed_function {
       static_assert(
           written_so<F>,
           "gspmd: recompute: the arguments of the function are values, or tuples or structs of values, and there is one at "
-          "least; capture what is none");
+          "least; capture other arguments");
       const auto refused = unlooped(arguments...);
       if constexpr (call::compiles) return f(arguments...);
       else return refused;
     } else if constexpr (call::refuses) {
-      static_assert(
-          written_so<F>,
-          "gspmd: recompute: the function is called with as many arguments as it is given; call it with those that it takes");
+      static_assert(written_so<F>,
+                    "gspmd: recompute: the function does not accept these arguments; call it with the arguments that it takes");
       return unlooped(arguments...);
     } else if constexpr (!call::compiles) {
       return unlooped(arguments...);  // a mistake in the function, which the compiler has reported
@@ -116,9 +115,9 @@ constexpr value optimization_barrier(value x, detail::span<const value> after = 
   constexpr std::size_t most = detail::max_map_arity - 1;  // the first operand is x
   if (behind.size() > most) {
     x.graph()->fail(at, "optimization_barrier", detail::mistake::operand_count,
-                    detail::text("comes behind ")
-                        << static_cast<std::int64_t>(behind.size()) << " values, and may behind "
-                        << static_cast<std::int64_t>(most) << "; name those that are made last, or a barrier of some of them");
+                    detail::text("follows ")
+                        << static_cast<std::int64_t>(behind.size()) << " values, and may follow "
+                        << static_cast<std::int64_t>(most) << "; name the last of these values, or a barrier of some values");
     return x;
   }
   return detail::made(detail::add_barrier(*x.graph(), x.id(), detail::span<const int>(behind.data(), behind.size()), at), x);

@@ -11,7 +11,7 @@
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__)
 #error \
-    "gspmd: reproducible.hpp: the compiler may reorder additions (-ffast-math, -fassociative-math), by which sums are cut; compile without"
+    "gspmd: reproducible.hpp: the compiler may reorder additions (-ffast-math, -fassociative-math), so exact sums are wrong; compile without these options"
 #endif
 #if defined(__FLT_EVAL_METHOD__) && (__FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 2)
 #error "gspmd: reproducible.hpp: doubles are computed in more digits than they have (x87); compile with -mfpmath=sse -msse2"
@@ -28,22 +28,21 @@ struct reproducible_function {
   constexpr auto operator()(const Arguments&... arguments) const {
     using call = call_with<const F&, const Arguments&...>;
     if constexpr (sizeof...(Arguments) == 0 || !(is_values<Arguments> && ...)) {
-      static_assert(
-          written_so<F>,
-          "gspmd: reproducible: the arguments of the function are values, or tuples or structs of values, and there is one at "
-          "least; capture what is none");
+      static_assert(written_so<F>,
+                    "gspmd: reproducible: the arguments of the function are values, or tuples or structs of values, and at least "
+                    "one; capture other arguments");
       const auto refused = unlooped(arguments...);
       if constexpr (call::compiles) return f(arguments...);
       else return refused;
     } else if constexpr (call::refuses) {
       static_assert(
           written_so<F>,
-          "gspmd: reproducible: the function is called with as many arguments as it is given; call it with those that it takes");
+          "gspmd: reproducible: the function does not accept these arguments; call it with the arguments that it takes");
       return unlooped(arguments...);
     } else if constexpr (!call::compiles) {
       return unlooped(arguments...);  // a mistake in the function, which the compiler has reported
     } else if constexpr (!is_values<typename call::result>) {
-      static_assert(written_so<F>, "gspmd: reproducible: the function returns values: one, or a tuple or struct of them");
+      static_assert(written_so<F>, "gspmd: reproducible: the function returns a value, or a tuple or struct of values");
       return unlooped(arguments...);
     } else {
       return rewritten(arguments...);

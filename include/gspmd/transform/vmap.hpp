@@ -92,7 +92,7 @@ struct stacked_results {
     for (std::size_t k = 0; k < results.size(); ++k)
       if (!results[k].is_valid() || results[k].graph() != &g || !g.is_visible(results[k].id()))
         g.fail(at, "vmap", mistake::other,
-               text("result ") << static_cast<std::int64_t>(k) << " is no value of this program; return what operators give");
+               text("result ") << static_cast<std::int64_t>(k) << " is no value of this program; return results of operators");
   }
   constexpr value stacked(vectorizer& examples, value x, std::size_t k) const {
     const int dim = dims.empty() ? 0 : dims[dims.size() == 1 ? 0 : k];
@@ -106,8 +106,8 @@ struct stacked_results {
     if (dim == not_mapped) return {&g, examples.shared(x.id())};
     if (!dims.empty() && !depends)
       return fail(mistake::other,
-                  text("does not depend on a mapped argument, and out_dims asks for dim ")
-                      << dim << " of it; name it not_mapped there, and repeat it with broadcast_in_dim where that is wanted");
+                  text("does not depend on a mapped argument, and out_dims requests its dim ")
+                      << dim << "; write not_mapped in out_dims, and repeat the result with broadcast_in_dim if necessary");
     const int rank = x.rank() + 1, d = counted_dim(dim, rank);
     if (d < 0 || d >= rank)
       return fail(mistake::dim, text("is ") << shape_text(x.shape()) << ", and with the examples of rank " << rank
@@ -131,16 +131,16 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
     if constexpr (sizeof...(Arguments) == 0 || !(is_values<Arguments> && ...)) {
       static_assert(
           written_so<F>,
-          "gspmd: vmap: the arguments of the function are values, or tuples or structs of values; capture what is none");
+          "gspmd: vmap: the arguments of the function are values, or tuples or structs of values; capture other arguments");
       return unlooped(arguments...);
     } else if constexpr (call::refuses) {
       static_assert(written_so<F>,
-                    "gspmd: vmap: the function is called with as many arguments as it is given, of which it sees one example");
+                    "gspmd: vmap: the function does not accept these arguments; it gets one example of each mapped argument");
       return unlooped(arguments...);
     } else if constexpr (!call::compiles) {
       return unlooped(arguments...);  // a mistake in the function, which the compiler has reported
     } else if constexpr (!is_values<typename call::result>) {
-      static_assert(written_so<F>, "gspmd: vmap: the function returns values: one, or a tuple or struct of them");
+      static_assert(written_so<F>, "gspmd: vmap: the function returns a value, or a tuple or struct of values");
       return unlooped(arguments...);
     } else if constexpr (sizeof...(In) != 0 && sizeof...(In) != sizeof...(Arguments)) {
       static_assert(
@@ -149,7 +149,7 @@ struct mapped_function<F, in_dims<In...>, out_dims<Out...>> {
       return like_result(unlooped(arguments...), arguments...);
     } else if constexpr (sizeof...(In) != 0 && ((In == not_mapped) && ...)) {
       static_assert(written_so<F>,
-                    "gspmd: vmap: no argument is mapped; name a dim of one of them, or call the function without vmap");
+                    "gspmd: vmap: no argument is mapped; name a dim of an argument, or call the function without vmap");
       return like_result(unlooped(arguments...), arguments...);
     } else {
       return mapped(arguments...);

@@ -34,8 +34,8 @@ constexpr vec<std::uint8_t> read_by_outputs(const graph& g, span<const int> outp
 constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::size_t count, span<const int> outputs) {
   axis_mask mask = 0;
   const auto fail = [&](mistake broken, const text& what) { g.fail({}, "shard_weight_update", broken, what); };
-  if (g.find_types != nullptr || g.type_local != nullptr)
-    return fail(mistake::states, text("this program writes itself what is sent; write its update on shards"));
+  if (g.states_communication())
+    return fail(mistake::states, text("this program writes its own communication; write its update on shards"));
   for (std::size_t k = 0; k < count; ++k) {
     const axis_mask found = g.mesh->mask_of(axes[k]);
     if (found == 0)
@@ -56,7 +56,7 @@ constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::s
   }
   if (!any)
     fail(mistake::other,
-         text("no output is the next value of an input; return next_value(w, new_w), or what an optimizer's update gives"));
+         text("no output is the next value of an input; return next_value(w, new_w), or the result of an optimizer's update"));
 }
 
 template <class F, dim_spec... Axes>
@@ -98,7 +98,7 @@ inline std::string words_of_update(const graph& g, const node& n, const next_val
              std::to_string(states) + (states == 1 ? " state stays" : " states stay") + " split; that" + times();
     case update_outcome::split_before: return "split over the axes before";
     case update_outcome::kept_by_user: return "updated whole, as keep_update_whole says";
-    case update_outcome::placed_by_user: return "updated whole: the program says itself where its new value lies";
+    case update_outcome::placed_by_user: return "updated whole: the program states the sharding of its new value";
     case update_outcome::in_body: return "updated whole: a loop or a conditional updates it";
     case update_outcome::too_small: return "updated whole: none of its dims can be cut";
     case update_outcome::too_slow: return "updated whole: in parts it" + times();

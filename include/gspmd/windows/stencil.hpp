@@ -102,7 +102,7 @@ class stencil_reads {
       if (offset > radius || -offset > radius) {
         refuse(mistake::radius,
                text("reads ") << offset << " along dim " << d << " of " << shape_text(x.shape()) << ", beyond its radius of "
-                              << radius << " there; the radii stand in stencil<...>",
+                              << radius << " there; the radii are the arguments of stencil<...>",
                at);
         return stand_in();
       }
@@ -206,9 +206,9 @@ class stencil_reads {
     if (!(given.shape() == wanted) || (rows != 1 && rows != reach(dim, is_low))) {
       wanted[dim] = 1;
       refuse(mistake::extent,
-             text("is given ") << shape_text(given.shape()) << " as what lies beyond dim " << dim << " of "
+             text("is given ") << shape_text(given.shape()) << " as the values beyond dim " << dim << " of "
                                << shape_text(field_.tensor().shape()) << "; give " << shape_text(wanted) << ", or the extent "
-                               << reach(dim, is_low) << " there, which is how far it reads",
+                               << reach(dim, is_low) << " there, the number of elements that it reads",
              field_.at);
       return stand_in();
     }

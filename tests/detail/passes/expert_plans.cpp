@@ -20,7 +20,6 @@
 #include <gspmd/nn/optimizer/adam.hpp>
 #include <gspmd/nn/optimizer/sgd.hpp>
 #include <gspmd/nn/optimizer/state_of.hpp>
-#include <gspmd/plan/memory_limit.hpp>
 #include <gspmd/report/memory.hpp>
 #include <gspmd/transform/next_value.hpp>
 
@@ -189,7 +188,7 @@ TEST_CASE("what a loop carries lies in it as its body wants it, and as the user 
   const dynamic::mesh mesh({{"x", 4}});
   const auto plain = sweeps(mesh);  // gathers once and repeats the loop
   CHECK(plain.traffic().bytes == 512 * 256 * 4 * 3 / 4);
-  const auto p = sweeps(mesh.searched());
+  const auto p = sweeps(mesh.with({.search = true}));
   CHECK(collectives_of(p) == "all_to_all x, all_to_all x");  // before and after the loop, not in each iteration
   CHECK(p.traffic().bytes == 2 * 512 * 256 * 4 / 4 * 3 / 4);
   CHECK(p.flops_per_device() <= 4 * 40 * 512 * 256 / 4);
@@ -219,7 +218,7 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
   };
   const dynamic::mesh mesh({{"x", 4}});
   CHECK(either(mesh).traffic().bytes == 4 * exchange);  // gathered, and computed by all devices
-  const auto p = either(mesh.searched());
+  const auto p = either(mesh.with({.search = true}));
   CHECK(p.traffic().bytes == 2 * exchange);  // in the body that runs, and at the end: the result is never split by rows
   const auto whole = either(dynamic::mesh({{"x", 1}}));
   for (const float sign : {1.0F, -1.0F}) {
@@ -237,7 +236,7 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
     return b.compile();
   };
   CHECK(sweeps(mesh).traffic().bytes == exchange);  // all shardings follow the last operand of each operator
-  const auto q = sweeps(mesh.searched());
+  const auto q = sweeps(mesh.with({.search = true}));
   CHECK(collectives_of(q) == "all_to_all x");  // after the loop
   CHECK(q.traffic().bytes == exchange);
   const auto on_one = sweeps(dynamic::mesh({{"x", 1}})).run_pointers(simulated{}, {weights.data(), field.data()});
@@ -245,7 +244,7 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
 }
 
 TEST_CASE("each device draws its part of random numbers, and computes with it") {
-  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}).searched());
+  dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}).with({.search = true}));
   const value key = b.input(dynamic::in<std::uint64_t>({}));
   const std::vector<std::int64_t> shape{1 << 22};
   const value u = random::uniform<float>(random::fold_in(key, 1), shape),
@@ -291,17 +290,18 @@ TEST_CASE("a plan within a device's memory gathers weights twice and keeps none"
   CHECK(gathered.collectives == 6);  // each has 64 KiB, so they are not joined
   CHECK(gathered.bytes == 6 * 3 * 16384);
   const auto held = plain.peak_bytes_per_device();
-  CHECK(layers_on(m.within(held)).peak_bytes_per_device() == held);
-  const auto one_byte = layers_on(m.within(held - 1));
+  CHECK(layers_on(m.with({.memory = held})).peak_bytes_per_device() == held);
+  const auto one_byte = layers_on(m.with({.memory = held - 1}));
   CHECK(one_byte.peak_bytes_per_device() < held);
   CHECK(one_byte.traffic().in(collective_kind::all_gather).collectives == 6 + 1);
-  const auto refused = error_of([&] { layers_on(m.within(1 << 20)); });
-  const auto saving = layers_on(m.within(std::stoll(refused.substr(refused.find("holds ") + 6))));  // the smallest possible peak
+  const auto refused = error_of([&] { layers_on(m.with({.memory = 1 << 20})); });
+  const auto saving =
+      layers_on(m.with({.memory = std::stoll(refused.substr(refused.find("holds ") + 6))}));  // the smallest possible peak
   CHECK(saving.traffic().in(collective_kind::all_gather).collectives == 6 + 5);  // the first layer's input has no gradient
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).collectives == 6);
   CHECK(refused.find("are allowed: split more of the inputs, or use more devices") != std::string::npos);
-  CHECK(error_of([&] { static_cast<void>(m.within(0)); }) ==
-        "gspmd: within: bytes is 0; write a positive number, or leave it out");
+  CHECK(error_of([&] { static_cast<void>(m.with({.memory = 0})); }) ==
+        "gspmd: options: memory is 0; write a positive number, or leave it out");
 }
 
 TEST_CASE("a plan within a device's memory keeps weights split that nobody annotated, and says the least that it could hold") {
@@ -311,7 +311,7 @@ TEST_CASE("a plan within a device's memory keeps weights split that nobody annot
   CHECK(plain.input(1).local_shape() == std::vector<std::int64_t>{128, 128});  // no other sharding is annotated
   CHECK(plain.traffic().in(collective_kind::all_gather).bytes == 0);
   const auto limit = held - 6 * 2 * 3 * 16384;  // without three quarters of each of six weights, old and new
-  const auto saving = layers_on(m.within(limit), false);
+  const auto saving = layers_on(m.with({.memory = limit}), false);
   CHECK(saving.peak_bytes_per_device() <= limit);
   for (std::size_t k = 1; k <= 6; ++k) {
     const auto shape = saving.input(k).local_shape();
@@ -322,11 +322,11 @@ TEST_CASE("a plan within a device's memory keeps weights split that nobody annot
   CHECK(saving.traffic().in(collective_kind::all_gather).bytes == (6 + 5) * 3 * 16384);
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).bytes == 6 * 3 * 16384);
 
-  const auto text = error_of([&] { layers_on(m.within(1 << 20), false); });
+  const auto text = error_of([&] { layers_on(m.with({.memory = 1 << 20}), false); });
   CHECK_MESSAGE(text.find("1048576 are allowed") != std::string::npos, text);
   const auto least = std::stoll(text.substr(text.find("holds ") + 6));
   CHECK(least < saving.peak_bytes_per_device() + 1);
-  CHECK(layers_on(m.within(least), false).peak_bytes_per_device() <= least);
+  CHECK(layers_on(m.with({.memory = least}), false).peak_bytes_per_device() <= least);
 }
 
 TEST_CASE("a plan within a device's memory gives up no more than it must") {
@@ -334,12 +334,13 @@ TEST_CASE("a plan within a device's memory gives up no more than it must") {
   for (const bool is_annotated : {true, false}) {
     const auto plain = layers_on(m, is_annotated);
     const auto held = plain.peak_bytes_per_device();
-    const auto all = layers_on(m.within(held - (is_annotated ? 5 : 11) * 49152), is_annotated);  // the most that it can save
+    const auto all =
+        layers_on(m.with({.memory = held - (is_annotated ? 5 : 11) * 49152}), is_annotated);  // the most that it can save
     std::int64_t before = plain.traffic().bytes;
     int split = 0;
     for (const std::int64_t k : {1, 2, 3, 4}) {
       const auto limit = held - k * 49152;  // three quarters of a weight
-      const auto some = layers_on(m.within(limit), is_annotated);
+      const auto some = layers_on(m.with({.memory = limit}), is_annotated);
       CHECK(some.peak_bytes_per_device() <= limit);
       CHECK(some.peak_bytes_per_device() > limit - 3 * 49152);
       CHECK(some.traffic().bytes >= before);
@@ -364,7 +365,7 @@ TEST_CASE("of many weights one is split where that is enough") {
   const dynamic::mesh m({{"data", 4}});
   const auto held = layers_of(m, false, 40).compile().peak_bytes_per_device();
   for (const int enough : {1, 2}) {
-    const auto p = layers_of(m.within(held - (enough - 1) * 2 * 49152 - 1), false, 40).compile();  // old and new
+    const auto p = layers_of(m.with({.memory = held - (enough - 1) * 2 * 49152 - 1}), false, 40).compile();  // old and new
     int split = 0;
     for (std::size_t w = 1; w <= 40; ++w) split += p.input(w).local_shape()[0] == 128 ? 0 : 1;
     CHECK(split == enough);
@@ -378,9 +379,10 @@ TEST_CASE("what a limit of memory cost is told") {
     const auto communication =
         network(1e12, 31.25e9, 0).with_memory(1e15);  // the update of split weights takes less time, which would outweigh
                                                       // the communication
-    return explain_memory(dynamic::inspection(layers_of(below < 0 ? m : m.within(held - below), is_annotated)), communication);
+    return explain_memory(dynamic::inspection(layers_of(below < 0 ? m : m.with({.memory = held - below}), is_annotated)),
+                          communication);
   };
-  CHECK(told(true, -1) == "no limit of memory is given: write mesh.within(bytes)\n");
+  CHECK(told(true, -1) == "no limit of memory is given: write options{.memory = bytes}\n");
   CHECK(has(told(true, 0), ", as without a limit\n"));
   const auto split = told(false, 3 * 49152);
   CHECK(has(split, " fewer than without a limit, for "));
@@ -450,7 +452,7 @@ TEST_CASE("states of a step give way to a limit of memory, moments first, and li
       const auto held = plain.peak_bytes_per_device(), matrix = width * width * 4;
       const auto expected = after_steps(adam_step(dynamic::mesh({{"data", 1}}), width).compile(), 3);
       for (const std::int64_t most : {held - 1, held - 5 * matrix, held - 8 * matrix, held / 5 * 3}) {
-        const auto p = adam_step(m.within(most), width).compile();
+        const auto p = adam_step(m.with({.memory = most}), width).compile();
         CHECK(p.peak_bytes_per_device() <= most);
         int split_weights = 0, split_moments = 0;
         for (std::size_t k = 1; k < p.input_count(); ++k) {
@@ -469,7 +471,7 @@ TEST_CASE("states of a step give way to a limit of memory, moments first, and li
             worst = std::max(worst, std::abs(static_cast<double>(found[k][i]) - static_cast<double>(expected[k][i])));
         CHECK(worst < 2e-5);
       }
-      const auto written = adam_step(m.within(held / 4 * 3), width, true).compile();
+      const auto written = adam_step(m.with({.memory = held / 4 * 3}), width, true).compile();
       CHECK(bytes_held(written, 1) == matrix);  // annotated by its user, unlike all other weights
       CHECK(bytes_held(written, 9) < matrix);
     }
@@ -484,7 +486,7 @@ TEST_CASE("each thing that is given up for a limit of memory has a line with its
   };
   int states = 0, lines = 0;
   for (const std::int64_t percent : {99, 80, 60, 45}) {
-    const auto text = explain_memory(dynamic::inspection(adam_step(m.within(held / 100 * percent), 48)));
+    const auto text = explain_memory(dynamic::inspection(adam_step(m.with({.memory = held / 100 * percent}), 48)));
     CAPTURE(text);
     std::int64_t sum = 0;
     for (auto at = text.find('\n') + 1; at < text.size(); at = text.find('\n', at) + 1) {
@@ -521,7 +523,7 @@ TEST_CASE("of states that are split along several dims no more are than a limit 
   };
   const dynamic::mesh m({{"data", 2}, {"one", 1}, {"model", 3}});
   const auto held = step(m).peak_bytes_per_device();
-  const auto some = step(m.within(held / 10 * 6)), all = step(m.within(held / 2));
+  const auto some = step(m.with({.memory = held / 10 * 6})), all = step(m.with({.memory = held / 2}));
   CHECK(some.peak_bytes_per_device() <= held / 10 * 6);
   CHECK(all.peak_bytes_per_device() <= held / 2);
   CHECK(some.traffic().bytes == 55296);
@@ -535,18 +537,18 @@ constexpr auto train = [](value w, value v, value x) {
   return std::tuple(next_value(w, w - 0.1 * next), next);
 };
 using pod = mesh<axis<"data", 4>>;
-template <class Mesh>
-using step_on =
-    compile<train, Mesh, in<float, dims<32, 32>>, in<float, dims<32, 32>>, in<float, dims<512, 32>, split<"data", _>>>;
-constexpr std::int64_t limit = step_on<pod>::peak_bytes_per_device - 3 * 32 * 32;  // three quarters of a state less
-using step = step_on<within<pod, limit>>;
-static_assert(step::peak_bytes_per_device <= limit && step::traffic.bytes == step_on<pod>::traffic.bytes);
+template <options Options = options{}>
+using step_with = compile<train, pod, with<Options>, in<float, dims<32, 32>>, in<float, dims<32, 32>>,
+                          in<float, dims<512, 32>, split<"data", _>>>;
+constexpr std::int64_t limit = step_with<>::peak_bytes_per_device - 3 * 32 * 32;  // three quarters of a state less
+using step = step_with<options{.memory = limit}>;
+static_assert(step::peak_bytes_per_device <= limit && step::traffic.bytes == step_with<>::traffic.bytes);
 
 }  // namespace compiled_with_momentum
 
 TEST_CASE("states give way when compiling as they do at run time") {
   using namespace compiled_with_momentum;
-  const auto p = dynamic::compile(train, dynamic::mesh({{"data", 4}}).within(limit), dynamic::in<float>({32, 32}),
+  const auto p = dynamic::compile(train, dynamic::mesh({{"data", 4}}).with({.memory = limit}), dynamic::in<float>({32, 32}),
                                   dynamic::in<float>({32, 32}), f32({512, 32}, {"data", ""}));
   CHECK(p.peak_bytes_per_device() == step::peak_bytes_per_device);
   CHECK(p.traffic().bytes == step::traffic.bytes);
@@ -564,7 +566,7 @@ TEST_CASE("a plan within a device's memory takes an operand in parts") {
   };
   const dynamic::mesh m({{"x", 4}});
   const auto held = product(m).peak_bytes_per_device();
-  const auto saving = product(m.within(held - 1));
+  const auto saving = product(m.with({.memory = held - 1}));
   CHECK(saving.peak_bytes_per_device() <= held - MiB);  // three parts of the weight instead of the whole weight of 4 MiB
   CHECK(saving.traffic().bytes == product(m).traffic().bytes);
 }

@@ -240,7 +240,7 @@ TEST_CASE("where a device may hold less, what a loop adds up is scattered in eac
   const dynamic::mesh m({{"data", 8}});
   const auto plain = accumulated(m, 512, 128, {"", ""}, {"data", ""}, "data", false);
   const auto held = plain.peak_bytes_per_device();
-  const auto saving = accumulated(m.within(held - 1), 512, 128, {"", ""}, {"data", ""}, "data", false);
+  const auto saving = accumulated(m.with({.memory = held - 1}), 512, 128, {"", ""}, {"data", ""}, "data", false);
   CHECK(saving.peak_bytes_per_device() < held);
   CHECK(saving.traffic().in(collective_kind::reduce_scatter).bytes >= 8 * 4 * 8 * 128 * 128 * 7 / 8 / 2);
 }

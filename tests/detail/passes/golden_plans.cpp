@@ -101,7 +101,7 @@ TEST_CASE("the zoo of meshes, one step of training") {
   CHECK(sp.traffic().bytes == whole.traffic().bytes);
   const sharding by_both{"dp,tp", ""}, columns{"", "tp"}, rows{"tp", ""};
   const auto plain = train_on("the batch split by both axes, the weights by one of them", two, by_both, columns, rows);
-  const auto sought = train_on("the same, searched", two.searched(), by_both, columns, rows);
+  const auto sought = train_on("the same, searched", two.with({.search = true}), by_both, columns, rows);
   CHECK(plain.traffic().bytes == 2883584);  // the batch moves; the weights would be 3,670,016 bytes
   CHECK(sought.traffic().bytes == plain.traffic().bytes);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gspmd/detail/support/frozen.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace {
@@ -121,10 +122,17 @@ struct two_lists {
   static constexpr auto lists(S& s, F f) {
     return f(s.numbers, s.letters);
   }
+  struct rest_members {
+    int rest_of_it = 0;
+  };
   template <class S, class F>
   static constexpr auto rest(S& s, F f) {
     return f(s.rest_of_it);
   }
+  struct views {
+    gspmd::detail::span<const int> numbers;
+    gspmd::detail::span<const char> letters;
+  };
 };
 template <std::size_t Guess>
 struct make_two_lists {
@@ -135,8 +143,10 @@ template <std::size_t Guess>
 constexpr bool is_frozen_well() {
   const auto& held = gspmd::detail::frozen_result<make_two_lists<Guess>>::value();
   const two_lists s = held.thaw();
+  two_lists::views viewed;
+  held.view_lists(viewed);
   return held.fits() && s.numbers.size() == 3 && s.numbers[2] == 3 && s.letters.size() == 1 && s.letters[0] == 'a' &&
-         s.rest_of_it == 7;
+         s.rest_of_it == 7 && held.rest.rest_of_it == 7 && viewed.numbers.size() == 3 && viewed.letters[0] == 'a';
 }
 static_assert(is_frozen_well<8>() && is_frozen_well<3>(), "as guessed, with room to spare and without");
 static_assert(is_frozen_well<2>() && is_frozen_well<0>(), "a guess that is too small costs another evaluation");

@@ -36,13 +36,11 @@ struct member {
     const node_boxes boxes(mesh, m, me);
     const auto half_bytes = static_cast<std::size_t>(room) * sizeof(T);
     std::size_t half = 0;
-    move_through_node(boxes, room, in[0], out[0], [&](auto fill) {
+    move_through_node(boxes, room, sizeof(T), in[0], out[0], [&](auto fill) {
       half = half_bytes - half;
-      fill(reinterpret_cast<T*>(memories[static_cast<std::size_t>(boxes.self)].data() + half));
+      fill(memories[static_cast<std::size_t>(boxes.self)].data() + half);
       meeting.arrive_and_wait();
-      return [this, half](std::int64_t j) {
-        return reinterpret_cast<const T*>(memories[static_cast<std::size_t>(j)].data() + half);
-      };
+      return [this, half](std::int64_t j) -> const std::byte* { return memories[static_cast<std::size_t>(j)].data() + half; };
     });
     meeting.arrive_and_wait();
   }

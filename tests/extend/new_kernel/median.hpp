@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "gspmd/detail/ops/operator.hpp"
 #include "gspmd/extend/kernel.hpp"
-#include "gspmd/ops/shape.hpp"
+#include "gspmd/extend/operator.hpp"
 
 // A kernel that the library does not have: the median of each line. This header alone adds it.
 namespace new_kernel {
@@ -97,10 +96,6 @@ struct medians_by_parts : prepared_by_parts<median, prepared_medians, median_par
   }
 };
 
-}  // namespace new_kernel
-
-namespace gspmd::detail {
-
 /// The operator with this kernel. The last dim is whole on each device.
 struct median_op : plain_operator, reduced_first, without_movements, reads_shards, outside_of_loops, dims_by_number {
   static constexpr const char* name = "median";
@@ -134,20 +129,15 @@ struct median_op : plain_operator, reduced_first, without_movements, reads_shard
   static constexpr void lower(lowering& l, const instruction& op) {
     const extents& from = l.value(op.operands[0]).local;
     const std::int64_t length = from[from.count - 1];
-    add_step<new_kernel::median>(l, op, {elements(from) / length, length}, {op.operands[0]}, {op.result});
+    add_step<median>(l, op, {elements(from) / length, length}, {op.operands[0]}, {op.result});
   }
   static void describe(std::string& t, const plan_view& plan, const plan_step* step) {
-    if (const auto spec = description_if<new_kernel::median>(plan, step)) t += " of " + std::to_string(spec->length);
+    if (const auto spec = description_if<median>(plan, step)) t += " of " + std::to_string(spec->length);
   }
 };
 
-}  // namespace gspmd::detail
-
-namespace new_kernel {
-
 /// Returns the median along the last dim: [..., n] -> [...], for float and double.
 constexpr gspmd::value median_of(gspmd::value x, gspmd::location at = gspmd::location::current()) {
-  using namespace gspmd::detail;
   graph& g = *x.graph();
   if (x.id() < 0) return x;
   node n;

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "extend/new_operator/sum_last.hpp"
+#include "gspmd/extend/elementwise.hpp"
 
 // An operator that reduces by another monoid: the maximum over the last dim. Only the facts below differ from the sum.
-namespace gspmd::detail {
+namespace new_operator {
 
 /// `ab->a`
 struct largest_last_op : sum_last_op {
@@ -35,4 +36,4 @@ struct largest_last_op : sum_last_op {
   }
 };
 
-}  // namespace gspmd::detail
+}  // namespace new_operator

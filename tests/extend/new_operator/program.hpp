@@ -17,10 +17,10 @@ namespace new_operator {
 using namespace gspmd;
 
 constexpr value sum_last(value x, location at = location::current()) {
-  return detail::made(*x.graph(), detail::add_last<detail::sum_last_op>(*x.graph(), x.id(), at), x.type(), x.shape());
+  return extend::made(*x.graph(), add_last<sum_last_op>(*x.graph(), x.id(), at), x.type(), x.shape());
 }
 constexpr value largest_last(value x, location at = location::current()) {
-  return detail::made(*x.graph(), detail::add_last<detail::largest_last_op>(*x.graph(), x.id(), at), x.type(), x.shape());
+  return extend::made(*x.graph(), add_last<largest_last_op>(*x.graph(), x.id(), at), x.type(), x.shape());
 }
 
 /// Rows are split and summed, and the summed dim is split too.

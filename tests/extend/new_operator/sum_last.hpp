@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-#include "gspmd/detail/ops/broadcast.hpp"
-#include "gspmd/detail/ops/gradient_builder.hpp"
-#include "gspmd/detail/ops/operator.hpp"
-#include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/extend/operator.hpp"
 
 // An operator that the library does not have: the sum over the last dim. This header alone adds it.
-namespace gspmd::detail {
+namespace new_operator {
+
+using namespace gspmd::extend;
 
 /// Adds an operator that reduces the last dim.
 template <class Op>
-constexpr int add_last(graph& g, int operand, location at);
+constexpr int add_last(graph& g, int operand, gspmd::location at);
 
 /// `ab->a`
 struct sum_last_op {
@@ -78,7 +78,7 @@ struct sum_last_op {
 };
 
 template <class Op>
-constexpr int add_last(graph& g, int operand, location at) {
+constexpr int add_last(graph& g, int operand, gspmd::location at) {
   if (operand < 0) return -1;
   const node& x = g.nodes[static_cast<std::size_t>(operand)];
   if (x.shape.count == 0) return g.fail(at, Op::name, mistake::rank, "a tensor of rank 0 has no last dim; give it one");
@@ -91,4 +91,4 @@ constexpr int add_last(graph& g, int operand, location at) {
   return g.add(n);
 }
 
-}  // namespace gspmd::detail
+}  // namespace new_operator

@@ -298,6 +298,6 @@ TEST_CASE("block_cyclic: mistakes of solve have words") {
        "deals blocks of 64 in -1 strips; there is at least one of each, or 0 strips for the default");
   says(refusal(f, f64({3, 8, 8}), f64({3, 8, 1})), "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal(f, f64({8, 6}), f64({8, 1})), "the last two dims, a matrix, are equal");
-  says(refusal(f, dynamic::in<int>({8, 8}), dynamic::in<int>({8, 1})), "it takes float, double and complex numbers of these");
+  says(refusal(f, dynamic::in<int>({8, 8}), dynamic::in<int>({8, 1})), "it takes float, double and complex numbers");
   says(refusal(f, f64({8, 8}), f64({8})), "is given matrices f64[8,8] and right-hand sides f64[8]");
 }

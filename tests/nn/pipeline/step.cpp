@@ -411,19 +411,19 @@ TEST_CASE("a schedule that has not each pass once is refused") {
   };
   CHECK(timetable(changed_schedule{.keep = 4}).ticks() == timetable(gpipe{2, 2}).ticks());
   refused({.keep = 3},
-          "timetable: stage 1 never goes backward with microbatch 0; let works(stage) have each pass of each microbatch once");
-  refused({.keep = 0, .add = {{there, 0}, {back, 0}}}, "timetable: stage 1 never goes forward with microbatch 1");
-  refused({.keep = 4, .add = {{back, 1}}}, "timetable: stage 1 goes backward with microbatch 1 twice; let works(stage)");
+          "timetable: stage 1 never runs backward with microbatch 0; let works(stage) have each pass of each microbatch once");
+  refused({.keep = 0, .add = {{there, 0}, {back, 0}}}, "timetable: stage 1 never runs forward with microbatch 1");
+  refused({.keep = 4, .add = {{back, 1}}}, "timetable: stage 1 runs backward with microbatch 1 twice; let works(stage)");
   refused({.keep = 2, .add = {{back, 1}, {back, 1}}},
-          "timetable: stage 1 goes backward with microbatch 1 twice; let works(stage)");
+          "timetable: stage 1 runs backward with microbatch 1 twice; let works(stage)");
   refused({.keep = 4, .add = {{there, 2}}},
-          "stage 1 goes forward with microbatch 2 in round 0, and there are 2 microbatches and 1 rounds; count both from 0");
-  refused({.keep = 4, .add = {{there, -1}}}, "stage 1 goes forward with microbatch -1 in round 0");
-  refused({.keep = 4, .add = {{back, 0, 1}}}, "stage 1 goes backward with microbatch 0 in round 1, and there are 2");
+          "stage 1 runs forward with microbatch 2 in round 0, and there are 2 microbatches and 1 rounds; count both from 0");
+  refused({.keep = 4, .add = {{there, -1}}}, "stage 1 runs forward with microbatch -1 in round 0");
+  refused({.keep = 4, .add = {{back, 0, 1}}}, "stage 1 runs backward with microbatch 0 in round 1, and there are 2");
   refused({.rounds = 2, .keep = 7},
-          "stage 1 never goes backward with microbatch 0 in round 0; let works(stage) have each pass of "
+          "stage 1 never runs backward with microbatch 0 in round 0; let works(stage) have each pass of "
           "each microbatch and round once");
-  refused({.rounds = 2, .keep = 8, .add = {{there, 1, 1}}}, "stage 1 goes forward with microbatch 1 in round 1 twice");
+  refused({.rounds = 2, .keep = 8, .add = {{there, 1, 1}}}, "stage 1 runs forward with microbatch 1 in round 1 twice");
   refused({.rounds = 0}, "the schedule has 2 stages, 2 microbatches and 0 rounds; give 1 or more of each");
   refused({.microbatches = 0}, "the schedule has 2 stages, 0 microbatches and 1 rounds; give 1 or more of each");
   refused({.microbatches = -3}, "the schedule has 2 stages, -3 microbatches and 1 rounds; give 1 or more of each");
@@ -461,7 +461,7 @@ TEST_CASE("mistakes in steps by a schedule are one sentence") {
     CHECK(text.find(part) != std::string::npos);
   };
   holds(refused(one_forward_one_backward{4, 4}, squares),
-        "one_forward_one_backward has 4 stages, and along `stage` are 2 devices, of which each is one");
+        "one_forward_one_backward has 4 stages, and along `stage` are 2 devices, and each device is one stage");
   holds(refused(one_forward_one_backward{2, 20000}, squares),
         "20000 microbatches on 2 stages in 1 rounds, more than 32768 passes");
   holds(refused(one_forward_one_backward{2, 4}, [](value y, value) { return sum(y, 1); }),

@@ -65,15 +65,9 @@ constexpr text type_problem(const plan_view& plan, const char* call, std::size_t
 /// The same errors, for calls that only the run time can check.
 template <class = once>
 [[gnu::cold]] error count_error(const plan_view& plan, const char* call, std::size_t first, std::size_t wanted,
-                                std::size_t passed) {
-  return error(std::string(count_problem(plan, call, first, wanted, passed).view()));
-}
+                                std::size_t passed);
 template <class = once>
-[[gnu::cold]] error type_error(const plan_view& plan, const char* call, std::size_t k, dtype passed) {
-  return error(std::string(type_problem(plan, call, k, passed).view()));
-}
-GSPMD_COMPILED_ONCE(error count_error<once>(const plan_view&, const char*, std::size_t, std::size_t, std::size_t));
-GSPMD_COMPILED_ONCE(error type_error<once>(const plan_view&, const char*, std::size_t, dtype));
+[[gnu::cold]] error type_error(const plan_view& plan, const char* call, std::size_t k, dtype passed);
 
 /// Collects facts from the types of a call's arguments: the number of arrays, and the first array with a wrong element
 /// type. Example: two inputs of double, arrays of double and of float: `wrong` is 1 and `type` is f32.
@@ -160,3 +154,7 @@ struct call_arguments {
 };
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/driver/given_arguments.ipp"
+#endif

@@ -76,7 +76,7 @@ struct wrong_shard {
         << static_cast<std::int64_t>(K < InputCount ? K : K - InputCount)
         << (K < InputCount ? ">(comm, array)" : ">(comm) and then from_step");
     } else if constexpr (std::is_const_v<Given> && K >= InputCount) {
-      t << " is written and what is given is const";
+      t << " is written and the argument is const";
     } else if constexpr (!is_shard<Given>) {
       t << " is " << shard_text<Wanted>();
       using element = leaf_element_t<Given>;

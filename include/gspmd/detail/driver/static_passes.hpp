@@ -5,8 +5,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "gspmd/detail/ir/program_pass.hpp"
 #include "gspmd/detail/passes/list/pipeline.hpp"
 #include "gspmd/detail/support/frozen.hpp"
+#include "gspmd/detail/support/span.hpp"
 
 namespace gspmd::detail {
 
@@ -20,6 +22,36 @@ inline constexpr effort effort_per_evaluation{256, 512, 1024};
 inline constexpr std::size_t longest_in_one_evaluation = 1536;
 #endif
 
+/// A program in the global view, before it is planned. If the program is refused, it is a placeholder, and `broken` is
+/// the mistake.
+struct accepted_program : graph {
+  bool is_as_traced = false;  // true: the program is long, so program_to_plan is a separate evaluation
+
+  struct views {
+    span<const node> nodes;
+    span<const int> inputs, outputs;
+    span<const scope> scopes;
+    span<const program_pass* const> passes;
+  };
+  static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs, s.outputs, s.scopes, s.passes); }
+  struct rest_members {
+    const mesh_info* mesh = nullptr;
+    bool has_regions = false, allow_replication = false, is_explicit = false, has_manual_regions = false, is_as_traced = false;
+    std::int64_t largest_bytes = 0;
+    mistake broken = mistake::none;
+  };
+  static constexpr auto rest(auto& s, auto f) {
+    return f(s.mesh, s.has_regions, s.allow_replication, s.is_explicit, s.has_manual_regions, s.is_as_traced, s.largest_bytes,
+             s.broken);
+  }
+};
+/// Returns views of the lists of a program that is a constant.
+constexpr accepted_program::views lists_of_program(const auto& frozen) {
+  accepted_program::views views;
+  frozen.view_lists(views);
+  return views;
+}
+
 /// The results of the passes as constants. Each pass is a separate evaluation, from constant to constant, because
 /// compilers limit the steps of an evaluation.
 ///
@@ -29,17 +61,18 @@ template <class Program, class Mesh, class Until = void>
 struct static_passes {
   using off = without<>;
   using chosen_by = std::conditional_t<Mesh::info.request.is_searched, search_pass, choose_pass>;
-  static constexpr graph program() { return Program::frozen().thaw().program; }
+  static constexpr graph program() { return Program::frozen().thaw(); }
   static constexpr const mesh_shape& mesh() { return Mesh::info.shape; }
   static constexpr const plan_request& request() { return Mesh::info.request; }
-  static constexpr std::size_t node_count() { return Program::frozen().sizes.of[0]; }
+  static constexpr auto lists_of_program() { return detail::lists_of_program(Program::frozen()); }
+  static constexpr std::size_t node_count() { return lists_of_program().nodes.size(); }
   static constexpr std::vector<split_origin>* origins() { return nullptr; }
   /// Returns true if the program is so long that an evaluation can do only a part of a pass.
   static constexpr bool is_long() { return node_count() > longest_in_one_evaluation; }
-  static constexpr std::size_t input_count() { return Program::frozen().sizes.of[1]; }
-  static constexpr std::size_t output_count() { return Program::frozen().sizes.of[2]; }
-  static constexpr std::size_t scope_count() { return Program::frozen().sizes.of[3]; }
-  static constexpr std::int64_t largest_bytes() { return item<4>(Program::frozen().rest); }
+  static constexpr std::size_t input_count() { return lists_of_program().inputs.size(); }
+  static constexpr std::size_t output_count() { return lists_of_program().outputs.size(); }
+  static constexpr std::size_t scope_count() { return lists_of_program().scopes.size(); }
+  static constexpr std::int64_t largest_bytes() { return Program::frozen().rest.largest_bytes; }
 
   template <class Pass>
   static constexpr const auto& frozen() {
@@ -64,14 +97,16 @@ struct static_passes {
   }
   /// Returns the number of operators of the local program that are movements with a map.
   static constexpr std::size_t movements() {
+    local_program::views local;
+    frozen<emit_pass>().view_lists(local);
     std::size_t count = 0;
-    for (const auto& op : item<1>(frozen<emit_pass>().lists)) count += op.movement >= 0 ? 1 : 0;
+    for (const auto& op : local.ops) count += op.movement >= 0 ? 1 : 0;
     return count;
   }
 
   /// Returns the plan with the better order of its steps.
   static constexpr const auto& plan() {
-    if constexpr (item<0>(frozen<order_pass>().rest)) {
+    if constexpr (frozen<order_pass>().rest.is_any) {
       if constexpr (is_smaller(plan_view(frozen<place_pass<true>>()), plan_view(frozen<place_pass<false>>())))
         return frozen<place_pass<true>>();
       else return frozen<place_pass<false>>();

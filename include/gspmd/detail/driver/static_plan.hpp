@@ -11,49 +11,38 @@
 
 namespace gspmd::detail {
 
-/// A program in the global view, before it is planned. If the program is refused, it is a placeholder, and `broken` is
-/// the mistake.
-struct accepted_program {
-  graph program;
-  mistake broken = mistake::none;
-  bool is_as_traced = false;  // true: the program is long, so program_to_plan is a separate evaluation
-
-  static constexpr auto lists(auto& s, auto f) { return graph::lists(s.program, f); }
-  static constexpr auto rest(auto& s, auto f) {
-    return f(s.program.mesh, s.program.has_regions, s.program.allow_replication, s.broken, s.program.largest_bytes,
-             s.program.find_types, s.program.type_local, s.is_as_traced, s.program.settle_barriers, s.program.align_fields);
-  }
-};
-
 /// The graph of a callable, evaluated by the compiler. If the evaluation is not constant, the compiler has reported the
 /// reason: a function without constexpr, a variable that is not a constant, or an endless recursion.
 template <auto Callable, class Mesh, class... Inputs>
 struct callable_run_by_the_compiler {
   static constexpr accepted_program run() {
     graph g = traced();
-    const bool has_types = check_types_pass::applies(g);  // types are found twice, in more steps than everything else
+    const bool has_types = g.states_communication();  // types are found twice, in more steps than everything else
     if (!g.failed() && g.nodes.size() > (has_types ? longest_in_one_evaluation / 4 : longest_in_one_evaluation))
-      return {std::move(g), mistake::none, true};
-    return accepted<program_passes>(std::move(g));
+      return {std::move(g), true};
+    return accepted<pass_positions{}>(std::move(g));
   }
   static constexpr graph traced() { return trace_callable<Callable, Mesh, Inputs...>(); }
-  template <class Passes>
+  template <pass_positions At>
   static constexpr graph planned(graph traced) {
-    return traced_to_plan<Mesh, Passes>(std::move(traced));
+    return traced_to_plan<Mesh, At>(std::move(traced));
   }
-  template <class Passes>
+  template <pass_positions At>
   static constexpr accepted_program accepted(graph traced) {
-    graph g = planned<Passes>(std::move(traced));
-    if (g.failed()) return refused(g.broken);
+    graph g = planned<At>(std::move(traced));
+    if (g.failed()) return refused<true>(g.broken);
     return {std::move(g)};
   }
+  template <bool Runs>
   static constexpr accepted_program refused(mistake broken) {
-    return {stand_in_program<true, Callable, Mesh, Inputs...>(), broken};
+    accepted_program p{stand_in_program<Runs, Callable, Mesh, Inputs...>()};
+    p.broken = broken;
+    return p;
   }
   /// Estimates the sizes of the lists. Programs with many inputs are long, and most have the same number of outputs.
   static constexpr list_sizes<accepted_program> guess() {
     constexpr std::size_t inputs = (std::size_t{0} + ... + static_cast<std::size_t>(Inputs::leaves));
-    return {96 + 12 * inputs, inputs, 16 + inputs};
+    return {96 + 12 * inputs, inputs, 16 + inputs, 0, 4};
   }
 };
 template <auto Callable, class Mesh, class... Inputs>
@@ -64,20 +53,18 @@ inline constexpr bool is_constant_program =
 /// graph are three separate evaluations.
 template <class Run>
 struct long_program {
-  static constexpr graph traced() { return frozen_result<Run>::value().thaw().program; }
-  using first = boost::mp11::mp_take_c<program_passes, 1>;
-  using left = boost::mp11::mp_drop_c<program_passes, 1>;
-  static constexpr mistake broken_first = program_to_plan<first>(traced()).broken;
+  static constexpr graph traced() { return frozen_result<Run>::value().thaw(); }
+  static constexpr mistake broken_first = program_to_plan<checks_as_written>(traced()).broken;
   static constexpr accepted_program run() {
-    if constexpr (broken_first != mistake::none) return Run::refused(broken_first);
-    else return Run::template accepted<left>(traced());
+    if constexpr (broken_first != mistake::none) return Run::template refused<true>(broken_first);
+    else return Run::template accepted<after_checks>(traced());
   }
   static constexpr auto guess() { return list_sizes<accepted_program>(frozen_result<Run>::value().sizes); }
 };
 /// A program, ready to be planned: long or not.
 template <class Run>
 struct traced_program {
-  static constexpr bool is_long = item<7>(frozen_result<Run>::value().rest);
+  static constexpr bool is_long = frozen_result<Run>::value().rest.is_as_traced;
   static constexpr const auto& frozen() {
     if constexpr (is_long) return frozen_result<long_program<Run>>::value();
     else return frozen_result<Run>::value();
@@ -85,12 +72,11 @@ struct traced_program {
   /// Returns the text of the refusal. Requires a refused program.
   static constexpr text error() {
     if constexpr (!is_long) {
-      return Run::template planned<program_passes>(Run::traced()).error;
+      return Run::template planned<pass_positions{}>(Run::traced()).error;
     } else {
       using long_one = long_program<Run>;
-      constexpr bool is_first = long_one::broken_first != mistake::none;
-      using run = std::conditional_t<is_first, typename long_one::first, typename long_one::left>;
-      return Run::template planned<run>(long_one::traced()).error;
+      constexpr pass_positions at = long_one::broken_first != mistake::none ? checks_as_written : after_checks;
+      return Run::template planned<at>(long_one::traced()).error;
     }
   }
 };
@@ -99,7 +85,7 @@ struct traced_program {
 template <mistake Broken, auto Callable, class Mesh, class... Inputs>
 struct refused_program {
   static constexpr accepted_program run() {
-    return {stand_in_program<Broken != mistake::reported, Callable, Mesh, Inputs...>(), Broken};
+    return callable_run_by_the_compiler<Callable, Mesh, Inputs...>::template refused<Broken != mistake::reported>(Broken);
   }
   static constexpr list_sizes<accepted_program> guess() { return {32, 32, 32}; }
 };
@@ -109,7 +95,7 @@ template <class Before, class Mesh>
 struct program_on_cut_mesh {
   static constexpr accepted_program run() {
     accepted_program p = Before::frozen().thaw();
-    cut_axis(p.program, Mesh::info, Mesh::cut.axis);
+    cut_axis(p, Mesh::info, Mesh::cut.axis);
     return p;
   }
   static constexpr auto guess() { return list_sizes<accepted_program>(Before::frozen().sizes); }
@@ -141,7 +127,7 @@ struct planned_program {
   using mesh = Mesh;
   using passes = static_passes<Program, saving_mesh<Mesh, Saving>>;
   static constexpr axis_cut cut = [] {
-    if constexpr (Saving == 0 && may_cut_axes(item<0>(Program::frozen().lists))) return passes::template of<cut_pass>();
+    if constexpr (Saving == 0 && may_cut_axes(passes::lists_of_program().nodes)) return passes::template of<cut_pass>();
     return axis_cut{};
   }();
   static constexpr bool is_refused = passes::template of<refuse_pass>() != mistake::none;
@@ -155,7 +141,7 @@ struct planned_program {
       if constexpr (std::is_void_v<Best>) return std::int64_t{0};
       else return Best::found().holds;
     }();
-    constexpr next_try next = after(found(), passes::request(), least, Search, item<0>(Program::frozen().lists));
+    constexpr next_try next = after(found(), passes::request(), least, Search, passes::lists_of_program().nodes);
     using best = std::conditional_t<next.was_best, planned_program, Best>;
     // The branch that ends the recursion is last. If `next` is not a constant, because of another error, compilers take
     // the last branch. Another branch would recurse without end.
@@ -171,10 +157,46 @@ struct planned_program {
   using type = typename decltype(find())::type;
 };
 
-/// The program to plan on this mesh: the program itself, unless some axes are planned before (modes/explicit_axes.hpp).
-template <class Program, class Mesh>
+/// The program after a pass at pass_position::completed. The pass gets the shardings from completion. This completion
+/// is a separate evaluation, as in the plan of a program.
+template <class Program, class Mesh, std::size_t Pass>
+struct completed_program {
+ private:
+  static constexpr graph passed() {
+    graph g = Program::frozen().thaw();
+    if (g.passes[Pass]->run_completed(g, static_passes<Program, Mesh>::template of<complete_pass>().of) == node_order::changed &&
+        !g.failed())
+      g = canonical_order(g);
+    return g;
+  }
+  struct make {
+    static constexpr accepted_program run() { return {passed()}; }
+    static constexpr auto guess() { return list_sizes<accepted_program>(Program::frozen().sizes); }
+  };
+
+ public:
+  static constexpr const auto& frozen() { return frozen_result<make>::value(); }
+  static constexpr text error() { return passed().error; }
+};
+
+/// The program to plan on this mesh: the program after its passes at pass_position::completed, from number `Pass` on.
+/// If some axes are planned before, modes/explicit_axes.hpp defines it.
+template <class Program, class Mesh, std::size_t Pass = 0>
 struct program_on {
-  using type = Program;
+  /// Returns the number of the next pass that applies, or the number of passes.
+  static constexpr std::size_t next() {
+    const auto carried = lists_of_program(Program::frozen()).passes;
+    if (Program::frozen().rest.broken != mistake::none) return carried.size();
+    for (std::size_t k = Pass; k < carried.size(); ++k)
+      if (carried[k]->position == pass_position::completed && carried[k]->applies(Program::frozen().thaw())) return k;
+    return carried.size();
+  }
+  static auto find() {
+    if constexpr (constexpr std::size_t k = next(); k == lists_of_program(Program::frozen()).passes.size())
+      return std::type_identity<Program>{};
+    else return program_on<completed_program<Program, Mesh, k>, Mesh, k + 1>{};
+  }
+  using type = typename decltype(find())::type;
 };
 
 /// The plan of a compiled program, or of its placeholder if the program is refused.
@@ -191,11 +213,11 @@ struct static_plan {
     else return stand_in<mistake::reported>{};
   }
   using traced = decltype(find_traced());
-  static constexpr mistake refused_when_traced = item<3>(traced::program::frozen().rest);
+  static constexpr mistake refused_when_traced = traced::program::frozen().rest.broken;
   static constexpr mistake refused_when_planned = [] {
     constexpr auto most = traced::mesh::info.request.most_memory;
     if constexpr (traced::is_refused) return traced::passes::template of<refuse_pass>();
-    else if constexpr (item<2>(traced::passes::plan().rest) == mistake::facts) return mistake::facts;
+    else if constexpr (traced::passes::plan().rest.broken == mistake::facts) return mistake::facts;
     return most > 0 && traced::found().holds > most ? mistake::memory : mistake::none;
   }();
   static auto find() {
@@ -217,7 +239,7 @@ struct static_plan {
       if constexpr (refused_when_traced != mistake::none) return program_on<traced_program<run>, Mesh>::type::error();
       else if constexpr (refused_when_planned == mistake::memory)
         return too_large(traced::found().holds, traced::mesh::info.request.most_memory)
-               << "; compilers make no plan that computes values again unasked: write recompute(f), or plan at run time";
+               << "; a plan of the compiler recomputes values only if you write recompute(f); write it, or plan at run time";
       else if constexpr (refused_when_planned == mistake::facts) return why_refused_steps(plan_view(traced::passes::plan()));
       else return refuse_pass::why(typename traced::passes{});
     }

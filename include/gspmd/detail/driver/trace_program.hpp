@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gspmd/detail/driver/given_shard.hpp"
+#include "gspmd/detail/driver/returned_values.hpp"
 #include "gspmd/detail/passes/choose/total_bytes.hpp"
 #include "gspmd/detail/passes/list/program_to_plan.hpp"
 #include "gspmd/detail/passes/rewrite/sub_axes.hpp"
@@ -43,7 +44,7 @@ consteval bool reports_arguments() {
   else
     static_assert(
         (is_input<Inputs> && ...),
-        "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of them for a struct, or an `array_of` them "
+        "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of inputs for a struct, or an `array_of` inputs "
         "(gspmd/program/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
   return true;
 }
@@ -61,24 +62,10 @@ struct wrong_inputs {
   static constexpr text make() {
     return text("compile: ")
            << static_cast<std::int64_t>(Count) << (Count == 1 ? " input is" : " inputs are")
-           << " given, and the callable does not take as many arguments, or not these; a record is one argument, "
+           << " passed, and the callable takes another number of arguments, or other types; a record is one argument, "
               "a struct of values";
   }
 };
-
-/// Returns true if a program may return `Result`; if not, reports it. `Lists` permits vectors, as in a program that is
-/// made at run time.
-template <class Result, bool Lists = false>
-consteval bool returns_values() {
-  if constexpr (std::is_void_v<Result>)
-    static_assert(written_so<Result>,
-                  "gspmd: compile: the callable returns nothing; return a value, or a tuple or struct of values");
-  else
-    static_assert(is_tree_of<Result, value, Lists>(),
-                  "gspmd: compile: what the callable returns must be values: one, or a tuple, an array or a struct declared with "
-                  "Hana of them; for a number write constant<float>(x, {}, number)");
-  return is_tree_of<Result, value, Lists>();
-}
 
 template <auto Callable, class... Inputs>
 using traced_call = call_with<const decltype(Callable)&, traced_input<Inputs>&...>;
@@ -164,17 +151,19 @@ constexpr graph trace_callable() {
       if (leaf.is_valid()) g.outputs.push_back(leaf.id());
       else if (leaf.id() == reported_id) g.fail({}, "compile", mistake::reported, "see the error at the call");
       else
-        g.fail({}, "compile", mistake::other, "a result of the callable is no value of this program; return what operators give");
+        g.fail({}, "compile", mistake::other,
+               "a result of the callable is no value of this program; return results of operators");
     });
   }
   return g;
 }
 
-/// Returns the program in the global view, ready to be planned, or its mistake. `Passes` are the remaining passes.
-template <class Mesh, class Passes = program_passes>
+/// Returns the program in the global view, ready to be planned, or its mistake. `At` are the positions of the remaining
+/// passes.
+template <class Mesh, pass_positions At = pass_positions{}>
 constexpr graph traced_to_plan(graph traced) {
   if (traced.failed()) return traced;
-  graph program = program_to_plan<Passes>(std::move(traced));
+  graph program = program_to_plan<At>(std::move(traced));
   if (program.failed()) return program;
   if (const text problem = total_problem(program, Mesh::device_count); !problem.empty())
     program.fail({}, "compile", mistake::size, problem);

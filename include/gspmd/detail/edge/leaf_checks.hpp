@@ -83,20 +83,20 @@ struct given_tensor {
   const auto& v = leaf_of(plan, leaf);
   const auto is = [&] { return "step: " + words_of_leaf(plan, leaf) + " is " + words_of_tensor(v.type, v.global); };
   if (given_count != count)
-    throw error(is() + " on " + counted(count, "device") + " of this communicator, and the sharded_array given lies on " +
+    throw error(is() + " on " + counted(count, "device") + " of this communicator, and the sharded_array is on " +
                 std::to_string(given_count));
   if (&has == &v) return;
   if (!(has.global == v.global) || has.type != v.type)
     throw error(is() + " and the sharded_array given is " + words_of_tensor(has.type, has.global) +
                 std::string(differing_dim_text(v.global, has.global).view()));
   if (same_tiles(given_mesh, has.layout, *plan.mesh, v.layout, v.global.count)) return;
-  throw error(is() + " that lies as " + std::string(sharding_text(mesh, v.layout, v.global.count).view()) +
-              " and the sharded_array given " +
+  throw error(is() + " with the sharding " + std::string(sharding_text(mesh, v.layout, v.global.count).view()) +
+              ", and the sharded_array " +
               (same_mesh(given_mesh, mesh.shape)
-                   ? "as " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) +
-                         "; annotate both alike, or bring it over with to_step"
-                   : "otherwise, on another mesh of " + counted(static_cast<int>(given_mesh.device_count()), "device") +
-                         "; annotate both alike, or bring it over with to_step"));
+                   ? "has the sharding " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) +
+                         "; give both the same annotation, or convert it with to_step"
+                   : "is on another mesh of " + counted(static_cast<int>(given_mesh.device_count()), "device") +
+                         "; give both the same annotation, or convert it with to_step"));
 }
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_leaf(const plan_view& plan, std::size_t leaf, const char* problem) {
   throw error("step: " + words_of_leaf(plan, leaf) + ' ' + problem);
@@ -105,8 +105,8 @@ struct given_tensor {
                                            std::size_t there) {
   if (count <= there && first <= there - count) return;
   throw error(std::string(op) + ": " + kind + ' ' + std::to_string(first) +
-              (count == 1 ? " is" : " and the " + std::to_string(count - 1) + " after it are") +
-              " asked for and the program has " + counted(static_cast<int>(there), kind) + ", which count from 0");
+              (count == 1 ? " does" : " and the " + std::to_string(count - 1) + " after it do") + " not exist; the program has " +
+              counted(static_cast<int>(there), kind) + ", which count from 0");
 }
 
 }  // namespace gspmd::detail

@@ -53,6 +53,10 @@ void join_shards(Comm& comm, const mesh_shape& mesh, const planned_value& v, con
       copy_box(whole, shards[d], place(box, layout_of(mesh, v.global, v.layout, at), layout_of(mesh, v.global, sharding{}, at)),
                bytes_of(v.type), false);
     }
+  } else if constexpr (takes_types<Comm>) {
+    const movement m{v.global, v.layout, {}, movement_axes(mesh, v.global, v.layout, {})};
+    const std::vector<void*> out(static_cast<std::size_t>(comm.local_count()), whole);
+    comm.move(mesh, m, moved_as(v.type), shards, out.data());
   } else {
     with_element_type(moved_as(v.type), [&](auto element) {
       using T = decltype(element);
@@ -80,11 +84,14 @@ std::vector<aligned_bytes> reduce_terms(Comm& comm, const mesh_shape& mesh, plan
       numbered(mesh, kernels::by_parts({v.global, v.layout, whole, v.layout.partial, v.layout.reduced_by}, v.type));
   if (is_own(v.type))
     throw error("a partial result of an element type of your own is not put together; reduce it in the program");
-  with_element_type(part_of(v.type), [&](auto element) {
-    using T = decltype(element);
-    if constexpr (!is_complex_element<T>)
+  if constexpr (takes_types<Comm>) {
+    const auto type = part_of(v.type);
+    comm.reduce(mesh, r, type, combiner_at(type, r.reduced_by), shards.data(), to.data());
+  } else {
+    with_real_type(part_of(v.type), [&]<class T>(T) {
       comm.template reduce<T>(mesh, r, reinterpret_cast<const T* const*>(shards.data()), reinterpret_cast<T* const*>(to.data()));
-  });
+    });
+  }
   v.layout = whole;
   shards.assign(to.begin(), to.end());
   return sums;

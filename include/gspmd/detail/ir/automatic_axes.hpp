@@ -51,7 +51,7 @@ constexpr sharding put_behind(const mesh_shape& mesh, const extents& shape, cons
     if (outer.dim != inner.dim || (automatic & axis_bit(outer.axis)) == 0 || (automatic & axis_bit(inner.axis)) != 0) continue;
     return what << "dim " << int{inner.dim} << " is split by `" << axes_text(mesh, axis_bit(outer.axis))
                 << "`, which is automatic, before `" << axes_text(mesh, axis_bit(inner.axis))
-                << "`, which is explicit: explicit axes come first, and automatic ones cut what they leave";
+                << "`, which is explicit; write the explicit axes of a dim first";
   }
   const sharding by_types = part_along(s, ~automatic), rest = part_along(s, automatic);
   if (const int d = unevenly_cut(mesh.shape, shape, by_types, rest); d >= 0) return uneven_text(mesh, shape, by_types, rest, d);

@@ -124,26 +124,8 @@ constexpr void add_attributes(node& n, A... attributes) {
 constexpr int attribute_dim(const node& n, int k) { return static_cast<int>(n.attributes[k]); }
 
 class kept_functions;
-
-class graph;
-
-/// A function that only programs of some modes have. The flag `is_there_` replaces a comparison of the address with
-/// null: in GCC with -fsanitize=undefined that comparison is not a constant expression.
-class pass_of_mode {
- public:
-  using function = void (*)(graph&, bool annotate);
-  constexpr pass_of_mode() = default;
-  constexpr pass_of_mode(std::nullptr_t) {}                         // NOLINT: implicit on purpose
-  constexpr pass_of_mode(function f) : run_(f), is_there_(true) {}  // NOLINT: implicit on purpose
-  constexpr void operator()(graph& g, bool annotate) const { run_(g, annotate); }
-  friend constexpr bool operator==(const pass_of_mode& pass, std::nullptr_t) { return !pass.is_there_; }
-
- private:
-  function run_ = nullptr;
-  bool is_there_ = false;
-};
-
 class program_typer;
+struct program_pass;  // ir/program_pass.hpp
 
 /// Holds the types of the values of a program in the explicit mode during tracing, so that each type is computed once.
 /// The types belong to one graph. A copy starts empty.
@@ -199,21 +181,11 @@ class graph {
     int tag;
     int node;
   };
-  vec<tagged> also_tagged;  // further tags of nodes that replaced equal nodes
-  // Set in the explicit mode (passes/typed): computes the type of every value, or records the mistake. If `annotate` is
-  // set, the types become annotations. Null: completion and choose decide.
-  pass_of_mode find_types;
-  // Set in programs with manual regions: computes the states of the values in manual regions, or records the mistake.
-  // If `annotate` is set, it also rewrites the regions for the planner.
-  pass_of_mode type_local;
-  // Set in programs with next values of inputs (passes/carried): gives each next value the sharding of its input.
-  void (*place_carried)(graph&, const vec<sharding>& completed) = nullptr;
+  vec<tagged> also_tagged;          // further tags of nodes that replaced equal nodes
+  vec<const program_pass*> passes;  // passes that functions of the program added (add_pass)
+  bool is_explicit = false;         // explicit mode: types state the sharding of every value, and completion infers none
+  bool has_manual_regions = false;
   types_so_far typer;
-  // Set in programs with ordered barriers (ops/barrier.hpp): removes the operands that only define the order, once the
-  // order of the nodes is final.
-  pass_of_mode settle_barriers;
-  // Set in programs with staggered fields (gspmd/staggered/staggered.hpp): gives the fields one extent.
-  pass_of_mode align_fields;
   vec<recomputed_call> recomputed;  // collected during tracing; an inner call precedes the call that contains it
   vec<written_call> calls;          // collected during tracing, if the types of the program may be refused
   bool is_in_call = false;          // `add` adds nodes of a call
@@ -222,11 +194,8 @@ class graph {
   text error;                       // the first mistake; later operators are not checked
   mistake broken = mistake::none;   // the rule it breaks
 
-  static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs, s.outputs, s.scopes); }
-  static constexpr auto rest(auto& s, auto f) {
-    return f(s.mesh, s.has_regions, s.allow_replication, s.largest_bytes, s.find_types);
-  }
-
+  /// Returns true if the program states its communication: it is explicit or has manual regions.
+  [[nodiscard]] constexpr bool states_communication() const { return is_explicit || has_manual_regions; }
   [[nodiscard]] constexpr bool failed() const { return !error.empty(); }
   /// Returns a graph with everything except the nodes, for a pass that rebuilds the nodes.
   [[nodiscard]] constexpr graph without_nodes() const {
@@ -235,11 +204,9 @@ class graph {
     g.has_regions = has_regions;
     g.allow_replication = allow_replication;
     g.largest_bytes = largest_bytes;
-    g.find_types = find_types;
-    g.type_local = type_local;
-    g.place_carried = place_carried;
-    g.settle_barriers = settle_barriers;
-    g.align_fields = align_fields;
+    g.is_explicit = is_explicit;
+    g.has_manual_regions = has_manual_regions;
+    g.passes = passes;
     g.scopes = scopes;
     g.composed = composed;
     return g;
@@ -257,7 +224,7 @@ class graph {
       for (const int o : n.operands)
         if (!is_visible(o))
           return fail(n.at, name_of(n.op), mistake::region,
-                      "uses a value of the body of a loop or conditional outside of it; return the value from the body");
+                      "uses a value of the body of a loop or conditional outside of the body; return the value from the body");
     nodes.push_back(n);
     return static_cast<int>(nodes.size()) - 1;
   }
@@ -268,13 +235,13 @@ class graph {
     return may_read(span<const int>(operands.begin(), operands.size()), at, op);
   }
   constexpr bool may_read(span<const int> operands, location at, std::string_view op) {
-    for (std::size_t k = 0; k < operands.size() && type_local != nullptr; ++k) {
+    for (std::size_t k = 0; k < operands.size() && has_manual_regions; ++k) {
       const int o = operands[k];
       if (o < 0 || nodes[static_cast<std::size_t>(o)].local_axes == open_local) continue;
       text what("operand ");
       what << static_cast<std::int64_t>(k)
            << (open_local != 0 ? " is a value from outside of this manual region; give it to the region as an argument"
-                               : " is a value of a manual region, outside of it; return it from the region");
+                               : " is a value of a manual region that is used outside of the region; return it from the region");
       fail(at, op, mistake::states, what);
       return false;
     }

@@ -57,7 +57,7 @@ struct facts_of_kernels<mp11::mp_list<K...>> {
 // ---- all other kernels ----
 
 /// The facts of a kernel that is not listed. The last three functions are for programs that are planned at run time.
-/// They are null in a program without such code: see ready_at_run_time.
+/// They are null in a program without such code: see at_run_time<K>::make_ready.
 struct device_kernel_facts {
   const char* name;
   bool (*works_in_place)(const plan_step& s);
@@ -127,33 +127,34 @@ inline namespace GSPMD_TARGET {
 /// Prepares a step of K for a session, and the parts of its threads. Files that plan at run time define these functions
 /// (run/run_time_kernel.hpp, run/parts/shared_plan.hpp), and so compile K for all element types. All other files refer
 /// to weak symbols and compile nothing. If no file of the program defines the functions, their addresses are null.
+/// They are members, because GCC 12 ignores gnu::weak on a function template behind `#pragma GCC optimize`.
 template <class K>
-[[gnu::weak]] void ready_at_run_time(const plan_view& p, const plan_step& s, ready_step& ready, prepared_objects& objects);
-template <class K>
-[[gnu::weak]] std::int64_t shared_work_at_run_time(const plan_view& p, const plan_step& s);
-template <class K>
-[[gnu::weak]] void share_at_run_time(ready_step& ready, shared_plan& made, std::size_t step, int thread);
+struct at_run_time {
+  [[gnu::weak]] static void make_ready(const plan_view& p, const plan_step& s, ready_step& ready, prepared_objects& objects);
+  [[gnu::weak]] static std::int64_t shared_work(const plan_view& p, const plan_step& s);
+  [[gnu::weak]] static void share(ready_step& ready, shared_plan& made, std::size_t step, int thread);
+};
 
 template <class K>
 inline constexpr device_kernel_facts device_facts = {K::name,
                                                      K::works_in_place,
                                                      K::mark_kept,
                                                      K::scratch_bytes,
-                                                     ready_at_run_time<K>,
-                                                     shared_work_at_run_time<K>,
-                                                     share_at_run_time<K>};
+                                                     at_run_time<K>::make_ready,
+                                                     at_run_time<K>::shared_work,
+                                                     at_run_time<K>::share};
 
-template <class K>
+template <class K, bool IsComplete>
 constexpr kernel_name name_of_device_kernel() {
-  if constexpr (checked_kernel<K>::holds) {
+  if constexpr (IsComplete) {
     static_assert(define_kernel<K>::is_done);
     return {kernel_number<K>, K::work, K::role, &device_facts<K>};
-  } else {
-    return {};
+  } else {  // the compiler has reported it
+    return {0, step_work::computes, step_role::plain, nullptr};
   }
 }
 template <class K>
-inline constexpr kernel_name name_of_kernel = name_of_device_kernel<K>();
+inline constexpr kernel_name name_of_kernel = name_of_device_kernel<K, checked_kernel<K>::holds>();
 template <class K>
   requires is_listed_kernel<K>
 inline constexpr kernel_name name_of_kernel<K>{kernel_number<K>, K::work, K::role};

@@ -4,6 +4,7 @@
 #include "gspmd/detail/ir/collective.hpp"
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/ring.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
 namespace gspmd::detail {
@@ -86,7 +87,11 @@ struct local_program {
   vec<int> results;  // by node: the value that its operator computes, without later reshards; -1 if it is not computed
 
   static constexpr auto lists(auto& s, auto f) { return f(s.values, s.ops, s.inputs, s.outputs, s.results); }
-  static constexpr auto rest(auto&, auto f) { return f(); }
+  struct views {
+    span<const local_value> values;
+    span<const instruction> ops;
+    span<const int> inputs, outputs, results;
+  };
 
   [[nodiscard]] constexpr const local_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }
 };

@@ -6,6 +6,7 @@
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/detail/support/inline_vec.hpp"
 #include "gspmd/detail/support/saturating.hpp"
+#include "gspmd/detail/support/text.hpp"
 #include "gspmd/detail/support/tuning.hpp"
 
 /// The speed of communication and computation, in integers. So all compilers choose the same plan by time, at compile
@@ -81,6 +82,12 @@ struct network_rates {
     }
     return fastest;
   }
+};
+
+/// The rates of a network on the axes of a mesh, or the reason why the network does not describe the mesh.
+struct described_network {
+  network_rates rates;
+  text problem;
 };
 
 }  // namespace gspmd::detail

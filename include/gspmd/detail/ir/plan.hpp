@@ -80,7 +80,14 @@ struct plan : owned_tables<kernel_tables> {
   mistake broken = mistake::none;  // the rule it breaks
 
   static constexpr auto lists(auto& s, auto f) { return lists_of_plan(s, f); }
-  static constexpr auto rest(auto& s, auto f) { return f(s.mesh, s.arena_bytes, s.broken, s.saving, s.is_checked); }
+  struct rest_members {
+    mesh_shape mesh;
+    int saving = 0;
+    bool is_checked = false;
+    std::int64_t arena_bytes = 0;
+    mistake broken = mistake::none;
+  };
+  static constexpr auto rest(auto& s, auto f) { return f(s.mesh, s.saving, s.is_checked, s.arena_bytes, s.broken); }
 };
 
 /// The lengths of the tables, by name.
@@ -123,12 +130,8 @@ struct plan_view : table_views {
   }
   template <list_sizes<plan> Room>
   constexpr explicit plan_view(const frozen<plan, Room>& p)
-      : mesh(&item<0>(p.rest)), saving(item<3>(p.rest)), is_checked(item<4>(p.rest)), arena_bytes(item<1>(p.rest)) {
-    std::size_t k = 0;
-    lists_of_plan(*this, [&](auto&... view) {
-      p.lists.visit(
-          [&](const auto&... list) { ((view = std::remove_reference_t<decltype(view)>(list.data(), p.sizes.of[k++])), ...); });
-    });
+      : mesh(&p.rest.mesh), saving(p.rest.saving), is_checked(p.rest.is_checked), arena_bytes(p.rest.arena_bytes) {
+    p.view_lists(*this);
   }
 
   [[nodiscard]] constexpr const planned_value& value(int i) const { return values[static_cast<std::size_t>(i)]; }

@@ -79,7 +79,8 @@ struct plan_step {
   kernel_id kernel;
   dtype type = dtype::f32;
   int node = 0;  // the node that the step computes, or for which it moves data
-  // An index in the first table of its kernel, or the number of its description. move: -1 if elements keep their indices.
+  // An index in the first table of its kernel, or the number of its description. move: -1 if elements keep their
+  // indices.
   int spec = 0;
   table_range operands;  // in slots: values
   table_range results;   // in slots

@@ -20,9 +20,10 @@ namespace gspmd {
 /// uint32, uint64, c64, c128. Values after c128 are the user's own types; see element_type.
 enum class dtype : std::uint8_t { f32, f64, s32, s64, pred, bf16, f16, s8, u8, s16, u32, u64, c64, c128 };
 
-/// The element types of complex tensors. std::complex<float> and std::complex<double> are accepted too. They are
-/// declared after the enumeration, because GCC warns if an enumerator has the name of an earlier alias.
+// Declared after the enumeration, because GCC warns if an enumerator has the name of an earlier alias.
+/// The element type of complex numbers of two floats. std::complex<float> is accepted too.
 using c64 = detail::complex_number<float>;
+/// The element type of complex numbers of two doubles. std::complex<double> is accepted too.
 using c128 = detail::complex_number<double>;
 
 /// The reductions of programs. `and_` and `or_` are logical on bool and bitwise on integers.

@@ -100,7 +100,7 @@ inline constexpr row_combiner::wide_sums wide_sums_of = {[](float* sum, const vo
 
 /// Returns the functions for elements of type T. Throws gspmd::error if `kind` is not defined on T. Only sums are
 /// streamed, because streaming of other monoids is not worth the compile time.
-template <class T, int Vectors = 2>
+template <class T>
 row_combiner combiner_of(monoid kind) {
   return with_monoid(kind, [](auto given) -> row_combiner {
     constexpr monoid natural = natural_kind<T>(decltype(given)::value);
@@ -113,23 +113,23 @@ row_combiner combiner_of(monoid kind) {
     } else {
       using e = combined_t<natural, T>;
       row_combiner::function stream = nullptr;
-      if constexpr (natural == monoid::add && Vectors > 1) stream = combine_rows<natural, e, true>;
-      return {sizeof(e), combine_rows<natural, e, false, Vectors>, stream};
+      if constexpr (natural == monoid::add) stream = combine_rows<natural, e, true>;
+      return {sizeof(e), combine_rows<natural, e>, stream};
     }
   });
 }
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<float>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<double>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int32_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int64_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<bool>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<bf16>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<f16>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int8_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint8_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::int16_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint32_t>(monoid));
-GSPMD_COMPILED_ONCE(row_combiner combiner_of<std::uint64_t>(monoid));
+
+/// Does the same for an element type that is known at run time. It must be neither complex nor an own type.
+template <class = once>
+row_combiner combiner_at(dtype type, monoid kind);
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/kernels/combine_rows_instances.ipp"
+#endif
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/kernels/combine_rows.ipp"
+#endif

@@ -362,12 +362,10 @@ void run_contraction(const contraction_plan& plan, const std::int64_t* valid, co
   if constexpr (std::is_empty_v<Spec>) run(Spec{});
   else run(Spec{&plan});
 }
-GSPMD_COMPILED_ONCE(void run_contraction<float, plain_spec<contraction_plan>>(const contraction_plan&, const std::int64_t*,
-                                                                              const void*, const void*, void*, std::byte*, bool,
-                                                                              bool));
-GSPMD_COMPILED_ONCE(void run_contraction<double, plain_spec<contraction_plan>>(const contraction_plan&, const std::int64_t*,
-                                                                               const void*, const void*, void*, std::byte*, bool,
-                                                                               bool));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/kernels/contraction_instances.ipp"
+#endif

@@ -459,11 +459,10 @@ fused_sum_kernel fused_sum_kernel_for(fused_kernel kernel, bool is_stored) {
         return kernels::sum[s][type];
   return nullptr;
 }
-GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&));
-GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_of_indices<once>(dtype));
-GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(const scalar_op&, const scalar_op&, int, const scalar_code&));
-GSPMD_KERNELS_ONCE(fused_kernel fused_kernel_for<once>(fused_kernel, fused_kernel, int));
-GSPMD_KERNELS_ONCE(fused_sum_kernel fused_sum_kernel_for<once>(fused_kernel, bool));
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/kernels/fused_kernels_instances.ipp"
+#endif

@@ -94,7 +94,7 @@ class equation_parser {
     if (is_letter(c)) return named_dim();
     if (bracket_ != 0 && c != ']')
       return fail(c == '[' ? "[ inside of [ ]"
-                           : "between [ and ] stand letters, each with its extent where that is stated: [t], [u=t-2]");
+                           : "write letters between [ and ], each with its extent if the extent is stated: [t], [u=t-2]");
     if (c == '(') return index();
     if (c == '[') {
       bracket_ = column();
@@ -109,7 +109,7 @@ class equation_parser {
       at_ += 2;
       return begin_tensor(result.results);
     } else {
-      return fail("only letters, [ ], ( ), commas and one -> may stand here");
+      return fail("only letters, [ ], ( ), commas and one -> are allowed here");
     }
     ++at_;
   }
@@ -163,7 +163,7 @@ class equation_parser {
   }
   constexpr void note(char letter, int where) {
     if ((in_tensor_ & bit(letter)) != 0)
-      result.fail(where, "a letter stands twice in one tensor; take the diagonal first, a letter names one dim");
+      result.fail(where, "a letter occurs twice in one tensor; take the diagonal first, a letter names one dim");
     in_tensor_ |= bit(letter);
   }
 
@@ -194,7 +194,7 @@ class equation_parser {
       skip_spaces();
       if (is_at('/')) {
         ++at_;
-        if (!number(t.per) || t.per == 0) return fail("after / stands a number, not 0");
+        if (!number(t.per) || t.per == 0) return fail("write a number other than 0 after /");
       }
       s.terms.push_back(t);
     } else if (has_number) {

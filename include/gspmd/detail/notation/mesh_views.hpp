@@ -27,7 +27,7 @@ class view_finder {
 
   constexpr void run() {
     if (!other_.views.empty()) {
-      problem << "a mesh that has views already comes first";
+      problem << "a mesh that has views must be the first mesh";
       return;
     }
     if (found.shape.device_count() != other_.shape.device_count()) {
@@ -38,7 +38,7 @@ class view_finder {
     }
     if (!find_factors()) {
       problem << "the devices of the mesh " << named_sizes_text(other_)
-              << " stand in an order that no exchange of the axes of the first mesh, or of parts of them, gives" << remedy;
+              << " have an order that no exchange of axes, or of parts of axes, of the first mesh gives" << remedy;
       return;
     }
     for (const auto& f : factors_) cut_at_begins(f);
@@ -139,8 +139,8 @@ class view_finder {
         for (const auto a : there)
           if (found.shape.sizes[a] > 1) wide.push_back(a);
         if (!(wide == parts))
-          problem << "the axis `" << other_.name(b) << "` does not stand for the same devices in the meshes "
-                  << named_sizes_text(found) << " and " << named_sizes_text(other_) << "; give it another name in one of them";
+          problem << "the axis `" << other_.name(b) << "` does not have the same devices in the meshes "
+                  << named_sizes_text(found) << " and " << named_sizes_text(other_) << "; give it another name in one mesh";
       } else if (parts.empty()) {  // one device
         if (found.shape.axis_count() == max_axes) problem << "a mesh with its views has at most 16 parts of axes";
         else found.add_axis(other_.name(b), 1);

@@ -42,7 +42,7 @@ constexpr bool convert_untiled(const xla_tiles& x, std::int64_t device_count, ax
       return true;
     case xla_kind::tuple:
       r.problem << "a tuple of " << static_cast<std::int64_t>(x.elements.size())
-                << " shardings stands where one is wanted; take its elements";
+                << " shardings is not one sharding; pass one of its elements";
       return true;
     case xla_kind::tiled: return false;
   }

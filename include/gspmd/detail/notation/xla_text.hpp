@@ -78,7 +78,7 @@ class xla_parser {
         result.elements.push_back(one(at_++));
         skip();
         if (peek() == '}' || !problem.empty()) break;
-        if (!take(',')) fail("`,` or `}` is wanted after a sharding of a tuple");
+        if (!take(',')) fail("write `,` or `}` after a sharding of a tuple");
         skip();
         if (problem.empty() && peek() != '{') fail("a sharding of a tuple begins with `{`");
       }
@@ -87,7 +87,7 @@ class xla_parser {
       result = one(begin);
     }
     skip();
-    if (problem.empty() && at_ != text_.size()) fail("nothing stands after the last `}`");
+    if (problem.empty() && at_ != text_.size()) fail("write nothing after the last `}`");
     return result;
   }
 
@@ -138,7 +138,7 @@ class xla_parser {
       ++at_;
     }
     if (!problem.empty()) return least;
-    if (at_ == begin) fail("a number is wanted");
+    if (at_ == begin) fail("write a number here");
     else if (n > most_xla_devices) fail_at(begin) << "the number is larger than 2^30";
     else if (n < least) fail_at(begin) << "the number is " << n << "; it is at least " << least;
     return n;
@@ -163,7 +163,7 @@ class xla_parser {
   }
 
   constexpr void skip_braces() {
-    expect('{', "`{` is wanted after metadata=");
+    expect('{', "write `{` after metadata=");
     bool in_quotes = false;
     for (int depth = 1; problem.empty() && depth > 0; ++at_) {
       const char c = peek();
@@ -178,10 +178,10 @@ class xla_parser {
   constexpr void read_devices(xla_tiles& x) {
     skip();
     const auto begin = at_;
-    if (!x.dims.empty()) return fail("devices= stands twice");
-    expect('[', "`[` is wanted after devices=");
+    if (!x.dims.empty()) return fail("devices= occurs twice");
+    expect('[', "write `[` after devices=");
     if (problem.empty()) integers(x.dims, 1);
-    expect(']', "`]` is wanted after the parts of the dims");
+    expect(']', "write `]` after the parts of the dims");
     if (!problem.empty()) return;
     const auto count = product(x.dims, begin);
     if (!problem.empty()) return;
@@ -189,18 +189,18 @@ class xla_parser {
     const auto list_at = at_;
     if (text_.substr(at_, 2) == "<=") {
       at_ += 2;
-      expect('[', "`[` is wanted after <=");
+      expect('[', "write `[` after <=");
       if (problem.empty()) integers(x.iota, 1);
-      expect(']', "`]` is wanted after the shape of the devices");
+      expect(']', "write `]` after the shape of the devices");
       if (!problem.empty()) return;
       const auto listed = product(x.iota, list_at);
       if (problem.empty() && listed != count) return mismatch(list_at, x, count, listed);
       skip();
       const auto transpose_at = at_;
       if (take('T')) {
-        expect('(', "`(` is wanted after T");
+        expect('(', "write `(` after T");
         if (problem.empty()) integers(x.transpose, 0);
-        expect(')', "`)` is wanted after the order of the dims");
+        expect(')', "write `)` after the order of the dims");
         if (problem.empty() && !is_permutation(x)) fail_at(transpose_at) << "T(...) names each dim of <=[...] once, from 0";
       } else {
         for (std::size_t i = 0; i < x.iota.size(); ++i) x.transpose.push_back(static_cast<int>(i));
@@ -242,7 +242,7 @@ class xla_parser {
 
   constexpr void read_types(xla_tiles& x) {
     if (!x.subgroups.empty()) return fail("the last dims are said twice");
-    expect('{', "`{` is wanted after last_tile_dims=");
+    expect('{', "write `{` after last_tile_dims=");
     do {
       skip();
       const auto begin = at_;
@@ -253,7 +253,7 @@ class xla_parser {
       else if (problem.empty()) fail_at(begin) << "a subgroup is replicated, manual or unreduced";
       skip();
     } while (problem.empty() && take(','));
-    expect('}', "`}` is wanted after the subgroups");
+    expect('}', "write `}` after the subgroups");
   }
 
   /// Parses one sharding after its `{`, which is at `begin`.
@@ -285,21 +285,22 @@ class xla_parser {
       } else if (name == "last_tile_dims" && has_value) read_types(x);
       else if ((name == "shard_as" || name == "shard_like") && !has_value) {
         if (x.shard_group >= 0 && problem.empty())
-          fail_at(word_at) << "a sharding is of one group: shard_as or shard_like stands once";
+          fail_at(word_at) << "a sharding has one group; write shard_as or shard_like once";
         x.is_shard_like = name == "shard_like";
         x.shard_group = integer(0);
       } else if (name == "metadata" && has_value) skip_braces();
       else if (at_ >= text_.size() && name.empty()) fail("the `{` of the sharding is not closed");
       else if (problem.empty())
-        fail_at(word_at) << "replicated, manual, unreduced, unknown, maximal device=, devices=[...], last_tile_dim_replicate, "
-                            "last_tile_dims={...}, shard_as, shard_like or metadata={...} is wanted";
+        fail_at(word_at)
+            << "write replicated, manual, unreduced, unknown, maximal device=, devices=[...], last_tile_dim_replicate, "
+               "last_tile_dims={...}, shard_as, shard_like or metadata={...}";
     }
     if (!problem.empty()) return x;
     take('}');
     if (!has_kind) {
       fail_at(begin) << "the sharding says neither replicated, manual, unreduced, unknown, maximal nor devices=";
     } else if ((x.kind == xla_kind::maximal) != (x.device >= 0)) {
-      fail_at(begin) << "maximal and device= stand together";
+      fail_at(begin) << "write maximal together with device=";
     } else if (x.subgroups.size() > x.dims.size()) {
       fail_at(begin) << "the last dims of devices=[...] are said to be subgroups, and there are fewer dims";
     }

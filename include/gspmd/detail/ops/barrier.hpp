@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/add_pass.hpp"
 #include "gspmd/detail/ops/gradient_builder.hpp"
 #include "gspmd/detail/ops/modes/transition.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
@@ -24,7 +25,7 @@ struct barrier_op : reshape_op {
 };
 
 /// The barrier in a program whose nodes have no order yet. Operand 0 is the value. The barrier is placed after the
-/// other operands, which it does not read. settle_barriers replaces it by barrier_op.
+/// other operands, which it does not read. settle_barriers_pass replaces it by barrier_op.
 struct ordered_barrier_op : plain_operator, without_steps {
   static constexpr const char* name = barrier_op::name;
   static constexpr origin made = origin::renamed;
@@ -73,15 +74,21 @@ constexpr node planned_barrier(const graph& g, int x, location at) {
   return n;
 }
 
-/// Replaces each ordered barrier by a barrier_op. The nodes must be in their final order.
-constexpr void settle_barriers(graph& g, bool) {
-  for (auto& n : g.nodes) {
-    if (n.op != code_of<ordered_barrier_op>) continue;
-    n.op = code_of<barrier_op>;
-    n.operands.count = 1;
-    n.attributes.clear();
+/// Replaces each ordered barrier by a barrier_op, because the order of the nodes is final.
+struct settle_barriers_pass : plain_pass {
+  static constexpr const char* name = "settle barriers";
+  static constexpr pass_position position = pass_position::settled;
+  static constexpr bool applies(const graph&) { return true; }
+  static constexpr node_order run(graph& g) {
+    for (auto& n : g.nodes) {
+      if (n.op != code_of<ordered_barrier_op>) continue;
+      n.op = code_of<barrier_op>;
+      n.operands.count = 1;
+      n.attributes.clear();
+    }
+    return node_order::kept;
   }
-}
+};
 
 /// Adds a barrier on `x`. The barrier is placed after those values of `after` that may be read together with `x`.
 constexpr int add_barrier(graph& g, int x, span<const int> after, location at) {
@@ -98,7 +105,7 @@ constexpr int add_barrier(graph& g, int x, span<const int> after, location at) {
     if (n.operands.count < n.operands.capacity && g.nodes[static_cast<std::size_t>(o)].local_axes == from.local_axes &&
         g.is_visible(o))
       n.operands.push_back(o);
-  g.settle_barriers = &settle_barriers;
+  add_pass<settle_barriers_pass>(g);
   return g.add(n);
 }
 

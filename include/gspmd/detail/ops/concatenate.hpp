@@ -112,7 +112,7 @@ constexpr int add_concatenate(graph& g, span<const int> operands, int dim, locat
     if (x.type != first.type)
       return g.fail(at, "concatenate", mistake::type,
                     text("joins ") << name_of(first.type) << " and, as operand " << static_cast<std::int64_t>(k) << ", "
-                                   << name_of(x.type) << "; convert one of them");
+                                   << name_of(x.type) << "; convert one operand");
     bool fits = x.shape.count == first.shape.count;
     for (int d = 0; d < first.shape.count && fits; ++d) fits = d == dim || x.shape[d] == first.shape[d];
     if (!fits)

@@ -107,7 +107,8 @@ constexpr bool folded_comparison(std::int64_t order) {
 template <class O>
 constexpr void require_complete() {
   static_assert(complete_elementwise<O>,
-                "gspmd: an elementwise operator states every fact of ir/elementwise/facts.hpp: the one named below is missing");
+                "gspmd: an elementwise operator states every fact of gspmd/detail/ir/elementwise/facts.hpp: the one named below "
+                "is missing");
 }
 
 /// The facts of an elementwise operator in a graph: the facts that all such operators share, and its own.

@@ -14,8 +14,8 @@ namespace gspmd::detail {
 /// Returns the error text for a map whose function does not accept `type`, or whose result has another type.
 [[gnu::cold]] constexpr text map_problem(const map_function& f, dtype type) {
   if (is_own(type))
-    return text("is not defined for ") << name_of(type)
-                                       << ", which the function does not take; let it take and give elements of it";
+    return text("is not defined for ")
+           << name_of(type) << ", and the function does not accept this type; let it take and return elements of this type";
   text t("is not defined for ");
   t << name_of(type) << ", which the function does not take or would cut off, only for";
   dtype better = type;
@@ -25,7 +25,7 @@ namespace gspmd::detail {
     t << (better == type ? " " : ", ") << name_of(other);
     if (better == type || (type == dtype::s64 && other == dtype::f64)) better = other;
   }
-  return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or what the function gives";
+  return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or the result of the function";
 }
 
 /// Returns the error text for an operator or a monoid that is not defined for a type. With `for_complex`, it is defined for complex types
@@ -43,6 +43,23 @@ namespace gspmd::detail {
   return text("is not defined for ") << name_of(type)
                                      << (is_own(type) ? "; write it as a sum of shifted tensors"
                                                       : "; it is linear: write it for real(x) and imag(x)");
+}
+
+/// Returns the remedy for different shapes of two operands of an elementwise operator.
+///   a * b, [m,k] and [k,n]  a matrix product is matmul(a, b), the einsum `ij,jk->ik`
+///   [5] and [4]             slice the longer operand, for example nodes to cells
+///   [5] and [9]             correct the extents
+///   [4,1] and [4,6], [6] and [4,6]   correct the extents, or use broadcast_in_dim
+[[gnu::cold]] constexpr text shape_remedy(bool is_product, const extents& a, const extents& b) {
+  if (is_product && a.count == 2 && b.count > 0 && b.count <= 2 && a[1] == b[0])
+    return text("; a matrix product is matmul(a, b), the einsum `") << (b.count == 2 ? "ij,jk->ik`" : "ij,j->i`");
+  bool is_near = true, may_repeat = a.count != b.count;
+  for (int d = 0; d < a.count && !may_repeat; ++d) {
+    may_repeat = a[d] != b[d] && (a[d] == 1 || b[d] == 1);
+    is_near = is_near && a[d] - b[d] <= 2 && b[d] - a[d] <= 2;
+  }
+  if (may_repeat) return text("; correct the extents, or use broadcast_in_dim");
+  return text(is_near ? "; slice the longer operand, or correct the extents" : "; correct the extents");
 }
 
 /// Adds an elementwise operator. The operands have the same shape. Operands and result have the same type, except for compare (the result
@@ -68,13 +85,11 @@ constexpr int add_elementwise(graph& g, const operator_code& op, span<const int>
       return g.fail(at, name_of(op), mistake::extent,
                     text("operand ") << k << " is " << shape_text(o.shape) << " and operand " << first_value << " is "
                                      << shape_text(n.shape) << differing_dim_text(o.shape, n.shape)
-                                     << "; correct the extents or use broadcast_in_dim"
-                                     << (op == scalar_code_of<multiply_op> ? "; a matrix product is an einsum" : ""));
+                                     << shape_remedy(op == scalar_code_of<multiply_op>, n.shape, o.shape));
     const dtype wanted = op.loop().has_condition && k == 0 ? dtype::pred : in;
     if (o.type != wanted)
-      return g.fail(
-          at, name_of(op), mistake::type,
-          text("operand ") << k << " is " << name_of(o.type) << " where " << name_of(wanted) << " is wanted; convert it");
+      return g.fail(at, name_of(op), mistake::type,
+                    text("operand ") << k << " is " << name_of(o.type) << " and must be " << name_of(wanted) << "; convert it");
   }
   const bool defined = op == scalar_code_of<map_op> ? accepts(*function, in) : is_defined(op, in);
   if (!defined && op == scalar_code_of<map_op>) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));

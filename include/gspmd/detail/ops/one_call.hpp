@@ -15,7 +15,7 @@ namespace gspmd::detail {
 class one_call {
  public:
   constexpr one_call(graph* g, const char* name, span<const int> arguments) : graph_(g) {
-    if (g == nullptr || g->is_in_call || (g->find_types == nullptr && g->open_local == 0)) {
+    if (g == nullptr || g->is_in_call || (!g->is_explicit && g->open_local == 0)) {
       graph_ = nullptr;
       return;
     }

@@ -38,7 +38,7 @@ struct replication_words {
   std::string_view remedy;
 };
 inline constexpr replication_words ordinary_replication{
-    "", "", "reshard the operand to what the operator keeps, or write allow_replication(...) around it"};
+    "", "", "reshard the operand to a sharding that the operator keeps, or write allow_replication(...) around it"};
 
 using dim_places = inline_vec<std::int8_t, max_rank>;
 
@@ -209,7 +209,8 @@ struct without_steps : reduced_first, without_movements, reads_shards, without_a
 template <class O, bool IsComplete = complete_operator<O>>
 struct checked_operator {
   static_assert(complete_operator<O>,
-                "gspmd: an operator states every fact of complete_operator, in ops/operator.hpp: the one named below is missing");
+                "gspmd: an operator states every fact of complete_operator, in gspmd/detail/ops/operator.hpp: the one named "
+                "below is missing");
   static constexpr bool holds = true;
 };
 template <class O>

@@ -58,7 +58,7 @@ constexpr int add_pad(graph& g, int operand, span<const std::int64_t> low, span<
     shape[d] = saturating_add(shape[d], high[i] > 0 ? high[i] : 0) + (low[i] < 0 ? low[i] : 0) + (high[i] < 0 ? high[i] : 0);
     if (shape[d] < 0)
       return g.fail(at, "pad", mistake::bounds,
-                    text("adds ") << low[i] << " before and " << high[i] << " behind the " << within << " elements of dim " << d
+                    text("adds ") << low[i] << " before and " << high[i] << " after the " << within << " elements of dim " << d
                                   << " of " << shape_text(from) << ": that leaves " << shape[d] << "; take away at most "
                                   << within);
     dims.push_back(dim_map::affine(d, 1, -low[i], interior[i] + 1));

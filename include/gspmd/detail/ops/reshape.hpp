@@ -163,7 +163,7 @@ constexpr int add_reshape(graph& g, int operand, const extents& shape, location 
   for (const auto e : shape)
     if (e < 0)
       return g.fail(at, "reshape", mistake::element_count,
-                    text("no extent can stand for the negative one in ")
+                    text("no extent can replace the negative extent in ")
                         << shape_text(shape) << ": the operand " << shape_text(x.shape) << " has " << elements(x.shape)
                         << " elements; one extent may be -1, and the others must divide them");
   node n;

@@ -21,7 +21,7 @@ struct reshard_op : plain_operator, same_dims, without_steps, names_no_dims {
   template <class Builder>
   static constexpr void gradient(Builder& b, const node& n) {
     graph& g = b.program();
-    if (g.find_types != nullptr) return b.send(0, add_cotangent(g, b.dy().id(), n.operands[0], n.at));
+    if (g.is_explicit) return b.send(0, add_cotangent(g, b.dy().id(), n.operands[0], n.at));
     b.send(0, add_reshard(g, b.dy().id(), n.annotation, n.at));
   }
 };
@@ -67,7 +67,7 @@ constexpr int add_shard_alike(graph& g, int operand, int other, location at) {
   if (!(a.shape == b.shape))
     return g.fail(at, "shard_alike", mistake::extent,
                   text("the tensors are ") << shape_text(a.shape) << " and " << shape_text(b.shape)
-                                           << "; only tensors of one shape can be sharded alike");
+                                           << "; only tensors of one shape can have equal shardings");
   node n;
   n.op = code_of<shard_alike_op>;
   n.type = a.type;

@@ -46,9 +46,9 @@ constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, s
                                              << "; a stride is at least 1, and reverse turns a dim round");
     if (start[i] < 0 || limit[i] < start[i] || limit[i] > from[d])
       return g.fail(at, "slice", mistake::bounds,
-                    text("goes from ") << start[i] << " to before " << limit[i] << " of dim " << d << " of " << shape_text(from)
-                                       << ", which has the elements 0 to before " << from[d]
-                                       << "; start is no less than 0, and limit no less than start and no more than the extent");
+                    text("is from ") << start[i] << " to before " << limit[i] << " of dim " << d << " of " << shape_text(from)
+                                     << ", which has the elements 0 to before " << from[d]
+                                     << "; start is no less than 0, and limit no less than start and no more than the extent");
     shape[d] = (limit[i] - start[i]) / stride[i] + ((limit[i] - start[i]) % stride[i] == 0 ? 0 : 1);
     if (shape[d] == from[d]) continue;  // the whole dim
     dims.push_back(dim_map::affine(d, stride[i], start[i], 1));

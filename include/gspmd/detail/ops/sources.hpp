@@ -110,15 +110,15 @@ struct written_number {
     return text("the number") << number_text(n) << " is no float, as it must be to fill " << name_of(type)
                               << "; write it for real(x) and imag(x)";
   if (is_own(type))
-    return text("the number") << number_text(n) << " is none of " << name_of(type) << ", which has no number but 0; "
-                              << "use a tensor of that type, or map a function that knows the number";
+    return text("the number") << number_text(n) << " is no value of " << name_of(type) << ", which has no number but 0; "
+                              << "use a tensor of that type, or map a function that contains the number";
   const dtype wider = type == dtype::bf16 || type == dtype::f16 ? dtype::f32
                       : type == dtype::f32                      ? dtype::f64
                       : n.is_integer                            ? dtype::s64
                       : n.is_natural                            ? dtype::u64
                       : type == dtype::s64                      ? dtype::f64
                                                                 : dtype::f32;
-  return text("the number") << number_text(n) << (is_floating(type) ? " is too large for " : " is none of ") << name_of(type)
+  return text("the number") << number_text(n) << (is_floating(type) ? " is too large for " : " is no value of ") << name_of(type)
                             << "; write convert<" << cpp_name_of(wider) << ">(x) for the tensor, or a number that it holds";
 }
 

@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
+#include "gspmd/detail/report/text_table.hpp"
 #include "gspmd/report/network.hpp"
 
 namespace gspmd::detail {
@@ -467,7 +469,7 @@ class cost_report {
     if (find(of_a, r) == "-") add_row(r, "-", r.outcome);
   if (count > most_rows) differing.add({"and " + std::to_string(count - most_rows) + " more"});
   return table.str() + '\n' + (count > 0 ? differing.str() : "") + std::to_string(equal) +
-         (equal == 1 ? " operator is" : " operators are") + " alike in both\n";
+         (equal == 1 ? " operator is" : " operators are") + " equal in both\n";
 }
 
 }  // namespace gspmd::detail

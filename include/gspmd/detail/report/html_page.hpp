@@ -124,7 +124,7 @@ class html_program {
         t += "<div title=\"" + p.tooltip + "\">" + p.text + figures + "</div>\n";
       } else {
         t += "<details><summary><span>" + escaped_xml(p.name) + "</span><span>" +
-             (p.times > 1 ? std::to_string(p.times) + " times, all alike" : "") + "</span>" + figures + "</summary>\n" + p.text +
+             (p.times > 1 ? std::to_string(p.times) + " times, all equal" : "") + "</span>" + figures + "</summary>\n" + p.text +
              "</details>\n";
       }
     }

@@ -18,10 +18,7 @@
 namespace gspmd::detail {
 
 template <class = once>
-[[gnu::cold]] error no_memory_for(const plan_view& plan, int device, const no_memory& e) {
-  return error(e.text() + "; the plan holds " + std::to_string(peak_bytes(plan)) + " bytes on a device at its peak", device);
-}
-GSPMD_COMPILED_ONCE(error no_memory_for<once>(const plan_view&, int, const no_memory&));
+[[gnu::cold]] error no_memory_for(const plan_view& plan, int device, const no_memory& e);
 
 /// Returns take(), which allocates memory of a device for a plan. Adds the peak of the plan to the error if memory is
 /// missing.
@@ -123,3 +120,7 @@ class bound_devices {
 };
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/run/bound_devices.ipp"
+#endif

@@ -7,20 +7,21 @@
 #include <vector>
 
 #include "gspmd/detail/ir/mesh_info.hpp"
+#include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/run/element_texts.hpp"
 #include "gspmd/detail/run/padding.hpp"
 #include "gspmd/detail/run/ready_step.hpp"
-#include "gspmd/detail/run/runner.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/error.hpp"
 
+namespace gspmd::detail {
+
 /// Runs of a program for a checked mesh. After each step, its results are compared along the axes along which all
 /// devices hold the same data, according to layouts and types. Devices exchange a checksum of 8 bytes each. If
 /// checksums differ, they exchange the elements in blocks until the first difference is found.
-namespace gspmd::detail {
-
+///
 /// It is a template, so programs that do not check instantiate nothing.
 template <class = once>
 class equality_check {
@@ -203,8 +204,8 @@ class equality_check {
         if (mesh.sizes[a] > 1) words += (words.empty() ? "" : ", ") + std::string(named_.name(a)) + '=' + std::to_string(of[a]);
       return '(' + words + ')';
     };
-    throw error("devices hold different data of what is the same on all of them: at [" + index + "] " + has(other) + " and " +
-                has(one) + ", along `" + std::string(named_.name(axis)) + "`: " + place(other) + " and " + place(one));
+    throw error("devices hold different data of a value that must be equal on all devices: at [" + index + "] " + has(other) +
+                " and " + has(one) + ", along `" + std::string(named_.name(axis)) + "`: " + place(other) + " and " + place(one));
   }
 
   const plan_view& plan_;
@@ -213,16 +214,5 @@ class equality_check {
   ready_step::joint_function move_;
   axis_mask together_;  // axes along which all devices run this step
 };
-
-/// Runs a plan for a checked mesh.
-template <class = once>
-void run_plan_checked(const plan_view& plan, const mesh_info& named, const ready_step* ready, const devices_here& devices,
-                      ready_step::joint_function move) {
-  equality_check<> checks(plan, named, devices, move);
-  checks.look_at_inputs();
-  run_plan(plan, ready, devices, checks);
-}
-GSPMD_COMPILED_ONCE(void run_plan_checked<once>(const plan_view&, const mesh_info&, const ready_step*, const devices_here&,
-                                                ready_step::joint_function));
 
 }  // namespace gspmd::detail

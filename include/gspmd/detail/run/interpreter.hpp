@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/run/equality_check.hpp"
-#include "gspmd/detail/run/fused_step.hpp"
+#include "gspmd/detail/run/checked_run.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
 #include "gspmd/detail/run/run_time_kernel.hpp"
@@ -36,49 +35,11 @@ struct prepared_for_session<K> {
 template <class K>
 using prepared_by = typename prepared_for_session<K>::type;
 
-template <class K>
-ready_step make_ready(const plan_view& p, const plan_step& s, step_memory& memory, prepared_objects& objects) {
-  ready_step r;
-  if constexpr (K::work != step_work::controls) {
-    using prepared = prepared_by<K>;
-    if constexpr (!std::is_empty_v<prepared>) {
-      r.prepared = new prepared(prepare_by<K>(p, s, memory));
-      objects.emplace_back(r.prepared, [](const void* o) { delete static_cast<const prepared*>(o); });
-    }
-    if constexpr (runs_alone<K>)
-      with_handled_type<K>(s.type, [&](auto element) { r.alone = run_alone<K, decltype(element), prepared>; });
-  }
-  return r;
-}
-
-[[noreturn, gnu::cold]] inline void throw_without_code(const char* kernel) {
-  throw error(std::string("a step has the kernel ") + kernel +
-              ", whose code for programs that are planned at run time is in no file of this program; include "
-              "gspmd/dynamic.hpp in the file that calls its operator");
-}
-
 inline namespace GSPMD_TARGET {
 
 /// Returns the steps of a plan, ready except for their joint functions.
 template <class = once>
-std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, prepared_objects& objects) {
-  std::vector<ready_step> ready;
-  ready.reserve(p.steps.size());
-  objects.reserve(p.steps.size());
-  for (const auto& s : p.steps) {
-    if (!s.kernel.name->is_listed()) {
-      const device_kernel_facts* const own = s.kernel.name->own;
-      if (own->ready == nullptr) throw_without_code(own->name);
-      own->ready(p, s, ready.emplace_back(), objects);
-      continue;
-    }
-    mp11::mp_with_index<listed_kernel_count>(s.kernel.number(), [&](auto number) {
-      ready.push_back(make_ready<mp11::mp_at_c<listed_kernels, number>>(p, s, memory, objects));
-    });
-  }
-  return ready;
-}
-GSPMD_KERNELS_ONCE(std::vector<ready_step> make_all_ready<once>(const plan_view&, step_memory&, prepared_objects&));
+std::vector<ready_step> make_all_ready(const plan_view& p, step_memory& memory, prepared_objects& objects);
 
 /// Returns the function for the joint work of a communicator's devices in a step. Returns null for a step without
 /// joint work.
@@ -88,7 +49,8 @@ ready_step::joint_function joint_function_of(const plan_step& s) {
   if (!s.kernel.name->is_listed()) return found;
   mp11::mp_with_index<listed_kernel_count>(s.kernel.number(), [&](auto number) {
     using K = mp11::mp_at_c<listed_kernels, number>;
-    if constexpr (runs_jointly<K>)
+    if constexpr (runs_jointly<K> && takes_types<Comm>) found = run_jointly<K, type_of_step, prepared_by<K>, Comm>;
+    else if constexpr (runs_jointly<K>)
       with_handled_type<K>(s.type, [&](auto element) { found = run_jointly<K, decltype(element), prepared_by<K>, Comm>; });
   });
   return found;
@@ -158,3 +120,7 @@ class interpreter {
 };
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/run/interpreter.ipp"
+#endif

@@ -53,6 +53,8 @@ inline void kernels::local::run(nothing_prepared, const plan_view& p, const plan
   for (int r = 0; r < s.results.count; ++r) clear_padding(p, p.result(s, r), device);
 }
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::local>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/run/local_function_step_instances.ipp"
+#endif

@@ -47,7 +47,7 @@ class step_memory {
   }
   std::byte* get() {
     if (held_ < needed_) {
-      bytes_ = aligned_bytes(needed_, "what an operator computes with");
+      bytes_ = aligned_bytes(needed_, "the scratch data of an operator");
       held_ = needed_;
     }
     return bytes_.get();
@@ -71,6 +71,10 @@ template <class K>
 inline constexpr bool runs_alone = K::work == step_work::computes;
 template <class K>
 inline constexpr bool runs_jointly = !runs_alone<K> && K::work != step_work::controls;
+
+/// The element type of a function that is compiled for all types, and reads the type from the step. It is for
+/// communicators that take types (takes_types).
+struct type_of_step {};
 
 /// Runs a kernel. Kernels that handle bytes have one function for all types T.
 template <class K, class T, class Prepared, class... Rest>

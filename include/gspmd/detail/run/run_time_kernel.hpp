@@ -8,7 +8,7 @@
 
 #include "gspmd/detail/run/ready_step.hpp"
 
-/// Steps of kernels that are not listed, for programs that are planned at run time: see ready_at_run_time
+/// Steps of kernels that are not listed, for programs that are planned at run time: see at_run_time<K>::make_ready
 /// (ir/kernel_facts.hpp). The interpreter includes this header, so dynamic::builder and dynamic::compile do.
 namespace gspmd::detail {
 
@@ -29,7 +29,7 @@ struct prepared_device_step {
 inline namespace GSPMD_TARGET {
 
 template <class K>
-void ready_at_run_time(const plan_view& p, const plan_step& s, ready_step& ready, prepared_objects& objects) {
+void at_run_time<K>::make_ready(const plan_view& p, const plan_step& s, ready_step& ready, prepared_objects& objects) {
   using prepared = decltype(prepared_device_step<K>::prepared);
   if constexpr (!std::is_empty_v<prepared>) {
     auto made = std::make_unique<const prepared_device_step<K>>(p, s);

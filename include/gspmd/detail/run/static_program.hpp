@@ -6,7 +6,7 @@
 
 #include "gspmd/detail/kernels/fused_static.hpp"
 #include "gspmd/detail/kernels/unrolled_product.hpp"
-#include "gspmd/detail/run/equality_check.hpp"
+#include "gspmd/detail/run/checked_run.hpp"
 #include "gspmd/detail/run/frozen_step.hpp"
 #include "gspmd/detail/run/joint_step.hpp"
 #include "gspmd/detail/run/local_step.hpp"
@@ -91,8 +91,6 @@ template <class Part = once>
   if (stream != nullptr) fence_streams();
   if (group.cut != 0 && !is_inner_part(plan, s) && device.part == 0) clear_results(plan, s, device);
 }
-GSPMD_COMPILED_ONCE(void run_fused_step<once>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
-                                              fused_rows_function, const fused_rows&, const void**, void**, std::int64_t*));
 /// Returns the function that streams the results of a group. Returns null if the results or rows are small, or if
 /// there are too many results for the first-level cache.
 template <class Group, class Row>
@@ -203,9 +201,6 @@ template <class Part = void>
                       {run, &reduced, accumulates ? +add_up : nullptr, loop.count == 1 ? 1 : unit}, outputs, part);
   if (cut != 0 && device.part == 0) clear_results(plan, s, device);
 }
-GSPMD_COMPILED_ONCE(void run_reduced_step<void>(const plan_view&, const plan_step&, const device_memory&, fused_rows_function,
-                                                bool, fused_rows_function, const fused_rows&, const void**, void**, std::int64_t*,
-                                                const reduction_kernel* const*, const void*));
 template <class Row, int Operands, int Results, int Bounds>
 struct constant_reduced_loop {
   const reduction_kernel* kernels[most_loop_reductions]{};
@@ -420,3 +415,7 @@ void run_static(Comm& comm, const device_memory* devices, const void** from, voi
 }
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/run/static_program_instances.ipp"
+#endif

@@ -17,6 +17,9 @@ namespace gspmd::detail {
   const auto inputs = plan.inputs.size();
   return leaf < inputs ? "step: input " + std::to_string(leaf) : "step: output " + std::to_string(leaf - inputs);
 }
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_no_memory(const plan_view& plan, std::size_t leaf) {
+  throw error(leaf_text(plan, leaf) + " is given no memory: the pointer is null");
+}
 
 /// Throws unless the shards of a leaf (inputs, then outputs) are on `count` devices and have the layout of the plan.
 [[gnu::noinline]] inline void check_shards(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, std::size_t count,
@@ -31,12 +34,12 @@ namespace gspmd::detail {
                 (has.global == wanted.global ? ", or of another type or mesh"
                                              : std::string(differing_dim_text(wanted.global, has.global).view())));
   if (!same_tiles(given_mesh, has.layout, *plan.mesh, wanted.layout, wanted.global.count))
-    throw error(
-        leaf_text(plan, leaf) + " is sharded " + std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) +
-        " and the sharded_array given is " +
-        (same_mesh(given_mesh, mesh.shape)
-             ? "sharded " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) + "; annotate both alike"
-             : "laid out otherwise on another mesh of the devices; annotate both alike, or bring it over with to_step"));
+    throw error(leaf_text(plan, leaf) + " is sharded " +
+                std::string(sharding_text(mesh, wanted.layout, wanted.global.count).view()) + " and the sharded_array given is " +
+                (same_mesh(given_mesh, mesh.shape)
+                     ? "sharded " + std::string(sharding_text(mesh, has.layout, has.global.count).view()) +
+                           "; give both the same annotation"
+                     : "on another mesh of the devices; give both the same annotation, or convert it with to_step"));
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_empty(const plan_view& plan, std::size_t leaf) {

@@ -12,11 +12,15 @@
 /// Values with lists as constants that outlive a constant evaluation. A vec cannot outlive the evaluation that created
 /// it.
 ///
-/// A type that can be frozen defines two functions, which pass its lists and its other members by reference. Each list
-/// is a vec:
+/// A type that can be frozen passes its lists by reference. Each list is a vec. If the type has other members, it also
+/// passes these, and declares a struct that has members with the same names:
 ///
 ///   static constexpr auto lists(auto& s, auto f) { return f(s.nodes, s.inputs); }
+///   struct rest_members { int next = 0; };
 ///   static constexpr auto rest(auto& s, auto f) { return f(s.next); }
+///
+/// `s` is an object of the type, or of a struct with members of the same names: rest_members, lengths of the lists, or
+/// views of the lists.
 namespace gspmd::detail {
 
 /// A sequence of values. A std::tuple takes compilers ten times as long.
@@ -37,12 +41,8 @@ struct frozen_items<std::index_sequence<K...>, T...> : frozen_item<K, T>... {
     f(static_cast<const frozen_item<K, T>&>(*this).value...);
   }
 };
-template <std::size_t K, class T>
-constexpr const T& item(const frozen_item<K, T>& p) {
-  return p.value;
-}
 
-/// The element types of the lists of T (entries_of), and the types of its other members (rest_of).
+/// The element types of the lists of T.
 template <class... Entry>
 struct entry_types {
   static constexpr std::size_t count = sizeof...(Entry);
@@ -53,9 +53,21 @@ struct entry_types {
 template <class T>
 using entries_of =
     decltype(T::lists(std::declval<T&>(), []<class... List>(List&...) { return entry_types<typename List::value_type...>{}; }));
+
+/// The members of T that are not lists.
 template <class T>
-using rest_of =
-    decltype(T::rest(std::declval<T&>(), []<class... P>(P&...) { return frozen_items<std::index_sequence_for<P...>, P...>{}; }));
+struct rest_of {
+  struct type {};
+  static constexpr void copy(const auto&, auto&) {}
+};
+template <class T>
+  requires requires { typename T::rest_members; }
+struct rest_of<T> {
+  using type = typename T::rest_members;
+  static constexpr void copy(const auto& from, auto& to) {
+    T::rest(from, [&](const auto&... in) { T::rest(to, [&](auto&... out) { ((out = in), ...); }); });
+  }
+};
 
 /// The lengths of the lists of T.
 template <class T>
@@ -106,18 +118,25 @@ struct frozen {
   static constexpr list_sizes<T> room = Room;
   list_sizes<T> sizes;
   decltype(entries_of<T>::template arrays<Room>(entries_of<T>::places())) lists{};
-  rest_of<T> rest{};
+  typename rest_of<T>::type rest{};
 
   constexpr explicit frozen(const T& value) : sizes(value) {
-    rest.visit([&](auto&... to) { T::rest(value, [&](const auto&... from) { ((to = from), ...); }); });
+    rest_of<T>::copy(value, rest);
     lists.visit([&](auto&... to) {
       T::lists(value, [&](const auto&... from) { (copy(from.data(), from.size(), to.data(), to.size()), ...); });
     });
   }
   [[nodiscard]] constexpr bool fits() const { return sizes.fit(Room); }
+  /// Sets a view of each list. `views` has a span with the name of each list in T::lists.
+  constexpr void view_lists(auto& views) const {
+    lists.visit([&](const auto&... from) {
+      std::size_t k = 0;
+      T::lists(views, [&](auto&... view) { ((view = {from.data(), sizes.of[k++]}), ...); });
+    });
+  }
   [[nodiscard]] constexpr T thaw() const {
     T value;
-    rest.visit([&](const auto&... from) { T::rest(value, [&](auto&... to) { ((to = from), ...); }); });
+    rest_of<T>::copy(rest, value);
     lists.visit([&](const auto&... from) {
       std::size_t k = 0;
       T::lists(value, [&](auto&... to) { (to.assign(from.data(), from.data() + sizes.of[k++]), ...); });

@@ -8,5 +8,5 @@
 #if __cplusplus < 202002L
 #include "gspmd needs C++20: compile with -std=c++20 (CMake: target_compile_features(my_program PRIVATE cxx_std_20))"
 #elif !defined(__cpp_exceptions)
-#include "gspmd: what goes wrong at run time is thrown as gspmd::error; compile without -fno-exceptions"
+#include "gspmd: errors at run time are exceptions of type gspmd::error; compile without -fno-exceptions"
 #endif

@@ -12,10 +12,7 @@
 namespace gspmd::detail {
 
 template <class = once>
-[[gnu::cold]] std::string no_memory_text(std::int64_t bytes, std::string_view what) {
-  return "there is no memory for " + std::string(what) + ": " + std::to_string(bytes) + " bytes were asked for";
-}
-GSPMD_COMPILED_ONCE(std::string no_memory_text<once>(std::int64_t, std::string_view));
+[[gnu::cold]] std::string no_memory_text(std::int64_t bytes, std::string_view what);
 
 /// A failed allocation: the number of bytes and their purpose. A caller with the device and the plan adds them and
 /// throws an error.
@@ -42,3 +39,7 @@ T* new_elements(std::int64_t count, const char* what) {
 }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/support/no_memory.ipp"
+#endif

@@ -90,6 +90,7 @@ constexpr bool is_checked_own_type() {
 template <class T>
 struct element_type;
 
+/// The base class of element_type<T> for your own type T, with a number that is different for each of your types.
 template <class T, int Number>
 struct own_type : detail::type_of_own_number<T, Number> {
   static_assert(Number >= 0 && Number < detail::own_type_count,

@@ -107,8 +107,7 @@ consteval void refuse() {
         accepted<Message>,
         "gspmd: a tensor has another number of dims than the operator names; name each dim once, or reshape; see message<>");
   else if constexpr (Broken == mistake::extent)
-    static_assert(accepted<Message>,
-                  "gspmd: extents that must be equal differ; correct one tensor, or broadcast or reshape it; see message<>");
+    static_assert(accepted<Message>, "gspmd: extents that must be equal differ; correct one tensor; see message<>");
   else if constexpr (Broken == mistake::size)
     static_assert(accepted<Message>,
                   "gspmd: a tensor has at most 2^60 bytes and no negative extent; correct its shape; see message<>");
@@ -117,16 +116,16 @@ consteval void refuse() {
                   "gspmd: an operand has an element type that the operator does not take; convert it; see message<>");
   else if constexpr (Broken == mistake::number)
     static_assert(accepted<Message>,
-                  "gspmd: a number would be cut to the element type of a tensor; convert the tensor; see message<>");
+                  "gspmd: the element type of a tensor cannot represent a number exactly; convert the tensor; see message<>");
   else if constexpr (Broken == mistake::dim)
     static_assert(
         accepted<Message>,
-        "gspmd: a dim is named that the tensor does not have, or not as the operator wants; dims count from 0; see message<>");
+        "gspmd: the tensor does not have a named dim, or the operator does not accept it; dims count from 0; see message<>");
   else if constexpr (Broken == mistake::element_count)
     static_assert(accepted<Message>, "gspmd: reshape keeps the number of elements; see message<>");
   else if constexpr (Broken == mistake::bounds)
     static_assert(accepted<Message>,
-                  "gspmd: a slice or padding takes more than a dim has, or has a stride that leads nowhere; see message<>");
+                  "gspmd: a slice or padding takes more elements than a dim has, or its stride is less than 1; see message<>");
   else if constexpr (Broken == mistake::radius)
     static_assert(accepted<Message>, "gspmd: a stencil reads further than its radius says; see message<>");
   else if constexpr (Broken == mistake::window)
@@ -145,20 +144,19 @@ consteval void refuse() {
                   "gspmd: a network says how the devices along every axis of a mesh are connected; see message<>");
   else if constexpr (Broken == mistake::axis_used_twice)
     static_assert(accepted<Message>,
-                  "gspmd: a mesh axis splits one dim of a tensor at most; take it away from one of the dims; see message<>");
+                  "gspmd: a mesh axis splits at most one dim of a tensor; remove it from one dim; see message<>");
   else if constexpr (Broken == mistake::xla_sharding)
     static_assert(accepted<Message>,
                   "gspmd: an XLA sharding splits the dims of one value by whole axes of the mesh; see message<>");
   else if constexpr (Broken == mistake::placement)
     static_assert(accepted<Message>,
-                  "gspmd: placements name one thing that each mesh axis does, in the order of the mesh; see message<>");
+                  "gspmd: placements have one entry for each mesh axis, in the order of the mesh; see message<>");
   else if constexpr (Broken == mistake::parts)
-    static_assert(accepted<Message>, "gspmd: no mesh axes have as many devices as the parts asked for; see message<>");
+    static_assert(accepted<Message>, "gspmd: no mesh axes have the requested number of devices; see message<>");
   else if constexpr (Broken == mistake::communication)
     static_assert(accepted<Message>,
-                  "gspmd: communication where forbid_reshard allows none, or a gather where keep_split does not; shard the "
-                  "operands alike, or "
-                  "write the reshard; see message<>");
+                  "gspmd: forbid_reshard forbids this communication, or keep_split this gather; give the operands equal "
+                  "shardings, or write the reshard; see message<>");
   else if constexpr (Broken == mistake::replication)
     static_assert(accepted<Message>,
                   "gspmd: an operator cannot keep the split of its operand and would gather it whole; reshard the operand, or "
@@ -166,10 +164,10 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::gather_limit)
     static_assert(
         accepted<Message>,
-        "gspmd: an operand of an einsum would be gathered to more than limit_gather allows, and cannot go round a ring; "
+        "gspmd: an operand of an einsum would be gathered to more than limit_gather allows, and cannot rotate in a ring; "
         "see message<>");
   else if constexpr (Broken == mistake::memory)
-    static_assert(accepted<Message>, "gspmd: within: no plan is known that holds so little; see message<>");
+    static_assert(accepted<Message>, "gspmd: options: every known plan needs more memory than the limit; see message<>");
   else if constexpr (Broken == mistake::no_derivative)
     static_assert(
         accepted<Message>,
@@ -182,7 +180,7 @@ consteval void refuse() {
     static_assert(accepted<Message>, "gspmd: a body of a loop or conditional does not fit; see message<>");
   else if constexpr (Broken == mistake::states)
     static_assert(accepted<Message>,
-                  "gspmd: a program with types sends nothing that is not written, forward or backward; see message<>");
+                  "gspmd: a program with types has only the communication that you write, forward and backward; see message<>");
   else if constexpr (Broken == mistake::rule)
     static_assert(accepted<Message>,
                   "gspmd: local_op: a rule has the form `bi,io->bo` or `b[t]->b[u=t-2]`; see the column that message<> names");
@@ -196,7 +194,7 @@ consteval void refuse() {
   else if constexpr (Broken == mistake::inputs)
     static_assert(accepted<Message>, "gspmd: compile: give one input for each argument of the callable; see message<>");
   else if constexpr (Broken == mistake::mesh_axes)
-    static_assert(accepted<Message>, "gspmd: mesh: two axes have one name; rename one of them; see message<>");
+    static_assert(accepted<Message>, "gspmd: mesh: two axes have one name; rename one axis; see message<>");
   else if constexpr (Broken == mistake::device_order)
     static_assert(accepted<Message>, "gspmd: mesh: device_order must name every device id from 0 once; see message<>");
   else if constexpr (Broken == mistake::mesh_views)
@@ -208,7 +206,7 @@ consteval void refuse() {
                   "gspmd: pass one array for each input of the program, of the element type of the input; see message<>");
   else if constexpr (Broken == mistake::budget)
     static_assert(accepted<Message>,
-                  "gspmd: the program is over its budget; raise the limit or change what costs most; see message<>");
+                  "gspmd: the program is over its budget; raise the limit, or change the most expensive operator; see message<>");
   else if constexpr (Broken == mistake::collectives)
     static_assert(accepted<Message>, "gspmd: the program has other collectives than the list; see message<>");
   else static_assert(accepted<Message>, "gspmd: the program is refused; see message<>");

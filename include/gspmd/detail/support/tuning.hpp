@@ -13,7 +13,7 @@ namespace gspmd::detail {
 
 // ---- plans ----
 
-/// The default network, for programs without a network (on_network.hpp). A device sends 31.25 GB/s (32 picoseconds a
+/// The default network, for programs without a network (plan/network.hpp). A device sends 31.25 GB/s (32 picoseconds a
 /// byte) to any device and computes 10^12 flops/s. A message takes only the time of its bytes. An all_to_all over more
 /// than `untapered_devices` takes longer. So the chosen plans send the fewest bytes, for tensors of any size. There are
 /// two exceptions: all_to_alls over many devices, and large products, where the planner compares gathering the operands

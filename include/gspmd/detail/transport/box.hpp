@@ -253,18 +253,7 @@ inline void copy_elements(const box_walk& rows, std::byte* out, const std::byte*
 /// the second.
 template <class = once>
 [[gnu::noinline]] void transpose_box(void* to, const void* from, const placed_box& placed, int cols, std::int64_t bytes,
-                                     bool streaming) {
-  placed_box planes = placed;  // one element of each plane
-  planes.box.size[0] = planes.box.size[cols] = 1;
-  with_bits(bytes, [&](auto bits) {
-    using element = decltype(bits);
-    const auto& box = placed.box;
-    for (box_walk at(planes, 0); at.is_there; at.step())
-      transpose_plane(box.size[0], box.size[cols], static_cast<const element*>(from) + at.in, box.in_stride[0],
-                      static_cast<element*>(to) + at.out, box.out_stride[cols], streaming);
-  });
-}
-GSPMD_COMPILED_ONCE(void transpose_box<once>(void*, const void*, const placed_box&, int, std::int64_t, bool));
+                                     bool streaming);
 
 /// Copies one box of elements. If `streaming`, uses stream_row; the caller then calls fence_streams().
 inline void copy_box(void* to, const void* from, const placed_box& placed, std::int64_t bytes, bool streaming = false) {
@@ -301,3 +290,7 @@ inline void fill_box(void* to, std::uint64_t value, const placed_box& placed, st
 
 }  // namespace GSPMD_TARGET
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/transport/box.ipp"
+#endif

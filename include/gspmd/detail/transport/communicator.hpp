@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gspmd/detail/ir/collective.hpp"
+#include "gspmd/detail/support/span.hpp"
 #include "gspmd/error.hpp"
 
 namespace gspmd {
@@ -35,6 +36,11 @@ namespace gspmd {
 ///     void reduce_together(mesh, reductions, in, out)    optional, if an object holds one device: carries out
 ///                                        reductions of one kind over the same axes, k from in[k] to out[k], in one
 ///                                        message to each device
+///     void move(mesh, movement, type, in, out)           optional: the same functions for an element type
+///     void reduce(mesh, reduction, type, op, in, out)    that is known at run time. `in` and `out` are arrays of void
+///     void start(mesh, movements, type, in, out)         pointers, and `op` combines rows (detail::row_combiner). A
+///     void start(mesh, reductions, type, op, in, out)    program that is planned at run time compiles its collectives
+///     void reduce_together(mesh, reductions, type, op, in, out)    once then, and not for each element type
 ///     void shift(mesh, ring, ahead, behind)    optional, for programs with limit_gather: each device of a ring gets
 ///                                        the buffer of its successor and, unless `behind` is null, the buffer of its
 ///                                        predecessor
@@ -66,12 +72,26 @@ concept communicator =
 
 namespace detail {
 
+struct row_combiner;  // kernels/combine_rows.hpp
+
+/// True if a communicator has each of its functions also for element types that are known at run time.
+template <class Comm>
+inline constexpr bool takes_types =
+    requires(Comm& comm, const mesh_shape& mesh, const movement& m, const reduction& r, span<const reduction> all, dtype type,
+             const row_combiner& op, const void* const* in, void* const* out, const float* const* from, float* const* to) {
+      comm.move(mesh, m, type, in, out);
+      comm.reduce(mesh, r, type, op, in, out);
+      requires !requires { comm.start(mesh, all, from, to); } || requires { comm.start(mesh, all, type, op, in, out); };
+      requires !requires { comm.reduce_together(mesh, all, from, to); } ||
+                   requires { comm.reduce_together(mesh, all, type, op, in, out); };
+    };
+
 inline std::string counted(int n, const char* noun) { return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s"); }
 
 inline void require_device_count(int available, int expected) {
   if (available == expected) return;
   throw error("the mesh has " + counted(expected, "device") + " but the communicator has " + counted(available, "rank") +
-              "; start as many ranks as the mesh has devices, or give the mesh " + counted(available, "device"));
+              "; start one rank for each device of the mesh, or give the mesh " + counted(available, "device"));
 }
 
 /// Returns f(), which is called before `backend` is launched. A backend whose processes make this call together has a

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "gspmd/error.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 namespace gspmd::detail {
 
@@ -32,13 +32,14 @@ class exclusive_use {
   }
 
  private:
-  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_second_caller() {
-    throw error(
-        "step: this object is running already, for another thread or for the call that this one stands in; it holds the "
-        "scratch memory of one caller: make a step for each");
-  }
+  template <class = once>
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse_second_caller();
 
   std::atomic<bool> taken_{false};
 };
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/transport/exclusive_use.ipp"
+#endif

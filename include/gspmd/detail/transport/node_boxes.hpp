@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -115,26 +116,29 @@ struct node_boxes {
 ///    least one cache line for each other member.
 /// 2. It synchronises the members.
 /// 3. It returns a function from a member to the memory of this member, valid until the second call after this one.
-template <class T, class Show>
-void move_through_node(const node_boxes& b, std::int64_t room, const T* in, T* out, Show show) {
-  constexpr auto line = static_cast<std::int64_t>(cache_line_bytes / sizeof(T));
+template <class Show>
+void move_through_node(const node_boxes& b, std::int64_t room, std::int64_t bytes_per_elem, const void* in, void* out,
+                       Show show) {
+  const auto line = static_cast<std::int64_t>(cache_line_bytes) / bytes_per_elem;
   const auto most = room / (b.n - 1) / line * line;
   const box_cut cut(b.largest, most);
   const auto place_of = [&](std::int64_t owner, std::int64_t reader) { return ((reader - owner + b.n) % b.n - 1) * most; };
   if (const auto stays = intersect(b.source.held, b.target.held); stays.any())
-    copy_box(out, in, place(stays, b.source, b.target), sizeof(T));
+    copy_box(out, in, place(stays, b.source, b.target), bytes_per_elem);
   for (std::int64_t k = 0; k < cut.pieces; ++k) {
-    const auto memory_of = show([&](T* memory) {
+    const auto memory_of = show([&](std::byte* memory) {
       for (std::int64_t i = 1; i < b.n; ++i) {
         const auto j = (b.self + i) % b.n;
         const auto piece = cut.piece(b.shown[j], k);
-        if (piece.any()) copy_box(memory + place_of(b.self, j), in, place(piece, b.source, packed(piece)), sizeof(T));
+        if (piece.any())
+          copy_box(memory + place_of(b.self, j) * bytes_per_elem, in, place(piece, b.source, packed(piece)), bytes_per_elem);
       }
     });
     for (std::int64_t i = 1; i < b.n; ++i) {
       const auto j = (b.self + i) % b.n;  // start with different members, so not all members read the same memory first
       const auto piece = cut.piece(b.taken[j], k);
-      if (piece.any()) copy_box(out, memory_of(j) + place_of(j, b.self), place(piece, packed(piece), b.target), sizeof(T));
+      if (piece.any())
+        copy_box(out, memory_of(j) + place_of(j, b.self) * bytes_per_elem, place(piece, packed(piece), b.target), bytes_per_elem);
     }
   }
 }

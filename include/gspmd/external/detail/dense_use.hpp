@@ -94,7 +94,7 @@ constexpr const char* remedy_of(const plan_view& p, span<const given_layers> giv
   const auto dim = static_cast<std::int64_t>(n.moved_dim);
   text t("input ");
   t << static_cast<std::int64_t>(wrong.leaf) << " has ghost layers of " << shape_text(given.low) << " before and "
-    << shape_text(given.high) << " behind it, and " << name_of(n.op);
+    << shape_text(given.high) << " after it, and " << name_of(n.op);
   if (!n.at.is_input()) t << " in line " << static_cast<std::int64_t>(n.at.line);
   if (n.moved_dim < 0) {
     t << " reads it as a dense shard";

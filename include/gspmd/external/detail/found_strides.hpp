@@ -12,7 +12,7 @@
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/detail/support/text.hpp"
 #include "gspmd/error.hpp"
-#include "gspmd/external/detail/strided_copy.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/program/row_major.hpp"
 
 /// Pointers, extents and strides of other libraries' containers. They are found by the members of the containers, so no
@@ -41,10 +41,7 @@ struct int_list {
 };
 
 template <class T>
-struct found_strides {
-  T* data;
-  extents shape, strides;
-};
+using found_strides = strided_elements<T>;
 
 /// Eigen: matrices, maps, blocks, transposes. A vector has one dim.
 template <class X>
@@ -148,7 +145,7 @@ constexpr auto find_strides(X& x) {
     return found;
   } else if constexpr (extents_and_strides<X>) {
     static_assert(shows_its_memory<X>(),
-                  "gspmd: strided_view: this view's accessor computes what it shows; give a view of plain elements");
+                  "gspmd: strided_view: this view's accessor computes its elements; pass a view of stored elements");
     found_strides<std::remove_pointer_t<decltype(pointer_to_first(x))>> found{pointer_to_first(x), {}, {}};
     if constexpr (requires { x.is_strided(); })
       if (!x.is_strided()) throw error("strided_view: the layout of this view has no strides; give a copy in one that has");
@@ -191,7 +188,7 @@ inline void check_strides(const extents& shape, const extents& strides, std::siz
     throw error("strided_view: " + std::string(shape_text(shape).view()) + " with strides " +
                 std::string(shape_text(strides).view()) + ": " + why);
   };
-  if (shape.count != strides.count) refuse("there must be as many strides as extents");
+  if (shape.count != strides.count) refuse("the numbers of strides and extents must be equal");
   if (const auto problem = size_problem(shape, bytes); !problem.empty()) refuse(std::string(problem.view()));
   if (elements(shape) == 0) return;
   if (is_null) refuse("the pointer is null");

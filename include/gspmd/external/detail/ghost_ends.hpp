@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gspmd/detail/ir/index_map.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/layouts/detail/placed_tables.hpp"
 
 namespace gspmd::detail {
@@ -88,8 +88,8 @@ class ghost_ends {
           if (is_mine) constants_.push_back({d, p, 0, end.fill});
         } else if (from < 0 || from >= room) {
           throw error("filled: along dim " + std::to_string(d) + " the layers of device " + std::to_string(device) +
-                      " beyond the end of the tensor are copies of elements that lie in none of its layers; give wider ones, or "
-                      "fill them yourself");
+                      " beyond the end of the tensor are copies of elements outside of its layers; give wider layers, or fill "
+                      "them yourself");
         } else if (is_mine) {
           copies_.push_back({d, p, from, 0});
         }

@@ -37,17 +37,17 @@ class ghosted_leaves {
   void add(Leaf& leaf) {
     using plain = std::remove_cv_t<Leaf>;
     const auto k = shards_.count();
-    if constexpr (is_filled_view<plain>) {
+    if constexpr (fills_ghost_cells<plain>) {
       require_fillable(k);
       memory_.leaves[k].fills = facts_->is_in_place(k);
-      add_block(k, leaf.block);
-    } else if constexpr (is_strided_view<plain>) {
+      add_block<typename plain::element>(k, plain::edge::name, external_block(leaf));
+    } else if constexpr (is_block_of_step<plain>) {
       require_layers_read(k);
-      if (facts_->is_listed(k)) add_block(k, leaf);
+      if (facts_->is_listed(k)) add_block<typename plain::element>(k, plain::edge::name, external_block(leaf));
       else shards_.add(leaf);
     } else {
       if (facts_->is_listed(k))
-        throw error(leaf_text(*facts_->plan, k) + " has ghost layers; give a strided_view of it with them");
+        throw error(leaf_text(*facts_->plan, k) + " has ghost layers; pass a strided_view that includes the layers");
       shards_.add(leaf);
     }
   }
@@ -81,14 +81,15 @@ class ghosted_leaves {
       return;
     const auto is = [&] { return std::string(step_) + ": the layers of input " + std::to_string(k) + " cannot be filled: "; };
     if (k >= facts_->can_fill.size() || !facts_->is_listed(k))
-      throw error(std::string(step_) + ": filled() is for inputs with ghost layers, and leaf " + std::to_string(k) + " is none");
+      throw error(std::string(step_) + ": filled() is for inputs with ghost layers, and leaf " + std::to_string(k) + " has none");
     if (facts_->can_fill[k] == fillable::ends_differ)
       throw error(is() +
                   "operators of the program go on differently beyond one end of a dim, so that no layer can hold what all "
                   "read there; fill the layers yourself, or use one boundary");
-    throw error(is() +
-                "an operator between the input and a shift of it hides what is read beyond the ends of the tensor; fill "
-                "the layers yourself, or shift the input itself");
+    throw error(
+        is() +
+        "an operator between the input and its shift hides the elements that are read beyond the ends of the tensor; fill "
+        "the layers yourself, or shift the input itself");
   }
   /// A copied input is read with the program's boundary and not with the caller's layers. So its layers must be filled,
   /// not read.
@@ -96,47 +97,50 @@ class ghosted_leaves {
     if (k >= facts_->input_count() || !facts_->is_listed(k) || facts_->is_in_place(k)) return;
     throw error(leaf_text(*facts_->plan, k) +
                 " has a dim of one element and is moved before it is read, so that nothing reads its ghost layers; give "
-                "filled(view), with which the program's boundary is read, or list no layers for it");
+                "filled(view), so that the program reads its boundary, or list no layers for it");
   }
   template <class T>
-  void add_block(std::size_t k, const strided_view<T>& block) {
+  void add_block(std::size_t k, const char* name, const external_block& block) {
     const auto& around = facts_->listed[k];
-    check_shape(k, block);
-    extents shape = block.shape();
+    if (!block.has_strides())
+      throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the elements of a " + name +
+                  " have no strides; give a strided_view of it with its layers, or list no layers for it");
+    const auto memory = block.memory();
+    check_shape(k, memory.shape);
+    extents shape = memory.shape;
     for (int d = 0; d < shape.count; ++d) shape[d] -= around.low[d] + around.high[d];
-    auto inner = block.part(around.low, shape);
-    if (!facts_->is_in_place(k)) return shards_.add(inner);
-    const int last = block.rank() - 1;
-    if (block.stride(last) != 1 && block.extent(last) > 1)
-      throw error(leaf_text(*facts_->plan, k) + " lies among ghost layers, and the last dim of the view given is not dense: " +
-                  block.text() + "; turn it around with reversed(), and the program's dims with it");
+    const strided_memory inner{elements(shape) > 0 ? memory.at(around.low, block.elem_bytes()) : memory.data, shape,
+                               memory.strides};
+    if (!facts_->is_in_place(k)) return shards_.template add_block<T>(external_block(inner, block.elem_bytes()));
+    const int last = shape.count - 1;
+    if (last >= 0 && memory.strides[last] != 1 && memory.shape[last] > 1)
+      throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the last dim of the view is not dense: " + block.text() +
+                  "; turn it around with reversed(), and the program's dims with it");
     const bool is_input = k < facts_->input_count();
-    if ((!is_input || memory_.leaves[k].fills) && !has_own_elements(memory_of(block)))
+    if ((!is_input || memory_.leaves[k].fills) && !block.has_own_elements())
       throw error(leaf_text(*facts_->plan, k) +
                   " is written, and several indices of the view given have the same element: " + block.text());
-    shards_.template add_in_place<T>(inner.data());
-    strides_[k] = block.strides();
-    memory_.leaves[k].place = memory_of(is_input ? block : inner);
+    shards_.template add_in_place<T>(static_cast<T*>(const_cast<void*>(inner.data)));
+    strides_[k] = memory.strides;
+    memory_.leaves[k].place = is_input ? memory : inner;
   }
-  template <class T>
-  void check_shape(std::size_t k, const strided_view<T>& block) const {
+  void check_shape(std::size_t k, const extents& given) const {
     const auto& v = facts_->value(k);
     const auto& mesh = *facts_->plan->mesh;
     const auto& around = facts_->listed[k];
     const auto at = mesh.coordinates_of(device_);
     extents wanted;
-    bool is_none = elements(v.global) == 0 && block.rank() == v.global.count;  // then its sharding does not determine the shape
+    bool is_none = elements(v.global) == 0 && given.count == v.global.count;  // then its sharding does not determine the shape
     for (int d = 0; d < v.global.count; ++d) {
       wanted.push_back(dim_range(mesh, v.global, v.layout, d, at).size() + around.low[d] + around.high[d]);
-      is_none = is_none && block.extent(d) >= around.low[d] + around.high[d] &&
-                (v.global[d] > 0 || block.extent(d) == around.low[d] + around.high[d]);
+      is_none = is_none && given[d] >= around.low[d] + around.high[d] &&
+                (v.global[d] > 0 || given[d] == around.low[d] + around.high[d]);
     }
-    if (block.shape() == wanted || is_none) return;
+    if (given == wanted || is_none) return;
     throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
-                " on device " + std::to_string(device_) + ", and the view given is " +
-                std::string(shape_text(block.shape()).view()) +
+                " on device " + std::to_string(device_) + ", and the view given is " + std::string(shape_text(given).view()) +
                 (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
-                "; parts that are dealt otherwise go to a placed_step or placed_session");
+                "; pass parts with another distribution to a placed_step or placed_session");
   }
 
   const char* step_ = "";

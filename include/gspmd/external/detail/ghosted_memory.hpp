@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "gspmd/detail/ir/may_overwrite.hpp"
-#include "gspmd/detail/run/checked_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/external/detail/ghosted_facts.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
 
 namespace gspmd::detail {
 
@@ -42,7 +41,7 @@ class ghosted_memory {
         if (overlap(a, b))
           throw error(leaf_text(*facts_->plan, a) + " is given memory that overlaps " +
                       (b < inputs ? "input " + std::to_string(b) : "output " + std::to_string(b - inputs)) +
-                      ", or that cannot be told from such since their strides differ; a result needs memory of its own");
+                      ", or whose strides differ so that gspmd cannot exclude an overlap; a result needs memory of its own");
     for (std::size_t k = 0; k < inputs; ++k)
       for (std::size_t j = 0; j < inputs && leaves[k].fills; ++j)
         if (j != k && !leaves[j].is_copied && !is_filled_alike(k, j) && layers_meet(k, j))

@@ -8,8 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gspmd/detail/run/step_checks.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/external/whole.hpp"
 #include "gspmd/program/row_major.hpp"
 #include "gspmd/program/sharded_array.hpp"
@@ -17,7 +16,8 @@
 namespace gspmd::detail {
 
 /// The shards that are passed to a step in one call, after checks: the pointer to each shard or to its dense copy. A
-/// shard is a strided_view, a sharded_array, a contiguous range with the number of elements of a shard, or a pointer.
+/// shard is a view of external memory, a sharded_array, a contiguous range with the number of elements of a shard, or a
+/// pointer.
 class taken_shards {
  public:
   /// Throws gspmd::error unless a sharded_array is leaf `leaf`. The array has the plan's value `has`, on `count`
@@ -48,9 +48,8 @@ class taken_shards {
     if (is_beyond()) return given_.push_back(nullptr);
     const auto& v = value(k);
     using plain = std::remove_cv_t<Leaf>;
-    if constexpr (is_strided_view<plain>) {
-      check<typename plain::element>(k);
-      given_.push_back(copies_.take(k, memory_of(leaf)));
+    if constexpr (is_block_of_step<plain>) {
+      add_block<typename plain::element>(external_block(leaf));
     } else {
       if constexpr (is_sharded_array<plain>) {
         using element = typename plain::element;
@@ -80,6 +79,12 @@ class taken_shards {
       copies_.note(k, given_.back());
     }
   }
+  /// Adds a view with elements of type T.
+  template <class T>
+  void add_block(const external_block& block) {
+    check<T>(given_.size());
+    given_.push_back(copies_.take(given_.size(), block));
+  }
   /// Adds a shard that the step can use in place, as the caller has checked.
   template <class T>
   void add_in_place(T* data) {
@@ -87,7 +92,7 @@ class taken_shards {
     given_.push_back(data);
   }
   /// Returns the caller's memory of leaf `k`, from add.
-  [[nodiscard]] const strided_memory& given(std::size_t k) const { return copies_.given(k); }
+  [[nodiscard]] strided_memory given(std::size_t k) const { return copies_.given(k); }
   /// Throws gspmd::error if T is not the element type of a leaf, or if T is const and the leaf is written.
   template <class T>
   void check(std::size_t k) const {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "gspmd/detail/transport/communicator.hpp"
-#include "gspmd/external/detail/strided_memory.hpp"
+#include "gspmd/extend/edge.hpp"
 #include "gspmd/layouts/detail/placed_tables.hpp"
 
-/// Exchanges boxes of elements between devices, from strided memory to strided memory.
+/// Exchanges boxes of elements between devices, from external memory to external memory.
 namespace gspmd::detail {
 
 /// A box that is copied from one block to another: its shape, and its first index in each block.
@@ -88,10 +88,10 @@ class view_exchange {
       }
     }
   }
-  /// Copies from `from[i]` to `to[i]`, for the i-th device of this process. Collective. Elements are sent as words of
-  /// 8, 4, 2 or 1 bytes; for example, an element of 12 bytes is three words of 4 bytes.
+  /// Copies from `from[i]` to `to[i]`, for the i-th device of this process. One of the two has strides. Collective.
+  /// Elements are sent as words of 8, 4, 2 or 1 bytes; for example, an element of 12 bytes is three words of 4 bytes.
   template <class Comm>
-  void run(Comm& comm, std::int64_t elem_bytes, const strided_memory* from, const strided_memory* to) {
+  void run(Comm& comm, std::int64_t elem_bytes, const external_block* from, const external_block* to) {
     switch (elem_bytes % 8 == 0 ? 8 : elem_bytes % 4 == 0 ? 4 : elem_bytes % 2 == 0 ? 2 : 1) {
       case 8: return run_in<std::int64_t>(comm, elem_bytes, from, to);
       case 4: return run_in<std::int32_t>(comm, elem_bytes, from, to);
@@ -108,17 +108,16 @@ class view_exchange {
     std::vector<std::byte> packed, arrived;
   };
   template <bool IsPack>
-  static std::byte* copy(const sent_boxes& boxes, std::int64_t elem_bytes, const strided_memory& block, std::byte* packed) {
+  static std::byte* copy(const sent_boxes& boxes, std::int64_t elem_bytes, const external_block& block, std::byte* packed) {
     for (const auto& b : boxes) {
-      auto* const at = const_cast<void*>(block.at(IsPack ? b.from : b.to, elem_bytes));
-      if constexpr (IsPack) copy_strided(b.shape, elem_bytes, at, block.strides, packed, row_major_strides(b.shape));
-      else copy_strided(b.shape, elem_bytes, packed, row_major_strides(b.shape), at, block.strides);
+      if constexpr (IsPack) block.read(b.from, dense_memory(packed, b.shape));
+      else block.write(b.to, dense_memory(packed, b.shape));
       packed += elements(b.shape) * elem_bytes;
     }
     return packed;
   }
   template <class Word, class Comm>
-  void run_in(Comm& comm, std::int64_t elem_bytes, const strided_memory* from, const strided_memory* to) {
+  void run_in(Comm& comm, std::int64_t elem_bytes, const external_block* from, const external_block* to) {
     static_assert(
         requires(const Word* const* i, Word* const* o, const std::int64_t* const* n) { comm.exchange(i, n, o, n); },
         "gspmd: the communicator has no exchange(in, sent, out, received)");
@@ -150,9 +149,10 @@ class view_exchange {
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       auto* arrived = devices_[i].arrived.data();
       for (const auto& boxes : devices_[i].received) arrived = copy<false>(boxes, elem_bytes, to[i], arrived);
-      for (const auto& b : devices_[i].kept)
-        copy_strided(b.shape, elem_bytes, from[i].at(b.from, elem_bytes), from[i].strides,
-                     const_cast<void*>(to[i].at(b.to, elem_bytes)), to[i].strides);
+      for (const auto& b : devices_[i].kept) {
+        if (to[i].has_strides()) from[i].read(b.from, to[i].box(b.to, b.shape));
+        else to[i].write(b.to, from[i].box(b.from, b.shape));
+      }
     }
   }
 

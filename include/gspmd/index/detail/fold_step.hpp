@@ -89,6 +89,8 @@ inline void fold::run(const prepared_fold& prepared, const plan_view& p, const p
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::fold>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/index/detail/fold_step_instances.ipp"
+#endif

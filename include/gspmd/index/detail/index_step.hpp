@@ -71,9 +71,9 @@ namespace kernels {
   const auto& d = access.dims[dim];
   const std::string what = d.slice == 1 ? "" : "a slice of " + std::to_string(d.slice) + " from ";
   const bool may_be_larger = index == std::numeric_limits<std::int64_t>::max();  // see as_index
-  throw error(what + "index " + std::to_string(index) + (may_be_larger ? " or more" : "") + " does not lie inside of dim " +
+  throw error(what + "index " + std::to_string(index) + (may_be_larger ? " or more" : "") + " is outside of dim " +
               std::to_string(dim) + ", whose extent is " + std::to_string(d.size) +
-              "; correct the index, or let out_of_range::clip or fill say what becomes of it");
+              "; correct the index, or pass out_of_range::clip or fill");
 }
 /// Throws if an index is outside of the table and the user chose out_of_range::error. It is called before any element
 /// is written.
@@ -156,9 +156,8 @@ constexpr auto scatter_set::freeze() {
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::gather>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scatter_set>(const plan_view&, const plan_step&, ready_step&,
-                                                                prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/index/detail/index_step_instances.ipp"
+#endif

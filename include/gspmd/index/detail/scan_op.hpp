@@ -217,7 +217,7 @@ constexpr int add_top_k(graph& g, int operand, std::int64_t k, location at) {
   const auto last = x.shape[x.shape.count - 1];
   if (k < 0 || k > last)
     return g.fail(at, "top_k", mistake::bounds,
-                  text("asks for ") << k << " of the " << last << " elements along the last dim of " << shape_text(x.shape)
+                  text("requests ") << k << " of the " << last << " elements along the last dim of " << shape_text(x.shape)
                                     << "; k is from 0 to their number");
   if (last >= std::int64_t{1} << 31)
     return g.fail(at, "top_k", mistake::type,

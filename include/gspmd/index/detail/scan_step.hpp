@@ -77,7 +77,8 @@ constexpr auto top_k::freeze() {
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::scan>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::top_k>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/index/detail/scan_step_instances.ipp"
+#endif

@@ -249,7 +249,7 @@ constexpr int add_scatter_set(graph& g, int table, int indices, int updates, con
   if (to.type != from.type)
     return g.fail(
         at, scatter_words.op, mistake::type,
-        text("the updates are ") << name_of(from.type) << " and the tensor is " << name_of(to.type) << "; convert one of them");
+        text("the updates are ") << name_of(from.type) << " and the tensor is " << name_of(to.type) << "; convert one tensor");
   node n = source(code_of<scatter_set_op>, to.type, to.shape, at);
   n.operands.push_back(table);
   n.operands.push_back(indices);

@@ -84,8 +84,8 @@ inline void sort_ends::run(const prepared_sort_ends& prepared, const plan_view& 
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort>(const plan_view&, const plan_step&, ready_step&, prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::sort_ends>(const plan_view&, const plan_step&, ready_step&,
-                                                              prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/index/detail/sort_step_instances.ipp"
+#endif

@@ -40,13 +40,12 @@ inline void check_arrays(std::vector<stored_array>& arrays, const device_group& 
       throw error("a name has 1 to 255 bytes, and no control characters");
     if (!names.insert(a.name).second) throw error(of_it + "is the name of two arrays");
     if (a.devices != devices.device_count())
-      throw error(of_it + "lies on a mesh of " + std::to_string(a.devices) + (a.devices == 1 ? " device" : " devices") +
+      throw error(of_it + "is on a mesh of " + std::to_string(a.devices) + (a.devices == 1 ? " device" : " devices") +
                   " and the communicator has " + std::to_string(devices.device_count()));
     if (a.shards.size() != devices.held().size())
       throw error(of_it + "has shards for " + std::to_string(a.shards.size()) + " and this process holds " +
                   counted(static_cast<int>(devices.held().size()), "device"));
-    if (a.is_partial)
-      throw error(of_it + "is partial: devices hold terms of it, and no program has reduced them; reshard it first");
+    if (a.is_partial) throw error(of_it + "is partial, so devices hold partial values of it; reshard it in a program first");
   }
 }
 

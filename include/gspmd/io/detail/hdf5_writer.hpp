@@ -24,7 +24,7 @@ inline void check_hdf5_names(const std::vector<stored_array>& arrays) {
     if (!is_utf8(a.name)) throw bad("is no UTF-8");
     const auto path = '/' + a.name + '/';
     if (path.find("//") != std::string::npos || path.find("/./") != std::string::npos)
-      throw bad("has a part that is empty or `.`; `/` stands between a group and what is in it");
+      throw bad("has a part that is empty or `.`; `/` separates a group from its members");
     for (const auto& other : arrays)
       if (other.name.starts_with(a.name + '/')) throw bad(("is that of a group too, with `" + other.name + "`").c_str());
   }

@@ -49,7 +49,7 @@ class json_reader {
     skip_space();
     if (at_ != text_.size()) unexpected();
   }
-  [[noreturn]] void unexpected() const { throw error("has what does not belong there at byte " + std::to_string(at_)); }
+  [[noreturn]] void unexpected() const { throw error("has an unexpected character at byte " + std::to_string(at_)); }
 
   /// Calls `f(key)` for each member of an object; `f` reads the value.
   template <class F>

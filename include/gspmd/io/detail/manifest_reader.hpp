@@ -42,7 +42,7 @@ class manifest_reader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const { throw error("`" + path_ + "` " + what); }
-  [[noreturn]] void unexpected() const { fail("has what does not belong there at byte " + std::to_string(at_)); }
+  [[noreturn]] void unexpected() const { fail("has an unexpected character at byte " + std::to_string(at_)); }
 
   /// Checks the checksum at the end and removes it from the text.
   void check_sum() {
@@ -135,7 +135,7 @@ class manifest_reader {
     std::vector<const stored_box*> boxes;
     for (const auto& p : a.parts) boxes.push_back(&p.box);
     if (a.shape.size() > static_cast<std::size_t>(max_rank) || !is_tiling(a.shape, boxes))
-      fail("has parts of `" + a.name + "` that do not make up the array: some element is in none or in two of them");
+      fail("has parts of `" + a.name + "` that are not a partition of the array: some element is in no part or in two parts");
     return a;
   }
   stored_part part(const manifest& m, const stored_entry& a) {
@@ -143,7 +143,7 @@ class manifest_reader {
     expect("\n    {\"file\": ");
     p.file = string();
     if (p.file.empty() || p.file[0] == '.' || p.file.find('/') != std::string::npos)
-      fail("names the file `" + p.file + "`, which is none of its directory");
+      fail("names the file `" + p.file + "`, which is not in its directory");
     expect(", \"offset\": ");
     p.box.offset = numbers();
     expect(", \"size\": ");

@@ -11,7 +11,8 @@
 
 namespace gspmd::detail {
 
-static_assert(std::endian::native == std::endian::little, "gspmd: files are written as elements lie in memory, low bytes first");
+static_assert(std::endian::native == std::endian::little,
+              "gspmd: files contain the bytes of memory, low bytes first; compile for a little-endian processor");
 
 /// Returns NumPy's name of an element type. NumPy has no bf16 and no own types; their elements are untyped bytes there
 /// (`a.view(...)`).

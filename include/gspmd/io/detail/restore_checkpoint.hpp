@@ -37,7 +37,7 @@ inline std::string read_text(const std::string& path) {
   if (size > most_manifest_bytes)
     throw error("`" + path + "` has " + std::to_string(size) + " bytes, and a manifest has at most " +
                 std::to_string(most_manifest_bytes) + "; gspmd did not write it");
-  if (part(size - 2, 2) != "}\n") throw error("`" + path + "` is cut off, or goes on behind its end");
+  if (part(size - 2, 2) != "}\n") throw error("`" + path + "` is truncated, or continues after its end");
   return part(0, size);
 }
 

@@ -30,7 +30,7 @@
 namespace gspmd::detail {
 
 static_assert(std::endian::native == std::endian::little,
-              "gspmd: safetensors have their low bytes first, and are read and written as they lie in memory");
+              "gspmd: safetensors contain the bytes of memory, low bytes first; compile for a little-endian processor");
 
 /// A tensor of a file.
 struct safetensors_entry {

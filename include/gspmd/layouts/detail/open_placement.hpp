@@ -104,7 +104,7 @@ struct contiguous {
 };
 
 /// Cuts the dim into `Pieces`, then each piece into the parts. Part p holds the p-th part of each piece (DTensor's
-/// StridedShard with split_factor = Pieces). A dim [B,S] that was flattened while S was split is strided<B>.
+/// StridedShard with split_factor = Pieces). A dim [B,S] that was flattened while S was split is `strided<B>`.
 ///
 ///     strided<2>, 8 in 2 parts:  0 1 4 5 | 2 3 6 7
 template <std::int64_t Pieces>
@@ -296,7 +296,7 @@ template <class P>
 consteval bool accept_placement() {
   static_assert(placement_law_holds<P>,
                 "gspmd: placement: split and unsplit must be inverse to each other, and the parts must hold every element once; "
-                "obeys_placement_law(p, extent, parts) tells for which extents they do not");
+                "obeys_placement_law(p, extent, parts) is false for the extents with the fault");
   return true;
 }
 

@@ -201,7 +201,7 @@ constexpr value deal_matrix(value a, matrix_grid grid, location at) {
       g.fail(at, op, detail::mistake::extent,
              detail::text("is given ") << detail::shape_text(s) << "; it takes a matrix whose extents are multiples of "
                                        << blocks.rows() << " x " << blocks.cols() << " blocks of " << grid.block
-                                       << ": pad it, or call what takes whole matrices"),
+                                       << ": pad it, or call cholesky, solve or solve_positive, which take whole matrices"),
       a);
 }
 constexpr value collect_matrix(value t, matrix_grid grid, location at) {

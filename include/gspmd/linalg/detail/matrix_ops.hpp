@@ -360,12 +360,11 @@ constexpr bool has_matrices(graph& g, const node& a, const char* op, location at
   const int rank = a.shape.count;
   if (part_of(a.type) != dtype::f32 && part_of(a.type) != dtype::f64)
     g.fail(at, op, mistake::type,
-           text("is given ") << name_of(a.type)
-                             << "; it takes float, double and complex numbers of these: convert before and after it");
+           text("is given ") << name_of(a.type) << "; it takes float, double and complex numbers; convert before and after it");
   else if (rank < 2 || rank > most_matrix_dims)
     g.fail(at, op, mistake::rank,
            text("is given ") << shape_text(a.shape) << "; it takes 2 to " << most_matrix_dims
-                             << " dims, of which the last two are those of a matrix");
+                             << " dims; the last two are those of a matrix");
   else if (a.shape[rank - 1] != a.shape[rank - 2])
     g.fail(at, op, mistake::extent, text("is given ") << shape_text(a.shape) << "; the last two dims, a matrix, are equal");
   else return true;

@@ -31,7 +31,7 @@ constexpr int add_tridiagonal_solve(graph& g, const int (&operands)[4], location
 struct tridiagonal_op : matrix_operator {
   static constexpr const char* name = "tridiagonal_solve";
   static constexpr replication_words replication{"", "takes whole systems: it would gather",
-                                                 "split another dim, or solve in as many parts as there are devices"};
+                                                 "split another dim, or let the number of parts be the number of devices"};
 
   static constexpr void rule(const graph&, const node& n, op_rule& rule) {
     tensor_map map;

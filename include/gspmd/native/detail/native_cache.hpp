@@ -39,7 +39,7 @@ inline std::string require_own_directory(std::string path) {
   const auto require_own = [&](const std::string& directory) {
     const auto found = status_of(directory);
     if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077U) != 0)
-      throw native_refusal{"`" + path + "` is not a directory of yours that nobody else may read or write (mode 0700)"};
+      throw native_refusal{"`" + path + "` is not a directory of yours with mode 0700"};
   };
   require_own(path);
   const std::unique_ptr<char, void (*)(void*)> resolved(realpath(path.c_str(), nullptr), std::free);

@@ -165,7 +165,7 @@ class native_library {
   static void require_equal_rights() {
     if (getauxval(AT_SECURE) != 0)
       throw native_refusal{
-          "the program has more rights than the user who started it (set-user-ID, set-group-ID or capabilities of its file), so "
+          "the program has more rights than its user (set-user-ID, set-group-ID or capabilities of its file), so "
           "it neither runs a compiler nor loads code"};
   }
   /// Writes the source to a file whose name is unique among the processes of all machines, and returns the path.

@@ -17,7 +17,7 @@ struct attention_family : plain_operator, reduced_first, without_movements, read
   static constexpr bool uniform = false;
   static constexpr bool keeps_slices = false;
   static constexpr leading_dim leading{.most = most_attention_dims};  // all tensors get the dim, and no attribute numbers a dim
-  static constexpr replication_words replication{"", "needs whole rows, and of k and v all of them: it would gather",
+  static constexpr replication_words replication{"", "needs whole rows, and all rows of k and v, so it would gather",
                                                  "reshard it so that heads or examples are split, or write "
                                                  "allow_replication(...) around it"};
 
@@ -102,7 +102,7 @@ constexpr bool fits_attention(graph& g, int q, int k, int v, location at) {
     return refuse(mistake::rank, text("q, k and v are ")
                                      << shape_text(qs.shape) << ", " << shape_text(ks.shape) << " and " << shape_text(vs.shape)
                                      << "; give it [examples..., heads, rows, elements], three to " << most_attention_dims
-                                     << " dims each, as many of all three");
+                                     << " dims each, the same number for all three");
   if (qs.type != ks.type || qs.type != vs.type || !is_floating(qs.type) || is_complex(qs.type))
     return refuse(mistake::type, text("q, k and v are ") << name_of(qs.type) << ", " << name_of(ks.type) << " and "
                                                          << name_of(vs.type) << "; give it floats of one type");
@@ -114,12 +114,13 @@ constexpr bool fits_attention(graph& g, int q, int k, int v, location at) {
                       : has_heads    ? other == vs.shape[d] && (own == other || (other > 0 && own % other == 0))
                                      : own == other && own == vs.shape[d];
     if (fits) continue;
-    return refuse(mistake::extent, text("dim ") << d << " of q, k and v, " << shape_text(qs.shape) << ", " << shape_text(ks.shape)
-                                                << " and " << shape_text(vs.shape) << ": "
-                                                << (has_rows       ? "k and v have as many rows, at least one"
-                                                    : has_elements ? "rows of q and k are as long"
-                                                    : has_heads    ? "k and v have as many heads, q a multiple of them"
-                                                                   : "all three have the same examples"));
+    return refuse(mistake::extent, text("dim ")
+                                       << d << " of q, k and v, " << shape_text(qs.shape) << ", " << shape_text(ks.shape)
+                                       << " and " << shape_text(vs.shape) << ": "
+                                       << (has_rows       ? "k and v have the same number of rows, at least one"
+                                           : has_elements ? "rows of q and k have the same length"
+                                           : has_heads ? "k and v have the same number of heads, and q a multiple of that number"
+                                                       : "all three have the same examples"));
   }
   return true;
 }

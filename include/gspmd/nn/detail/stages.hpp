@@ -62,20 +62,18 @@ struct stages_on {
     if constexpr (!is_values<Weights> || !is_values<Data>) {
       static_assert(written_so<Stage>,
                     "gspmd: pipeline: it is called with the weights of all stages and with the microbatches, values or groups of "
-                    "values; capture what is none");
+                    "values; capture other arguments");
       return false;
     } else if constexpr (call::refuses) {
       static_assert(
           written_so<Stage>,
-          "gspmd: pipeline: a stage is called as stage(weights, x), or stage(weights, x, part), with what one stage has");
+          "gspmd: pipeline: a stage is called as stage(weights, x), or stage(weights, x, part), with the values of one stage");
       return false;
     } else if constexpr (!call::compiles) {
       return false;  // a mistake in the stage; the compiler has reported it
     } else if constexpr (!std::is_same_v<typename call::result, Data>) {
-      static_assert(
-          written_so<Stage>,
-          "gspmd: pipeline: a stage returns what it gets as x, since the next stage gets that: a value for a value, the "
-          "same group for a group");
+      static_assert(written_so<Stage>,
+                    "gspmd: pipeline: a stage returns a value or group like its argument x, because the next stage gets it as x");
       return false;
     } else {
       return true;
@@ -85,7 +83,7 @@ struct stages_on {
     if (x.graph()->failed() || (x.rank() > dim && x.shape()[dim] == extent)) return;
     x.graph()->fail(at, op, mistake::extent,
                     text(what) << " is " << shape_text(x.shape()) << ", and dim " << dim << " counts the " << extent << ' '
-                               << counted << " of the schedule; give as many, or another schedule");
+                               << counted << " of the schedule; let the extent be this number, or choose another schedule");
   }
   template <class Weights, class Data>
   constexpr bool fits(graph& g, const Weights& weights, const Data& xs) const {

@@ -57,7 +57,8 @@ template <class Optimizer>
 struct with_master_weights {
   static_assert(
       !requires { Optimizer::reformatted_for; },
-      "gspmd: with_master_weights: the floats lie as the parameters do; write reformatted<with_master_weights<...>, N>, so "
+      "gspmd: with_master_weights: the floats have the shapes of the parameters; write reformatted<with_master_weights<...>, N>, "
+      "so "
       "that they have the shapes of the moments");
   Optimizer of{};
 
@@ -80,11 +81,11 @@ struct with_master_weights {
       next.state.state = moved.state;
       const auto before = gspmd::detail::leaves_in(next.params), after = gspmd::detail::leaves_in(next.state.master);
       if (before.size() != after.size()) {
-        gspmd::detail::graph_in(params)->fail(
-            at, "with_master_weights", gspmd::detail::mistake::other,
-            gspmd::detail::text("there are ")
-                << static_cast<std::int64_t>(before.size()) << " parameters and " << static_cast<std::int64_t>(after.size())
-                << " floats that stand for them; give the state that init made of these parameters");
+        gspmd::detail::graph_in(params)->fail(at, "with_master_weights", gspmd::detail::mistake::other,
+                                              gspmd::detail::text("there are ")
+                                                  << static_cast<std::int64_t>(before.size()) << " parameters and "
+                                                  << static_cast<std::int64_t>(after.size())
+                                                  << " floats for them; pass the state that init made from these parameters");
         return next;
       }
       for (std::size_t k = 0; k < before.size(); ++k) {
@@ -95,7 +96,7 @@ struct with_master_weights {
           p.graph()->fail(at, "with_master_weights", gspmd::detail::mistake::extent,
                           gspmd::detail::text("parameter ")
                               << static_cast<std::int64_t>(k) << " is " << gspmd::detail::name_of(p.type())
-                              << gspmd::detail::shape_text(p.shape()) << " and the float that stands for it "
+                              << gspmd::detail::shape_text(p.shape()) << " and its float is "
                               << gspmd::detail::name_of(now.type()) << gspmd::detail::shape_text(now.shape())
                               << "; give the state that init made of these parameters");
           return next;

@@ -66,8 +66,7 @@ constexpr Grads clip_by_global_norm(Grads grads, double limit, location at = loc
   auto* const g = gspmd::detail::graph_in(grads);
   if (g == nullptr) return grads;
   if (!(limit > 0))
-    g->fail(at, "clip_by_global_norm", gspmd::detail::mistake::number,
-            "the limit is not above 0; give the largest norm that is wanted");
+    g->fail(at, "clip_by_global_norm", gspmd::detail::mistake::number, "the limit is not above 0; pass the largest allowed norm");
   const quantity norm(global_norm(grads, at), at);
   const gspmd::detail::parameter_update all(g, "clip_by_global_norm", at);
   if (g->failed()) return grads;

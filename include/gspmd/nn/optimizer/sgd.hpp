@@ -8,6 +8,7 @@
 
 namespace gspmd::optimizer {
 
+/// The state of sgd: the number of updates so far.
 template <class Count = value>
 struct sgd_state {
   BOOST_HANA_DEFINE_STRUCT(sgd_state, (Count, step));
@@ -41,6 +42,7 @@ struct sgd {
   }
 };
 
+/// The state of momentum: the velocity of each parameter and the number of updates so far.
 template <class Params, class Count = value>
 struct momentum_state {
   BOOST_HANA_DEFINE_STRUCT(momentum_state, (Params, velocity), (Count, step));
@@ -50,8 +52,8 @@ struct momentum_state {
 
 namespace gspmd::detail {
 
-/// Returns the parameters and the state after an update by momentum or LARS. `step(rate, decay, parameter, gradient, old
-/// velocity)` returns the new parameter and its velocity.
+/// Returns the parameters and the state after an update by momentum or LARS. `step(rate, decay, parameter, gradient,
+/// old velocity)` returns the new parameter and its velocity.
 template <class Optimizer, class Params, class Grads, class State, class Step>
 constexpr optimizer::updated<Params, State> updated_by_momentum(const Optimizer& o, const char* name, const Params& params,
                                                                 const Grads& grads, const State& state, value given_rate,

@@ -107,7 +107,7 @@ constexpr value lie_beside(value next, value before, location at) {
 constexpr value keep_place(value next, value before, location at) {
   if (!next.is_valid() || !before.is_valid()) return next;
   graph& g = *next.graph();
-  const bool is_typed = g.find_types != nullptr || g.type_local != nullptr;
+  const bool is_typed = g.states_communication();
   return is_typed || input_number(g, before.id()) < 0 ? lie_beside(next, before, at) : mark_next_value(before, next, at);
 }
 
@@ -138,10 +138,9 @@ constexpr bool is_update() {
                   "gspmd: optimizer: the gradients are a group of another form than the parameters; give grad(loss, parameters)");
     return false;
   } else {
-    static_assert(
-        std::is_same_v<State, Wanted>,
-        "gspmd: optimizer: the state is none of this optimizer for these parameters; give what its init made of them, or "
-        "its last update");
+    static_assert(std::is_same_v<State, Wanted>,
+                  "gspmd: optimizer: the state does not belong to this optimizer and these parameters; pass the result of its "
+                  "init or its last update");
     return std::is_same_v<State, Wanted>;
   }
 }

@@ -29,7 +29,8 @@ struct several_layers {
       if (own < 1 || (each >= 0 && own != each)) {
         g->fail(at, "stage_of", mistake::extent,
                 text("a stage has a weight ")
-                    << shape_text(w.shape()) << "; dim 0 counts the layers of a stage, as many for all weights (stage_weights)");
+                    << shape_text(w.shape())
+                    << "; dim 0 counts the layers of a stage, the same number for all weights (stage_weights)");
         return x;
       }
       each = own;

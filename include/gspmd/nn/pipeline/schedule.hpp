@@ -12,6 +12,7 @@
 /// schedules.
 namespace gspmd {
 
+/// The direction of a pass of a microbatch.
 enum class pipeline_pass : std::uint8_t { forward, backward };
 
 /// The forward or backward pass of one microbatch through the layers that a stage has in a round. All layers are

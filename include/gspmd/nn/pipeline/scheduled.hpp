@@ -35,10 +35,9 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     } else if constexpr (!call::compiles || (!of_loss::compiles && !of_loss::refuses)) {
       return refused;  // a mistake in a function; the compiler has reported it
     } else if constexpr (of_loss::refuses || !is_values<Targets>) {
-      static_assert(
-          written_so<Loss>,
-          "gspmd: pipeline_step: the loss is called as loss(y, target), with what the last stage returns and the target of "
-          "one microbatch, and returns one value of rank 0");
+      static_assert(written_so<Loss>,
+                    "gspmd: pipeline_step: the loss is called as loss(y, target), with the result of the last stage and the "
+                    "target of one microbatch, and returns one value of rank 0");
       return refused;
     } else {
       graph* const g = graph_of(weights, xs, targets);
@@ -56,9 +55,9 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
                                          << " passes forward; give fewer microbatches, of more rows");
       else if (const auto devices = g->mesh->shape.size_of(axes); devices != this->schedule.stages)
         g->fail(this->at, this->op, mistake::extent,
-                text(name_of_schedule()) << " has " << this->schedule.stages << " stages, and along `" << Axis.view() << "` are "
-                                         << devices
-                                         << " devices, of which each is one; give a device more layers by stage_of, or rounds");
+                text(name_of_schedule())
+                    << " has " << this->schedule.stages << " stages, and along `" << Axis.view() << "` are " << devices
+                    << " devices, and each device is one stage; give a device more layers by stage_of, or rounds");
       return g->failed() ? refused : on_devices(*g, axes, stages.value.layout, weights, xs, targets);
     }
   }
@@ -79,7 +78,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const dtype of_loss = type_of_loss(g, xs, targets);
     if (g.failed()) return {leaves_of(xs)[0], weights, xs};
     const manual_border edge{g, axes, this->at};
-    g.type_local = manual_pass();
+    allow_manual_regions(g);
     sharding everywhere, terms;
     everywhere.replica = axes;
     terms.partial = axes;

@@ -28,10 +28,9 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     } else if constexpr (!call::compiles || (!of_loss::compiles && !of_loss::refuses)) {
       return refused;  // a mistake in a function; the compiler has reported it
     } else if constexpr (of_loss::refuses || !is_values<Targets>) {
-      static_assert(
-          written_so<Loss>,
-          "gspmd: pipeline_step: the loss is called as loss(y, target), with what the last stage returns and the target of "
-          "one microbatch, and returns one value of rank 0");
+      static_assert(written_so<Loss>,
+                    "gspmd: pipeline_step: the loss is called as loss(y, target), with the result of the last stage and the "
+                    "target of one microbatch, and returns one value of rank 0");
       return refused;
     } else {
       graph* const g = graph_of(weights, xs, targets);

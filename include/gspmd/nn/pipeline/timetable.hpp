@@ -130,7 +130,7 @@ class pipeline_timetable {
   [[noreturn]] void refuse(const detail::constant_vector<detail::constant_vector<pipeline_work>>& orders) const {
     const auto stage = [](std::size_t s) { return "timetable: stage " + std::to_string(s); };
     const auto passes = [&](std::size_t s, const pipeline_work& w, const char* often) {
-      return stage(s) + often + (w.pass == pipeline_pass::forward ? " goes forward" : " goes backward") + " with microbatch " +
+      return stage(s) + often + (w.pass == pipeline_pass::forward ? " runs forward" : " runs backward") + " with microbatch " +
              std::to_string(w.microbatch) + (rounds_ > 1 ? " in round " + std::to_string(w.round) : "");
     };
     const std::string remedy =

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "gspmd/detail/passes/list/program_to_plan.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/dynamic/builder.hpp"
@@ -128,12 +127,12 @@ class priced_plans {
         n.annotated = !layouts[k].empty();
         if (n.annotated) n.annotation = annotation(sharding_of(layouts[k]));
       }
-    graph planned = program_to_plan_at_run_time(g);
-    if (planned.failed()) throw error(std::string(planned.error.view()));
-    return planned;
+    return dynamic::builder::canonical_graph(g);
   }
   /// fastest() returns the fastest plan regardless of memory; planned() returns the plan within the memory of a device.
-  [[nodiscard]] dynamic::program fastest(const graph& g) const { return {mesh_.within(most_bytes), g, program_.functions()}; }
+  [[nodiscard]] dynamic::program fastest(const graph& g) const {
+    return {mesh_.with({.memory = most_bytes}), g, program_.functions()};
+  }
   [[nodiscard]] dynamic::program planned(const graph& g) const { return {mesh_, g, program_.functions()}; }
   /// Returns the planner's shardings of the inputs, by group, for these annotations. Returns nothing if the program is
   /// refused or if the planner cuts an axis, because inputs may be sharded along a part of this axis.

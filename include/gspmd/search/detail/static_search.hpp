@@ -45,7 +45,7 @@ class static_search {
   static constexpr auto run(std::index_sequence<K...>, auto f) {
     const answered_plan* const plans[] = {&answer<K>..., nullptr};
     answered_plans all(Mesh::info.shape, plans, sizeof...(K), MostPlans);
-    search s(groups_of_inputs(traced::frozen().thaw().program), all);
+    search s(groups_of_inputs(traced::frozen().thaw()), all);
     s.run(search::usual_descents);
     state now{false, !all.is_waiting() && !all.is_spent(), false, {}};
     if (!all.is_waiting()) {

@@ -50,7 +50,7 @@ class value_search {
 
   [[nodiscard]] std::vector<found_value> run() {
     std::vector<found_value> found;
-    if (graph_.find_types != nullptr || graph_.type_local != nullptr) return found;
+    if (graph_.states_communication()) return found;
     while (found.size() < most_values)
       if (auto one = next()) found.push_back(std::move(*one));
       else break;

@@ -8,6 +8,7 @@
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/support/vec.hpp"
+#include "gspmd/extend/pass.hpp"
 
 namespace gspmd::detail {
 
@@ -473,16 +474,22 @@ class field_aligner {
   vec<int> number_, border_;          // by node: its number in the new program; its number in the other shape, or -1
 };
 
-/// Aligns the fields of a program in the automatic mode. The other modes state their communication, so nothing changes
-/// there. Fails if no field is staggered. Nodes may have no order yet.
-constexpr void align_fields(graph& g, bool) {
-  if (g.find_types != nullptr || g.type_local != nullptr) return;
-  field_aligner aligner(g);
-  if (aligner.run()) g = std::move(aligner.result());
-  else if (!aligner.is_staggered())
-    g.fail({}, "staggered", mistake::extent,
-           "no slice, padding or concatenation here is 1 to 8 elements longer or shorter than what it is made of, so no field is "
-           "staggered; call the function itself");
-}
+/// Gives staggered fields one extent, in the automatic mode. The other modes state their communication, so nothing
+/// changes there. Fails if no field is staggered.
+struct align_fields_pass {
+  static constexpr const char* name = "align fields";
+  static constexpr pass_position position = pass_position::composed;
+  static constexpr bool reads_movements = true;
+  static constexpr bool applies(const graph& g) { return !g.states_communication(); }
+  static constexpr node_order run(graph& g) {
+    field_aligner aligner(g);
+    if (aligner.run()) g = std::move(aligner.result());
+    else if (!aligner.is_staggered())
+      g.fail({}, "staggered", mistake::extent,
+             "no slice, padding or concatenation here is 1 to 8 elements longer or shorter than its operand, so no field is "
+             "staggered; call the function itself");
+    return node_order::changed;
+  }
+};
 
 }  // namespace gspmd::detail

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "gspmd/detail/run/equality_check.hpp"
-#include "gspmd/detail/run/runner.hpp"
+#include "gspmd/detail/run/plan_runner.hpp"
 
 /// Runs whose steps are timed.
 namespace gspmd::detail {

@@ -58,7 +58,7 @@ struct convolution_layout {
   constexpr void add(int k, char c, int column) {
     const bool is_small = c >= 'a' && c <= 'z';
     if (!is_small && !(c >= 'A' && c <= 'Z'))
-      return fail(text("column ") << column << ": letters, one comma and one -> may stand here");
+      return fail(text("column ") << column << ": letters, one comma and one -> are allowed here");
     if (!is_small) c = static_cast<char>(c - 'A' + 'a');
     if (c == 'c' && k == 1)
       return fail(text("column ") << column << ": the features of the window are `I` of the operand and `O` of the result");

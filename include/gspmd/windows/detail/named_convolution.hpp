@@ -211,7 +211,8 @@ class named_convolution {
       return refuse(mistake::window, text("padding is `")
                                          << options_.padding << "`; it is `valid` or `same`, or numbers in low and high");
     if (is_same && (options_.low.size() != 0 || options_.high.size() != 0))
-      return refuse(mistake::window, text("padding is `same`, which gives low and high; leave out one of them"));
+      return refuse(mistake::window,
+                    text("padding is `same`, which determines low and high; leave out padding, or low and high"));
     for (int s = 0; s < layout_.spatial.count; ++s) {
       const char c = layout_.spatial[s];
       const auto number = [&](const auto& list, std::int64_t none) {

@@ -32,7 +32,7 @@ constexpr vec<windowed_dim> windows_over(graph& g, std::string_view op, const ex
     if (list.size() != static_cast<std::size_t>(shape.count)) {
       g.fail(at, op, mistake::rank,
              text("names ") << static_cast<std::int64_t>(list.size()) << " numbers for the dims of " << shape_text(shape)
-                            << "; a window has a size, and all that is said of it, for each dim, 1 for a dim without a window");
+                            << "; write a size, and each option, for each dim, 1 for a dim without a window");
       return {};
     }
   for (int d = 0; d < shape.count; ++d) {
@@ -64,7 +64,7 @@ constexpr vec<windowed_dim> windows_over(graph& g, std::string_view op, const ex
       g.fail(at, op, mistake::window,
              text("has a window that takes ")
                  << span << " along dim " << d << " of " << shape_text(shape) << ", and with " << w.low << " before and "
-                 << w.high << " behind there are " << padded << "; make it smaller, or add padding");
+                 << w.high << " after the dim, its extent is " << padded << "; make it smaller, or add padding");
       return {};
     }
     windows.push_back({d, w.window(), w.outputs(shape[d])});

@@ -60,9 +60,8 @@ constexpr auto select_and_scatter::freeze() {
 
 }  // namespace kernels
 
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::reduce_window>(const plan_view&, const plan_step&, ready_step&,
-                                                                  prepared_objects&));
-GSPMD_KERNELS_ONCE(void ready_at_run_time<kernels::select_and_scatter>(const plan_view&, const plan_step&, ready_step&,
-                                                                       prepared_objects&));
-
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/windows/detail/window_step_instances.ipp"
+#endif

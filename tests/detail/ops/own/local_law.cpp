@@ -228,9 +228,9 @@ TEST_CASE("rules that are none, with the column") {
   for (const char* good :
        {"b->b", "b [t] -> b [t]", "bi,io->bo", ",a,b,->[k=3]ab", "b[t]->b[u=2t/3-1]", "[c=3]x->x", "->", "[ts]->[t][s]"})
     CHECK(said(good) == "nothing");
-  contains(said("bb->b"), "2: a letter stands twice");
-  contains(said("b->bb"), "5: a letter stands twice");
-  contains(said("b[t->bt"), "4: between [ and ] stand letters");
+  contains(said("bb->b"), "2: a letter occurs twice");
+  contains(said("b->bb"), "5: a letter occurs twice");
+  contains(said("b[t->bt"), "4: write letters between [ and ]");
   contains(said("b[t"), "] is missing");
   contains(said("b]->b"), "2: ] without [");
   contains(said("[[b]]->b"), "2: [ inside of [ ]");
@@ -243,7 +243,7 @@ TEST_CASE("rules that are none, with the column") {
   contains(said("b->bu=4"), "only the extent of a letter in brackets is stated");
   contains(said("b->b[u=]"), "an extent is a number or follows from another letter");
   contains(said("b->b[u=t-2]"), "an extent follows from a letter that no tensor has");
-  contains(said("b->b[u=b/0]"), "after / stands a number, not 0");
+  contains(said("b->b[u=b/0]"), "write a number other than 0 after /");
   contains(said("b->b[u=b-]"), "10: an extent is a number or follows from another letter");
   contains(said("b(x+3)->bx"), "2: a function of blocks sees no neighbours");
   contains(said("b->b[u=3]v"), "10: a letter that only results have is whole");

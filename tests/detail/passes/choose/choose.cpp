@@ -284,7 +284,7 @@ TEST_CASE("the table of choices says what every operator gets and how, and emit 
   const auto uses = uses_of(b.g);
   const pass_results results(b.g, b.mesh);
   const auto table = results.take<choose_pass>().best.table;
-  CHECK(results.of<choose_pass>().best.table.nodes.size() == table.nodes.size());  // made again, because it was taken
+  CHECK(results.of<choose_pass>().best.table.nodes.size() == table.nodes.size());  // run again, because it was taken
   const auto& chosen = table.nodes[o];
   CHECK(text_of(table.wanted[chosen.wanted], 2) == "{x,-}");
   CHECK(text_of(table.wanted[chosen.wanted + 1], 2) == "{-,y}");  // gathered over x

@@ -287,7 +287,7 @@ TEST_CASE("shard_alike ties values that do not depend on each other") {
 
   const int wrong = add_shard_alike(b.g, w, b.input({8}), {});
   CHECK(wrong == -1);
-  CHECK(b.g.error.view().find("only tensors of one shape can be sharded alike") != std::string_view::npos);
+  CHECK(b.g.error.view().find("only tensors of one shape can have equal shardings") != std::string_view::npos);
 }
 
 TEST_CASE("a group has one sharding, whatever the neighbours of its members offer") {

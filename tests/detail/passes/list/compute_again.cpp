@@ -78,7 +78,7 @@ TEST_CASE("a value that lives long and is cheap is computed again where a device
         const auto freely = with_peak(m, make, rows).compile();
         const auto held = freely.peak_bytes_per_device();
         const auto shard = (rows + devices - 1) / devices * 64 * 4;
-        const auto less = with_peak(m.within(held - shard / 2), make, rows).compile();
+        const auto less = with_peak(m.with({.memory = held - shard / 2}), make, rows).compile();
         CHECK(less.peak_bytes_per_device() <= held - shard / 2);
         CHECK(less.traffic().bytes == freely.traffic().bytes);
         CHECK(less.flops_per_device() > freely.flops_per_device());
@@ -105,7 +105,7 @@ TEST_CASE("a transpose that is read early and late, however often it is written,
       const dynamic::mesh m({{"x", devices}});
       const auto freely = make(m, rows).compile();
       const auto held = freely.peak_bytes_per_device(), shard = (rows + devices - 1) / devices * 64 * 4;
-      const auto less = make(m.within(held - shard / 2), rows).compile();
+      const auto less = make(m.with({.memory = held - shard / 2}), rows).compile();
       CHECK(operators_called(freely, "transpose") == 1);
       CHECK(operators_called(less, "transpose") == 2);
       CHECK(less.peak_bytes_per_device() <= held - shard / 2);
@@ -132,13 +132,13 @@ TEST_CASE("what was gathered is gathered again where a device holds too much, an
   const auto freely = make(m).compile();
   const std::int64_t keys = 16 * 256 * 4, limit = freely.peak_bytes_per_device() - keys / 2;
   CHECK(freely.traffic().bytes == keys / 4 * 3);
-  const dynamic::inspection less(make(m.within(limit)));
+  const dynamic::inspection less(make(m.with({.memory = limit})));
   CHECK(less.program().peak_bytes_per_device() <= limit);
   CHECK(less.program().traffic().bytes == 2 * (keys / 4 * 3));
   CHECK(outputs_of(freely) == outputs_of(less.program()));
   const auto text = explain_memory(less);
   CHECK_MESSAGE(text.find("fewer than without a limit, for 475 ns more: ") != std::string::npos, text);
-  CHECK_MESSAGE(text.find("values that are computed or gathered again for those who read them late, 1:\n  value at "
+  CHECK_MESSAGE(text.find("values that are recomputed or gathered again for late users, 1:\n  value at "
                           "compute_again.cpp:") != std::string::npos,
                 text);
   CHECK_MESSAGE(text.find(" a byte\n") != std::string::npos, text);

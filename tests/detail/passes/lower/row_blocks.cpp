@@ -39,7 +39,7 @@ int count(const dynamic::program& p) {
 }
 
 /// Layer norm over the last dim, as users write it.
-value layer_norm(value x, std::vector<std::int64_t> shape) {
+value layer_norm_by_hand(value x, std::vector<std::int64_t> shape) {
   std::vector<std::int64_t> kept;
   const int last = static_cast<int>(shape.size()) - 1;
   for (std::int64_t d = 0; d < last; ++d) kept.push_back(d);
@@ -104,7 +104,7 @@ struct row_program {
         case 0: h = softmax(h, last); break;
         case 1: h = h - broadcast_in_dim(mean(h, last), local, kept); break;
         case 2: h = h * broadcast_in_dim(rsqrt(mean(h * h, last) + 1e-5), local, kept); break;
-        case 3: h = layer_norm(h, local); break;
+        case 3: h = layer_norm_by_hand(h, local); break;
         case 4: h = h * broadcast_in_dim(b, local, {last}); break;
         case 5: h = tanh(h) + h; break;
         case 6: h = select(iota<std::int32_t>(h, local, last) < 7, h, h * 0.5); break;
@@ -472,7 +472,7 @@ TEST_CASE("rows are gone through once, by blocks") {
   };
   check([](auto x) { return softmax(x, 1); }, 2);
   check([](auto x) { return log_softmax(x, 1); }, 3);
-  check([&](auto x) { return layer_norm(x, {4096, 1024}); }, 4);
+  check([&](auto x) { return layer_norm_by_hand(x, {4096, 1024}); }, 4);
   check([&](auto x) { return x * broadcast_in_dim(rsqrt(mean(x * x, 1) + 1e-5), {4096, 1024}, {0}); }, 2);
   check([](auto x) { return grad(sum(softmax(x, 1) * x), x); }, 3);
   // The result overwrites the scores, as without blocks.

@@ -143,7 +143,8 @@ TEST_CASE("an output is not written over an input that is read afterwards") {
     });
   };
   CHECK(message(a, e).find("step: output 0 is given the memory of input 0, which is read after the output is written; give it "
-                           "memory of its own (step::may_overwrite says what may be shared)") != std::string::npos);
+                           "memory of its own (step::may_overwrite states the outputs and inputs that may share memory)") !=
+        std::string::npos);
   CHECK(message(e, c) == "no error");
   CHECK(c == std::vector<float>(16, 12));
   CHECK_THROWS_AS(static_cast<void>(program.may_overwrite(2, 0)), error);

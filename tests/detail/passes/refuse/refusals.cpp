@@ -37,7 +37,8 @@ TEST_CASE("replication: the text names the operator, both shardings and two ways
   const auto t = error_of([](auto x) { return reshape(x, {3, 2}); }, {2, 3}, {"x", ""});
   CHECK(t.find("gspmd: reshape at refusals.cpp:") == 0);
   CHECK(t.find(": operand 0 [2,3] is sharded [x, _] and the operator, with result [3,2], cannot work on that split: every device "
-               "along `x` would hold [_, _]; reshard the operand to what the operator keeps, or write allow_replication(...) "
+               "along `x` would hold [_, _]; reshard the operand to a sharding that the operator keeps, or write "
+               "allow_replication(...) "
                "around it") != std::string::npos);
 }
 
@@ -205,8 +206,7 @@ TEST_CASE("keep_split: no operator gathers the value; where none can do without,
   const auto t = error_of([](auto x) { return allow_replication(reshape(keep_split(x), {3, 2})); }, {2, 3}, {"x", ""});
   CHECK(t.find("gspmd: reshape at refusals.cpp:") == 0);
   CHECK(t.find(": operand 0 is sharded [x, _] and the operator needs [_, _]: this takes all_gather over `x`, which keep_split "
-               "does not "
-               "allow; shard the operands alike, or reshard it yourself") != std::string::npos);
+               "does not allow; give the operands equal shardings, or reshard it yourself") != std::string::npos);
 }
 
 TEST_CASE("keep_partial: a value is reduced where its sum is needed, and not before") {

@@ -10,7 +10,7 @@
 
 /// The facts that the struct of an elementwise operator states, and base classes for facts that many operators share.
 /// No fact has a default: `complete_elementwise` (ops/elementwise.hpp) rejects a struct that lacks a fact.
-/// docs/extending.md shows how to write an operator.
+/// docs/extending/elementwise.md shows how to write an operator.
 namespace gspmd::detail {
 struct node;
 class gradient_builder;
@@ -24,8 +24,8 @@ inline namespace GSPMD_TARGET {
 ///   has_condition         operand 0 is pred, and the other operands have the type of the result
 ///   defined               the element types of the operands (defined_for)
 ///   result                the type of the result
-///   value(x...)           computes one element, for every type in which kernels compute. It is defined for all operands and has no branch,
-///                         so that compilers vectorise its loop
+///   value(x...)           computes one element, for every type of kernels. It is defined for all
+///                         operands and has no branch, so compilers vectorise its loop
 ///   is_exact              `value` consists of correctly rounded operations, so the bits do not depend on the instruction set
 ///   folds, neutral        the results that the planner computes if the operands are numbers, and the neutral number of the operator
 ///   work, role, vectors   see loop_facts

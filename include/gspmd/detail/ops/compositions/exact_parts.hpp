@@ -87,7 +87,7 @@ struct exact_product_op : exact_total {
   static constexpr void gradient(Builder& b, const node& n) {
     b.program().fail(
         n.at, "grad", mistake::no_derivative,
-        "goes through a product that is reproducible already; take the gradient within: reproducible([](...) { ... grad(...) })");
+        "has no gradient, because it is reproducible already; take the gradient inside: reproducible([](...) { ... grad(...) })");
   }
 };
 template <class Op>

@@ -67,7 +67,7 @@ class exact_sum {
     exact_terms t = terms_of(n);
     if (t.terms > most_exact_terms)
       return g_.fail(n.at, "reproducible", mistake::size,
-                     text("adds up ") << t.terms << " terms, and may 2^40; add up parts of them, and the sums of these");
+                     text("adds up ") << t.terms << " terms, more than 2^40; sum parts of the terms, then the sums of the parts");
     const auto first = g_.nodes.size();
     const int id = t.terms <= 1 ? add_without_terms(g_.add(n)) : add_parts(n, t);
     set_policy(g_, first, policy_of(n));

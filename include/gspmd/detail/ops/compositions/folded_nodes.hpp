@@ -25,7 +25,7 @@ namespace gspmd::detail {
 class folded_nodes {
  public:
   constexpr explicit folded_nodes(const graph& g)
-      : graph_(g), numbers_(g.nodes.size(), number{}), is_on_(g.find_types == nullptr && g.type_local == nullptr) {}
+      : graph_(g), numbers_(g.nodes.size(), number{}), is_on_(!g.states_communication()) {}
 
   /// Must be called for each operator, operands first.
   constexpr void look_at(int i) {

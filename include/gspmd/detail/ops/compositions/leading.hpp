@@ -130,8 +130,7 @@ class leading_attributes {
     int more = 1;
     for (const auto p : places_.operands) more += p >= 0 ? 1 : 0;
     if (letter == 0 || old.count + more > old.capacity) {
-      g_.fail(n_.at, name_of(n_.op), mistake::rank,
-              "stands in a vmap and has no room for the dim that this adds: it has too many dims");
+      g_.fail(n_.at, name_of(n_.op), mistake::rank, "is in a vmap, which adds a dim, and already has the largest number of dims");
       return false;
     }
     n_.attributes.clear();
@@ -217,12 +216,11 @@ constexpr int add_led(graph& g, const node& like, const inline_vec<int, max_map_
   const leading_dim& fact = facts_of(like.op).leading;
   if (fact.is == leading_dim::way::refused)
     return fail(mistake::other,
-                "stands in a vmap, which would give its tensors one dim more, and its function takes the dims that it is written "
-                "for; give "
-                "its rule a letter for the examples, and call it outside of the vmap");
+                "is in a vmap, which adds a dim to its tensors, and its function takes a fixed number of dims; give its rule a "
+                "letter for the examples, and call it outside of the vmap");
   if (like.shape.count >= fact.most)
     return g.fail(like.at, name_of(like.op), mistake::rank,
-                  text("stands in a vmap and would have ")
+                  text("is in a vmap and would have ")
                       << like.shape.count + 1 << " dims; " << (fact.most == max_rank ? "a tensor has" : "it takes") << " at most "
                       << int{fact.most});
   node n = like;

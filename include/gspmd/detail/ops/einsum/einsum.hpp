@@ -38,7 +38,7 @@ constexpr bool fits_operands(graph& g, const einsum_equation& e, std::initialize
   const node &lhs = *given[0], &rhs = *given[1];
   if (rhs.type != lhs.type)
     return refuse(mistake::type, text("operand 0 is ") << name_of(lhs.type) << " and operand 1 is " << name_of(rhs.type)
-                                                       << "; convert one of them");
+                                                       << "; convert one operand");
   for (int i = 0; i < lhs.shape.count; ++i)
     for (int j = 0; j < rhs.shape.count; ++j)
       if (e.operands[0][i] == e.operands[1][j] && lhs.shape[i] != rhs.shape[j])

@@ -55,8 +55,8 @@ constexpr einsum_equation parse_einsum(std::string_view s) {
   einsum_equation p;
   int windowed = -1;  // the operand that has indices
   const auto add_window = [&](const equation_dim& d, int k) {
-    if (k < 0) e.fail(d.column, "an index stands in an operand, not in the result; pad puts elements apart");
-    else if (windowed >= 0 && windowed != k) e.fail(d.column, "an index in both operands; only one of them may have indices");
+    if (k < 0) e.fail(d.column, "an index is allowed in an operand, not in the result; use pad to insert elements");
+    else if (windowed >= 0 && windowed != k) e.fail(d.column, "an index in both operands; only one operand may have indices");
     else if (d.sum.terms.size() == 1)
       e.fail(d.column, "an index of one letter has no window; slice and shift take and move elements");
     else if (d.sum.terms.size() > 2) e.fail(d.sum.terms[2].column, "an index of an einsum has two letters: (2x+w-1)");
@@ -79,7 +79,8 @@ constexpr einsum_equation parse_einsum(std::string_view s) {
     for (const auto& d : tensor.dims) {
       if (d.kind == dim_kind::index) add_window(d, k);
       if (d.kind == dim_kind::bracketed)
-        e.fail(d.column, "an einsum has no brackets: it multiplies and adds along every letter; local_op is for what does not");
+        e.fail(d.column,
+               "an einsum has no brackets: it multiplies and adds along every letter; use local_op for another function");
       letters.push_back(d.kind == dim_kind::index ? code_of_window(p.windows.count - 1) : d.letter);
     }
     return letters;
@@ -92,12 +93,27 @@ constexpr einsum_equation parse_einsum(std::string_view s) {
       if (p.letter == 0 && d.kind == dim_kind::letter && !has_letter(p, 0, d.letter) &&
           !(p.operands.count == 2 && has_letter(p, 1, d.letter))) {
         p.letter = d.letter;
-        e.fail(d.column, "use broadcast_in_dim to add a dim that is in no operand");
+        e.fail(d.column, "the letter is in no operand");
       }
   }
   p.error = e.error;
   p.column = e.column;
   return p;
+}
+
+/// Appends the remedy for a letter of the result that is in no operand. `count(c)` returns the number of operands with
+/// letter c, and `is_kept(c)` returns true if the result has c.
+///   ik,kj->im   write `j` instead: one operand has j, and the result lacks it
+///   ik,kj->ijm  remove it, or use broadcast_in_dim to add a dim
+template <class Count, class IsKept>
+[[gnu::cold]] constexpr void add_letter_remedy(text& t, Count count, IsKept is_kept) {
+  bool is_first = true;
+  for (char c = 'A'; c <= 'z'; ++c) {
+    if (count(c) != 1 || is_kept(c)) continue;
+    t << (is_first ? "write `" : " or `") << c << '`';
+    is_first = false;
+  }
+  t << (is_first ? "remove it, or use broadcast_in_dim to add a dim" : " instead");
 }
 
 /// Returns the text of the error in an equation, without its column.
@@ -119,7 +135,14 @@ constexpr text einsum_mistake(const einsum_equation& e) {
         } else {
           for (const char l : e.windows[window_of(c)].letter) name(l);
         }
+    const auto count = [&e](char c) {
+      int n = 0;
+      for (int k = 0; k < e.operands.count; ++k) n += has_letter(e, k, c) ? 1 : 0;
+      return n;
+    };
     t << "; ";
+    add_letter_remedy(t, count, [&e](char c) { return holds(e.result, c); });
+    return t;
   }
   return t << e.error;
 }

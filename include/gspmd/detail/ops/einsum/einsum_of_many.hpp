@@ -105,23 +105,24 @@ class einsum_of_many {
         has_arrow = true;
         ++i;
       } else if (c == ',') {
-        if (i < s.size() && has_arrow) refuse(mistake::equation, text("has a comma behind -> at column ") << column);
+        if (i < s.size() && has_arrow) refuse(mistake::equation, text("has a comma after -> at column ") << column);
         if (!has_arrow) operands_.push_back(now);
         else result_ = now;
         if (i < s.size()) now = {};
       } else if (c == '.') {
         if (s.substr(i, 3) != "..." || now.dots_at >= 0)
-          refuse(mistake::equation, text("has at column ") << column << " what is no single `...`");
+          refuse(mistake::equation, text("has at column ") << column << " dots that are not a single `...`");
         now.dots_at = now.letters.count;
         i += 2;
       } else if (!is_letter(c)) {
-        refuse(mistake::equation, text("has at column ") << column
-                                                         << " what is no letter; with `...`, diagonals or three operands it has "
-                                                            "letters, commas and one ->");
+        refuse(mistake::equation, text("has at column ")
+                                      << column
+                                      << " an unexpected character; with `...`, diagonals or three operands it has "
+                                         "letters, commas and one ->");
       } else if (now.letters.count == max_rank) {
         refuse(mistake::rank, "names more than 32 dims of a tensor");
       } else {
-        if (has_arrow && holds(now.letters, c)) refuse(mistake::equation, text("has `") << c << "` twice behind ->");
+        if (has_arrow && holds(now.letters, c)) refuse(mistake::equation, text("has `") << c << "` twice after ->");
         now.letters.push_back(c);
         used_[static_cast<int>(c)] = true;
       }
@@ -159,10 +160,9 @@ class einsum_of_many {
         if (const int own = shape(t).count - t.letters.count; own > most) most = own;
       }
     if (any != (result_.dots_at >= 0)) {
-      refuse(mistake::equation,
-             any ? "has `...` in an operand and none behind ->, where it would be ambiguous which dims are summed; write "
-                   "`...` there too, or letters"
-                 : "has `...` behind -> and in no operand");
+      refuse(mistake::equation, any ? "has `...` in an operand and not after ->, so it is ambiguous which dims are summed; write "
+                                      "`...` after -> too, or letters"
+                                    : "has `...` after -> and in no operand");
       return;
     }
     letter_list dots;
@@ -251,10 +251,20 @@ class einsum_of_many {
         known = own;
       }
     for (const char c : result_.letters)
-      if (extent_[static_cast<int>(c)] < 0)
-        return refuse(mistake::equation, text("has `")
-                                             << c << "` behind -> and in no operand; use broadcast_in_dim to add a dim") >= 0;
+      if (extent_[static_cast<int>(c)] < 0) return refuse_letter(c);
     return true;
+  }
+
+  constexpr bool refuse_letter(char letter) {
+    const auto count = [this](char c) {
+      int n = 0;
+      for (const tensor& t : operands_) n += holds(t.letters, c) ? 1 : 0;
+      return n;
+    };
+    text what("has `");
+    what << letter << "` after -> and in no operand; ";
+    add_letter_remedy(what, count, [this](char c) { return holds(result_.letters, c); });
+    return refuse(mistake::equation, what) >= 0;
   }
 
   // ---- the order of the products ----

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gspmd/detail/ir/contraction_planner.hpp"
+#include "gspmd/detail/ir/kernel_facts.hpp"
 #include "gspmd/detail/ir/local_program.hpp"
 #include "gspmd/detail/ir/message_plan.hpp"
 #include "gspmd/detail/ir/plan.hpp"

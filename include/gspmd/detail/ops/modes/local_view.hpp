@@ -53,7 +53,7 @@ constexpr int add_with_shape(graph& g, int x, const extents& shape, location at)
 /// annotation, and other axes may split the value further.
 constexpr int add_argument(graph& g, int operand, axis_mask axes, const sharding& layout, location at) {
   if (operand < 0) return -1;
-  if (g.find_types == nullptr) {
+  if (!g.is_explicit) {
     annotation asked = layout.planned();
     const axis_mask closed = g.open_local | axes;
     if ((g.mesh->shape.wide_axes() & ~closed) != 0) {
@@ -129,7 +129,7 @@ struct local_view_op : plain_operator, without_steps {
     const auto [enters, axes] = region_border::of(n);
     const sharding back = dual(n.annotation.layout);
     if (enters) return b.send(0, add_leave(g, b.dy().id(), axes, back, n.at));
-    if (g.find_types != nullptr) {
+    if (g.is_explicit) {
       const int dy = add_cotangent(g, b.dy().id(), b.visited(), n.at);
       return b.send(0, add_enter(g, dy, axes, back, n.at));
     }

@@ -83,10 +83,10 @@ constexpr text law_text(const local_rule& rule, const law_finding& found) {
   t << local_rule_text(rule);
   const char name = found.broken >= law_finding::kind::parallel ? rule.letters[found.letter].name : ' ';
   if (found.broken == law_finding::kind::untried)
-    return t << " cannot be tried on small blocks: the extents that the rule states are none there; state others";
+    return t << " cannot be tested on small blocks, because the stated extents are not positive there; state other extents";
   const text tried = tried_text(rule, found), equal = equal_extents_text(rule, found);
   if (found.broken == law_finding::kind::unwritten)
-    return t << " leaves elements of its result as they were, or reads them" << tried << "; write all of them in every call"
+    return t << " leaves elements of its result as they were, or reads them" << tried << "; write all elements in every call"
              << equal;
   if (found.broken == law_finding::kind::outside)
     return t << " writes past the extents of its block" << tried << "; take the extents and strides of the block" << equal;

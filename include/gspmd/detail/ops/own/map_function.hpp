@@ -133,7 +133,7 @@ template <class T, class F, std::size_t... Index>
 constexpr map_rows rows_at_once(std::index_sequence<Index...>) {
   static_assert(std::is_invocable_v<const F&, decltype((void)Index, static_cast<const T*>(nullptr))..., T*, std::int64_t>,
                 "gspmd: map: a function for by_rows<T> is called as f(const T* x, ..., T* out, std::int64_t n) with one pointer "
-                "for each argument, by several devices at once: also when it is const");
+                "for each argument, by several devices concurrently, also when it is const");
   return +[](const void* object, const void* const* arguments, void* out, std::int64_t n) {
     const F& f = *static_cast<const F*>(object);
     const T* const x[] = {static_cast<const T*>(arguments[Index])...};
@@ -199,13 +199,13 @@ struct function_keeper {
     map_function m;
     m.arity = Arity;
     using arguments = map_arguments<Arity>;
-    static_assert(
-        takes_elements<float, const F&>(arguments{}) || takes_elements<double, const F&>(arguments{}) ||
-            takes_elements<std::int32_t, const F&>(arguments{}) || takes_elements<std::int64_t, const F&>(arguments{}) ||
-            takes_elements<bool, const F&>(arguments{}) || takes_elements<std::uint32_t, const F&>(arguments{}) ||
-            takes_elements<std::uint64_t, const F&>(arguments{}),
-        "gspmd: map: the function takes no element type, or none that holds its result; several devices call it at once, "
-        "with one number for each argument: it must take them also when it is const");
+    static_assert(takes_elements<float, const F&>(arguments{}) || takes_elements<double, const F&>(arguments{}) ||
+                      takes_elements<std::int32_t, const F&>(arguments{}) ||
+                      takes_elements<std::int64_t, const F&>(arguments{}) || takes_elements<bool, const F&>(arguments{}) ||
+                      takes_elements<std::uint32_t, const F&>(arguments{}) ||
+                      takes_elements<std::uint64_t, const F&>(arguments{}),
+                  "gspmd: map: the function takes no element type, or none that holds its result; several devices call it "
+                  "concurrently, with one number for each argument; it must accept them also when it is const");
     boost::mp11::mp_for_each<computing_types>(
         [&]<class T>(T) { m.rows[static_cast<int>(dtype_of<T>())] = rows_of_elements<T, F>(arguments{}); });
     m.object = store.keep(std::move(f));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "gspmd/detail/ir/add_pass.hpp"
 #include "gspmd/detail/ir/collective_time.hpp"
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/passes/carried/next_values.hpp"
@@ -364,18 +365,24 @@ class weight_updates {
   vec<std::uint8_t> is_used_;     // read before the update: by a split value or by a reduction
 };
 
-/// Decides about the updates that are to be split, and annotates all next values. An axis of one device splits nothing.
-constexpr void place_carried(graph& g, const vec<sharding>& layouts) {
-  axis_mask asked = 0;
-  for (const node& n : g.nodes)
-    if (next_value_mark::is_on(n)) asked |= next_value_mark::of(n).axes;
-  if (g.mesh->shape.size_of(asked) > 1) weight_updates(g, layouts).run();
-  if (!g.failed()) place_next_values(g, layouts);
-}
-template <class = once>
-void place_carried_at_run_time(graph& g, const vec<sharding>& layouts) {
-  place_carried(g, layouts);
-}
-GSPMD_PLANNED_ONCE(void place_carried_at_run_time<once>(graph&, const vec<sharding>&));
+/// Gives the next values of inputs the shardings of their inputs. First decides about the updates that are to be split.
+/// An axis of one device splits nothing.
+struct place_carried_pass : plain_pass {
+  static constexpr const char* name = "place carried";
+  static constexpr pass_position position = pass_position::completed;
+  static constexpr bool applies(const graph& g) { return has_open_marks(g.nodes, g.inputs, g.outputs); }
+  static constexpr node_order run(graph& g, const vec<sharding>& shardings) {
+    axis_mask asked = 0;
+    for (const node& n : g.nodes)
+      if (next_value_mark::is_on(n)) asked |= next_value_mark::of(n).axes;
+    if (g.mesh->shape.size_of(asked) > 1) weight_updates(g, shardings).run();
+    if (!g.failed()) place_next_values(g, shardings);
+    return node_order::kept;
+  }
+};
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/carried/weight_updates_instances.ipp"
+#endif

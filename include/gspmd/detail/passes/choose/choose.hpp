@@ -84,7 +84,7 @@ class chooser {
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.preferred_of(i);
-    if (made == origin::region && known_.program.find_types == nullptr && fixed_ == nullptr) s.partial = 0;
+    if (made == origin::region && !known_.program.is_explicit && fixed_ == nullptr) s.partial = 0;
     if (const int k = operand_or_zero(known_.program, n); k >= 0 && s.partial == 0 && is_partial(n.operands[k], s.splits))
       if (const loop_sum sum = sum_of_loop(known_, i); sum.carry >= 0 && sum.splits == s.splits)
         return state_.book.layout_of(state_.book.last_of(n.operands[k]));
@@ -150,7 +150,7 @@ class chooser {
     if (i >= count) {
       const int o = g.outputs[static_cast<std::size_t>(i - count)];
       sharding whole = known_.preferred_of(o);
-      if (g.find_types == nullptr) whole.partial = 0;
+      if (!g.is_explicit) whole.partial = 0;
       state_.table.outputs.push_back(whole);
       walk_.bring(o, whole, {o, 0, true});
       return;
@@ -200,7 +200,7 @@ class chooser {
     op_rule rule;
     rule_of(known.program, n, rule);
     const bool is_border = facts_of(n.op).made == origin::viewed;
-    const bool is_typed = known.program.find_types != nullptr || ((n.local_axes != 0 || is_border) && n.annotation.closed == 0);
+    const bool is_typed = known.program.is_explicit || ((n.local_axes != 0 || is_border) && n.annotation.closed == 0);
     operator_use use = is_typed                                    ? typed_use(i, n, rule)
                        : is_border                                 ? border_use(i, n, rule)
                        : fixed_ != nullptr && fixed_[i] != nullptr ? *fixed_[i]

@@ -75,7 +75,16 @@ struct choose_state {
     return f(s.table.nodes, s.table.wanted, s.table.paths, s.table.steps, s.table.outputs, s.book.values, s.book.roots,
              s.book.first, s.book.last, s.book.open, s.book.inside, s.book.level_of_inside, s.given, s.marks);
   }
-  static constexpr auto rest(auto& s, auto f) { return f(s.next, s.is_complete, s.time, s.least, s.forced, s.table.as_written); }
+  struct rest_members {
+    struct {
+      bool as_written = false;
+    } table;
+    int next = 0;
+    bool is_complete = false;
+    std::int64_t time = 0, least = 0;
+    int forced = 0;
+  };
+  static constexpr auto rest(auto& s, auto f) { return f(s.table.as_written, s.next, s.is_complete, s.time, s.least, s.forced); }
 };
 
 }  // namespace gspmd::detail

@@ -44,7 +44,7 @@ class form_walk {
       }
       case origin::source: return;
       case origin::renamed: {
-        if (graph_.find_types != nullptr && written_step::count_of(n) > 0) return visit_written(i);
+        if (graph_.is_explicit && written_step::count_of(n) > 0) return visit_written(i);
         book_.roots[i] = book_.root_of(n.operands[0]);
         if (book_.defers(n) && book_.has_forms(i)) return;
         return client_.renamed(i, bring(n.operands[0], client_.layout_of(i), {i}));

@@ -32,7 +32,7 @@ constexpr bool is_looked_up(const form_prices& known, int i) {
 /// Returns true if all operands are outputs, which are reduced anyway. A result that is partial like them would need
 /// one more reduction.
 constexpr bool are_reduced_anyway(const form_prices& known, const node& n) {
-  if (known.program.find_types != nullptr) return false;  // an explicit program may have partial outputs
+  if (known.program.is_explicit) return false;  // an explicit program may have partial outputs
   for (const int o : n.operands)
     if (known.readers_of(o).empty() || known.readers_of(o)[0] != o || known.at(o).keep_partial) return false;
   return true;
@@ -129,7 +129,7 @@ constexpr bool is_used_whole(const form_prices& known, int i, int steps = shared
 /// mesh.
 constexpr bool divides_whole_sum(const form_prices& known, int i) {
   const node& n = known.at(i);
-  if (known.program.find_types != nullptr || facts_of(n.op).meets(n, monoid::add).takes != partial_class::first) return false;
+  if (known.program.is_explicit || facts_of(n.op).meets(n, monoid::add).takes != partial_class::first) return false;
   return !known.at(n.operands[0]).keep_partial && is_used_whole(known, i);
 }
 

@@ -56,6 +56,20 @@ struct search_state {
       });
     });
   }
+  struct rest_members {
+    search_phase phase = search_phase::not_begun;
+    choose_state::rest_members best, trial;
+    int place = 0, change = 0;
+    bool is_improved = false;
+    int choices_left = 0;
+    bool is_trying = false;
+    struct {
+      int last = 0;
+      std::int64_t hope = 0;
+      bool is_worse = false;
+    } differs;
+    std::uint64_t key = 0, tried_key = 0;
+  };
   static constexpr auto rest(auto& s, auto f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial, [&](auto&... t) {
@@ -75,8 +89,8 @@ struct solve_input {
   span<const sharding> asked;  // the shardings of completion, narrowed
 };
 
-/// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (searched.hpp) and
-/// if other plans may save enough time (support/tuning.hpp).
+/// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (plan/search.hpp)
+/// and if other plans may save enough time (support/tuning.hpp).
 ///
 /// Input: the best whole plan and the shardings that it prefers. Result: search_state::best and
 /// search_state::preferred.

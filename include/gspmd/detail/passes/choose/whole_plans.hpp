@@ -46,10 +46,15 @@ struct whole_plans {
       return choose_state::lists(s.trial, [&](auto&... t) { return f(b..., t..., s.preferred, s.tried); });
     });
   }
+  struct rest_members {
+    choose_state::rest_members best, trial;
+    plan_rule rule = plan_rule::completed;
+    bool may_pay = false, is_trying = true, is_complete = false;
+  };
   static constexpr auto rest(auto& s, auto f) {
     return choose_state::rest(s.best, [&](auto&... b) {
       return choose_state::rest(s.trial,
-                                [&](auto&... t) { return f(s.is_complete, b..., t..., s.rule, s.may_pay, s.is_trying); });
+                                [&](auto&... t) { return f(b..., t..., s.rule, s.may_pay, s.is_trying, s.is_complete); });
     });
   }
 };

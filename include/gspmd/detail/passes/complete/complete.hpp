@@ -507,7 +507,7 @@ constexpr vec<sharding> written_layouts(const graph& g) {
 /// Returns the layout of every value, as completion finds it or as the types state it.
 constexpr vec<sharding> complete_graph(const graph& g, const mesh_shape& mesh, const plan_request& request,
                                        std::vector<split_origin>* record = nullptr) {
-  if (g.find_types != nullptr) return written_layouts(g);
+  if (g.is_explicit) return written_layouts(g);
   completion completed(g, mesh, request, record);
   completed.run();
   return std::move(completed.shardings);

@@ -31,7 +31,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
     const int count = static_cast<int>(readers.size());
     if (uses.needed[i] == 0 || facts_of(nodes[i].op).made == origin::given || count == 0 || readers[0] == i) continue;
     if (nodes[i].local_axes != nodes[i].hidden_axes || facts_of(nodes[i].op).made == origin::viewed) continue;
-    const dim_mask may_change = g.find_types == nullptr ? ~dim_mask{0} : repeated_dims(g, nodes[i]);
+    const dim_mask may_change = !g.is_explicit ? ~dim_mask{0} : repeated_dims(g, nodes[i]);
     if (may_change == 0) continue;
     if (count == 1 && !nodes[i].annotated && facts_of(nodes[i].op).made == origin::shards &&
         facts_of(nodes[readers[0]].op).made == origin::renamed && at[readers[0]].partial == 0) {
@@ -45,8 +45,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
       const node& user = nodes[reader];
       const auto& facts = facts_of(user.op);
       alike = false;
-      if (reader == i || !facts.keeps_slices || (g.find_types != nullptr && facts.made == origin::renamed))
-        break;  // itself: an output
+      if (reader == i || !facts.keeps_slices || (g.is_explicit && facts.made == origin::renamed)) break;  // itself: an output
       sharding asked = slice;
       if (facts.uniform) {
         asked.splits = at[reader].splits;
@@ -58,7 +57,7 @@ constexpr vec<sharding> narrowed(const graph& g, const mesh_shape& mesh, const v
       alike = r == 0 || asked.splits == slice.splits;
       slice = asked;
     }
-    for (int d = 0; d < nodes[i].shape.count && alike && g.find_types != nullptr; ++d)
+    for (int d = 0; d < nodes[i].shape.count && alike && g.is_explicit; ++d)
       alike = (may_change & dim_bit(d)) != 0 || slice.axes_of(d) == at[i].axes_of(d);
     if (alike && !(slice.splits == at[i].splits) && lies_inside(mesh, nodes[i].shape, at[i], slice)) at[i].splits = slice.splits;
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/add_pass.hpp"
 #include "gspmd/detail/passes/complete/complete.hpp"
 #include "gspmd/detail/passes/ghost/add_rounds.hpp"
 #include "gspmd/detail/passes/ghost/sweeps_at_once.hpp"
+#include "gspmd/detail/support/precompiled.hpp"
 
 /// Several sweeps of a stencil with one exchange (ghost zones, wide halos), if the user requests it for a loop
 /// (ghost_sweeps). Devices recompute elements of their neighbours with the same operators and operands. So the results
@@ -51,4 +53,18 @@ constexpr graph with_ghost_zones(const graph& g, const vec<sharding>& layouts) {
   return out;
 }
 
+/// Plans the loops that request ghost zones in rounds of several sweeps.
+struct ghost_zones_pass : plain_pass {
+  static constexpr const char* name = "ghost zones";
+  static constexpr pass_position position = pass_position::annotated;
+  static constexpr bool applies(const graph& g) { return !g.is_explicit && asks_for_ghost_zones(g); }
+  static constexpr node_order run(graph& g) {
+    return g = with_ghost_zones(g, complete_graph(g, g.mesh->shape, g.mesh->request)), node_order::changed;
+  }
+};
+
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/ghost/ghost_zones_instances.ipp"
+#endif

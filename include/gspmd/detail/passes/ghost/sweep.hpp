@@ -60,7 +60,7 @@ class ghost_sweep {
  private:
   constexpr void refuse(const node& n, const text& why) {
     errors_.fail(n.at, name_of(n.op), mistake::region,
-                 text("stands in a loop of several sweeps on one exchange, ghost, and ")
+                 text("is in a loop with several sweeps for each exchange (ghost), and ")
                      << why << "; compute it outside of the loop, or write the loop without ghost");
   }
   constexpr void find_fields() {
@@ -97,18 +97,20 @@ class ghost_sweep {
       varies[i] = any ? 1 : 0;
       if (!any || n.op == opcode::carry) continue;
       if (n.shape.count == 0) {
-        if (!is_computed_in_loops(n) || !all_scalars) return refuse(n, "what it computes of a field is no field");
+        if (!is_computed_in_loops(n) || !all_scalars) return refuse(n, "its result from a field is not a field");
         continue;
       }
       if (!(n.shape == shape))
         return refuse(n, text("is ") << shape_text(n.shape) << " where the fields are " << shape_text(shape));
-      if (n.function != nullptr) return refuse(n, "is a function of yours, which would be called for what is wrong or outside");
+      if (n.function != nullptr)
+        return refuse(n,
+                      "is a function of yours, which would be called for invalid elements and for elements outside of the field");
       if (n.annotated && !same_tiles(mesh, n.shape, completed_[i], layout))
         return refuse(n, text("is sharded ")
                              << sharding_text(*program.mesh, completed_[i], n.shape.count) << " where the fields are sharded "
                              << sharding_text(*program.mesh, layout, n.shape.count));
       if (!is_shift(n) && !is_computed_in_loops(n) && !is_renamed(n) && !(is_stretched(n) && all_scalars))
-        return refuse(n, "is neither elementwise nor a shift, of which stencils consist");
+        return refuse(n, "is neither elementwise nor a shift, and stencils consist of these");
     }
   }
 

@@ -28,7 +28,7 @@ class differentiator {
       return;
     }
     gradients_.slot(scalar) = add_constant(g, seed.type, seed.shape, 1, 1, seed.at);
-    if (g.find_types != nullptr || seed.local_axes != 0)
+    if (g.is_explicit || seed.local_axes != 0)
       gradients_.slot(scalar) = add_cotangent(g, gradients_.slot(scalar), scalar, seed.at, cotangent::seed);
     const axis_mask before = g.open_local;
     walk(first, scalar);
@@ -189,10 +189,9 @@ class differentiator {
     if (is_while(start)) {
       for (const int r : results)
         if (gradients_.slot(r) >= 0)
-          graph_.fail(
-              where, "while_loop", mistake::no_derivative,
-              "has no gradient: it would store what it carries in every trip, and how many there are is not known; use fori_loop "
-              "with a number of trips, or stop_gradient on its results");
+          graph_.fail(where, "while_loop", mistake::no_derivative,
+                      "has no gradient: it would store the carried values of every iteration, and the number of iterations is "
+                      "unknown; use fori_loop with a number of iterations, or stop_gradient on its results");
       return;
     }
     copied_body body;
@@ -251,7 +250,7 @@ class differentiator {
     const node start = at(loop);
     extents shape = held.shape;
     if (shape.count == max_rank) {
-      graph_.fail(start.at, "grad", mistake::rank, "what a loop carries is stacked and may have at most 31 dims");
+      graph_.fail(start.at, "grad", mistake::rank, "a carried value is stacked for the gradient and may have at most 31 dims");
       return -1;
     }
     shape.insert(0, start.integer);

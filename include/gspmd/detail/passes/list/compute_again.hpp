@@ -357,13 +357,7 @@ class value_saver {
 
 /// Returns one plan, at the level of saving in `request`.
 template <class = once>
-plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& request) {
-  const pass_results results(g, mesh, request);
-  plan made;
-  made.broken = results.of<refuse_pass>();
-  return made.broken != mistake::none ? made : results.take_plan();
-}
-GSPMD_PLANNED_ONCE(plan plan_once<once>(const graph&, const mesh_shape&, const plan_request&));
+plan plan_once(const graph& g, const mesh_shape& mesh, const plan_request& request);
 
 /// Replaces `best` by a plan that computes values again and fits into the memory of a device. If `best` fits too, it is
 /// replaced only if the new plan takes less time. If `best` does not fit and neither does the new plan, inputs are
@@ -373,7 +367,7 @@ GSPMD_PLANNED_ONCE(plan plan_once<once>(const graph&, const mesh_shape&, const p
   constexpr int most_rounds = 6;
   const auto most = request.most_memory;
   const bool fits = best.broken == mistake::none;
-  if (g.find_types != nullptr || most <= 0 || (fits ? best.saving == 0 : best.broken != mistake::memory)) return;
+  if (g.is_explicit || most <= 0 || (fits ? best.saving == 0 : best.broken != mistake::memory)) return;
   std::int64_t least = fits ? 0 : peak_bytes(plan_view(best));
   for (const int level : {0, 2}) {
     request.saving = level;
@@ -403,3 +397,7 @@ GSPMD_PLANNED_ONCE(plan plan_once<once>(const graph&, const mesh_shape&, const p
 }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/list/compute_again.ipp"
+#endif

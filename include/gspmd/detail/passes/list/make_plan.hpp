@@ -132,10 +132,7 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
 }
 
 template <class = once>
-plan plan_at_run_time(const graph& g, const mesh_shape& mesh, const plan_request& request) {
-  return plan_again(g, mesh, request);
-}
-GSPMD_PLANNED_ONCE(plan plan_at_run_time<once>(const graph&, const mesh_shape&, const plan_request&));
+plan plan_at_run_time(const graph& g, const mesh_shape& mesh, const plan_request& request);
 
 /// Returns the plan of a graph on the mesh as it is. A template, because `plan_again` is instantiated in each file that
 /// uses it.
@@ -146,3 +143,7 @@ constexpr plan make_plan(const graph& g, const mesh_shape& mesh, const plan_requ
 }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/list/make_plan.ipp"
+#endif

@@ -59,7 +59,8 @@ constexpr next_try after(const planned_try& t, const plan_request& request, std:
 
 /// Returns the message for a program that fits at no level.
 constexpr text too_large(std::int64_t least, std::int64_t most) {
-  return text("a device holds ") << least << " bytes, inputs, outputs and what is between them, in the plan that holds least; "
+  return text("a device holds ") << least
+                                 << " bytes of inputs, outputs and intermediate values in the plan with the least memory; "
                                  << most << " are allowed: split more of the inputs, or use more devices";
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -30,12 +31,8 @@ typename Pass::result result_at_run_time(const graph& g, const mesh_shape& mesh,
                                          std::vector<split_origin>* origins = nullptr) {
   return pass_results(g, mesh, request, origins).template take<Pass>();
 }
-GSPMD_PLANNED_ONCE(complete_pass::result result_at_run_time<complete_pass>(const graph&, const mesh_shape&, const plan_request&,
-                                                                           std::vector<split_origin>*));
-GSPMD_PLANNED_ONCE(emit_pass::result result_at_run_time<emit_pass>(const graph&, const mesh_shape&, const plan_request&,
-                                                                   std::vector<split_origin>*));
 
-/// Returns the name of a pass, derived from its type: `compose written` for compose_written_pass.
+/// Returns the name of a pass after program_to_plan, derived from its type: `row blocks` for row_blocks_pass.
 template <class Pass>
 std::string name_of_pass() {
   std::string name = __PRETTY_FUNCTION__;
@@ -84,18 +81,15 @@ std::string made_by(const pass_results& results) {
 /// Returns all passes with their results for a program: as it was written, and as it is planned.
 template <class = once>
 std::vector<dynamic::pass_made> list_of_passes(const graph& written, const graph& planned, const mesh_shape& mesh,
-                                               const plan_request& request) {
-  std::vector<dynamic::pass_made> list;
-  boost::mp11::mp_for_each<program_passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), {}}); });
-  program_to_plan(written, [&]<class Pass>(Pass, const graph& g) {
-    list[boost::mp11::mp_find<program_passes, Pass>::value].made = counted(g.nodes.size(), "value");
-  });
-  const pass_results results(planned, mesh, request);
-  boost::mp11::mp_for_each<passes>([&]<class Pass>(Pass) { list.push_back({name_of_pass<Pass>(), made_by<Pass>(results)}); });
-  return list;
-}
-GSPMD_PLANNED_ONCE(std::vector<dynamic::pass_made> list_of_passes<once>(const graph&, const graph&, const mesh_shape&,
-                                                                        const plan_request&));
+                                               const plan_request& request);
 
 }  // namespace detail
 }  // namespace gspmd
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/list/pass_list.ipp"
+#endif
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/list/pass_list_instances.ipp"
+#endif

@@ -46,7 +46,6 @@ constexpr void then(const Before&, Made&... made) {
 struct layouts {
   vec<sharding> of;  // by node
   static constexpr auto lists(auto& s, auto f) { return f(s.of); }
-  static constexpr auto rest(auto&, auto f) { return f(); }
 };
 
 /// Infers a sharding for every value (GSPMD 3.5).
@@ -106,7 +105,7 @@ struct choose_pass {
     plan_chooser(g, before.mesh(), before.request(), uses, completed.of, asked.of, state).run(most.nodes, most.prices);
   }
   /// Returns true if a state, or a frozen state, is complete.
-  static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest); }
+  static constexpr bool is_complete(const auto& frozen) { return frozen.rest.is_complete; }
   /// Returns the lengths after one more evaluation, which examines `most` more nodes. `before_it`: the lengths after
   /// the previous evaluation.
   static constexpr list_sizes<whole_plans> guess(const auto& before, const list_sizes<whole_plans>& before_it, effort most) {
@@ -145,7 +144,7 @@ struct choose_pass {
     for (choose_lengths* const of : {&best, &trial}) of->table.nodes = of->book.roots = of->book.first = of->book.last = all;
   }
 };
-/// Searches for a better plan, if the mesh requests it (searched.hpp, which includes passes/list/search_pass.hpp).
+/// Searches for a better plan, if the mesh requests it (plan/search.hpp, which includes passes/list/search_pass.hpp).
 struct search_pass;
 
 /// Finds choices that the policies of the program forbid.
@@ -167,7 +166,7 @@ struct refuse_pass {
 struct join_pass {
   using result = local_program;
   static constexpr void run(const graph& g, const mesh_shape& mesh, int saving, local_program& p) {
-    if (g.find_types == nullptr) collective_joiner(g, mesh, saving, p).run();
+    if (!g.is_explicit) collective_joiner(g, mesh, saving, p).run();
   }
 };
 /// Makes the program that every device runs.
@@ -205,6 +204,9 @@ struct steps_result {
   static constexpr auto lists(auto& s, auto f) {
     return lists_of_plan(s.steps, [&](auto&... list) { return f(s.base, list...); });
   }
+  struct rest_members {
+    plan::rest_members steps;
+  };
   static constexpr auto rest(auto& s, auto f) { return plan::rest(s.steps, f); }
 };
 /// Returns the lengths of the lists of steps. The guess is large enough for most programs, because equal steps share
@@ -232,7 +234,6 @@ struct program_lines {
   vec<planned_node> of;
 
   static constexpr auto lists(auto& s, auto f) { return f(s.of); }
-  static constexpr auto rest(auto&, auto f) { return f(); }
 };
 /// Lists the lines of the program. Only long programs have this pass.
 struct lines_pass {
@@ -258,7 +259,7 @@ struct schedule_pass {
     if (was_constant) state.read(before.template take<emit_pass>());
     scheduler(state).go_on(most.ops);
   }
-  static constexpr bool is_complete(const auto& frozen) { return item<4>(frozen.rest); }
+  static constexpr bool is_complete(const auto& frozen) { return frozen.rest.is_done_; }
   /// Returns the same lengths for every part: those of the complete result.
   static constexpr list_sizes<step_state> guess(const auto& before, const list_sizes<step_state>&, effort) {
     const auto made = lengths_of_steps(before);
@@ -331,6 +332,9 @@ struct step_order {
   bool is_any = false;
 
   static constexpr auto lists(auto& s, auto f) { return f(s.of); }
+  struct rest_members {
+    bool is_any = false;
+  };
   static constexpr auto rest(auto& s, auto f) { return f(s.is_any); }
 };
 /// Looks for an order of the steps that needs less memory. Keeps the order of programs with started collectives.

@@ -29,7 +29,7 @@ class plan_reasons {
   /// list if node `i` is not an operator on shards.
   [[nodiscard]] vec<tried_use> ways(int i) {
     vec<tried_use> found;
-    if (graph_.find_types != nullptr || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
+    if (graph_.is_explicit || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
     const bool is_solved = found_.bound >= 0 && !graph_.has_regions;  // then choices by preference would differ
     choose_state again = is_solved ? choose_state(found_.best, i) : choose_state(graph_);
     again.table.as_written = found_.best.table.as_written;

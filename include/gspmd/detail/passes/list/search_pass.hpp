@@ -29,7 +29,7 @@ struct search_pass {
     const value_uses& uses = before.template of<uses_pass>();
     plan_search(g, before.mesh(), before.request(), uses, asked.of, state).run(most.nodes, most.prices);
   }
-  static constexpr bool is_complete(const auto& frozen) { return item<0>(frozen.rest) == search_phase::done; }
+  static constexpr bool is_complete(const auto& frozen) { return frozen.rest.phase == search_phase::done; }
   /// Returns the lengths of the state. The tried plan may replace the best plan, so both get the same room.
   template <class Before>
   static constexpr list_sizes<search_state> guess(const Before& before, const list_sizes<search_state>& before_it, effort most) {

@@ -92,6 +92,15 @@ struct step_state {
                s.offsets.by_value_, s.tiles.tiles, s.tiles.reads_);
     });
   }
+  struct rest_members {
+    struct {
+      mesh_shape mesh;
+      mistake broken = mistake::none;
+    } out;
+    std::int64_t times_ = 1;
+    std::size_t next_ = 0;
+    bool is_done_ = false;
+  };
   static constexpr auto rest(auto& s, auto f) { return f(s.out.mesh, s.out.broken, s.times_, s.next_, s.is_done_); }
   /// Restores the operators, inputs and outputs of the program that the saved values belong to. `graph_` must be set
   /// before.

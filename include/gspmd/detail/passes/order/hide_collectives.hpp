@@ -14,7 +14,7 @@
 
 namespace gspmd::detail {
 
-/// Orders the steps of an automatic program so that work runs concurrently with collectives (overlapped.hpp), before
+/// Orders the steps of an automatic program so that work runs concurrently with collectives (plan/overlap.hpp), before
 /// memory is placed. XLA calls this latency hiding.
 ///
 /// 1. Backwards through the steps: a collective is placed ahead of its first user by as much work as it takes time on

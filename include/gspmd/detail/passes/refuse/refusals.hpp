@@ -99,7 +99,7 @@ class refusals {
       if (dim >= 0) facts_of(n.op).name_dim(t, graph_, n, f.operand, dim);
     }
     return t << ": this takes " << name_of(op.collective) << " over `" << axes_text(*graph_.mesh, op.axes) << "`, which "
-             << (is_kept ? "keep_split" : "forbid_reshard") << " does not allow; shard the operands alike, or reshard "
+             << (is_kept ? "keep_split" : "forbid_reshard") << " does not allow; give the operands equal shardings, or reshard "
              << (is_kept ? "it" : "one") << " yourself";
   }
   [[nodiscard]] constexpr text replicates(const instruction& op) const {
@@ -126,7 +126,7 @@ class refusals {
     return text() << graph::place(n.at, name_of(n.op)) << ": operand " << largest << ' ' << shape_text(v.global)
                   << " would be gathered to " << layout_of(v) << ", " << bytes(largest)
                   << " bytes on every device, limit_gather allows " << n.gather_limit
-                  << "; shard the operands alike, or raise the limit";
+                  << "; give the operands equal shardings, or raise the limit";
   }
 
   const graph& graph_;

@@ -44,7 +44,6 @@ struct value_uses {
     return {reads.data() + first.data()[i], reads.data() + first.data()[i + 1]};
   }
   static constexpr auto lists(auto& s, auto f) { return f(s.needed, s.first, s.reads, s.in_memory); }
-  static constexpr auto rest(auto&, auto f) { return f(); }
 };
 
 /// Returns true if users find the operator's result in its operand, or compute it themselves. Then the result need not

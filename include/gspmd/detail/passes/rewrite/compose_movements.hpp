@@ -21,7 +21,7 @@ constexpr bool compose_movements(graph& g) {
   if (!any) return false;
 
   vec<int> uses(count, 0), first(count, -1), next(count, -1);  // linked lists of the users that can be composed
-  const bool is_typed = g.find_types != nullptr;
+  const bool is_typed = g.is_explicit;
   const auto may_be_composed = [is_typed](const node& n) {
     return facts_of(n.op).composes && !n.forbid_reshard && (!is_typed || n.exchange_axes != 0);
   };

@@ -20,9 +20,9 @@ class reproducer {
   }
 
   constexpr void run() {
-    if (g_.find_types != nullptr || g_.open_local != 0) {
+    if (g_.is_explicit || g_.open_local != 0) {
       g_.fail(at(first_).at, "reproducible", mistake::region,
-              "stands in a program that writes its own communication, explicit or manual; it is for those that are planned");
+              "is in a program that writes its own communication (explicit or manual); use it in the automatic mode");
       return;
     }
     const std::size_t count = static_cast<std::size_t>(last_ - first_);
@@ -81,19 +81,17 @@ class reproducer {
     const auto fail = [&](mistake rule, const text& what) { g_.fail(n.at, name_of(n.op), rule, what); };
     if (n.local_axes != 0)
       return fail(mistake::region,
-                  "stands in a manual region within a function that is to be reproducible; what it adds up lies in parts there: "
-                  "write it in "
-                  "the global view, or leave the region outside");
+                  "is in a manual region within a reproducible function, and sums parts there; write it in the global view, or "
+                  "leave the region outside");
     if (sums_.class_of(n) == adds_up::unknown)
-      return fail(mistake::other, text("is not reproducible: its bits may depend on the order in which elements are combined")
+      return fail(mistake::other, text("is not reproducible: its bits may depend on the order of combining elements")
                                       << remedy_of(n));
     for (const int o : n.operands)
       if (const node& x = at(o);
           x.annotated && x.annotation.layout.partial != 0 && is_floating(x.type) && x.annotation.layout.reduced_by == monoid::add)
         return fail(mistake::other,
-                    "reads floats that are given as one term on each device, of which there are as many as the mesh has devices; "
-                    "give them "
-                    "whole, or with a dim more that counts the terms, and sum over that");
+                    "reads floats that are partial over the devices, so their number depends on the mesh; pass them whole, or "
+                    "with one more dim for the partial values, and sum over that dim");
   }
   static constexpr std::string_view remedy_of(const node& n) {
     if (is_own(n.type)) return "; write it in floats or integers, or leave it outside of reproducible";

@@ -32,7 +32,7 @@ struct along_automatic {
   vec<int> typed;  // by node of `program`: the node of the typed program
 
   constexpr explicit along_automatic(const graph& g) : program(g.without_nodes()), typed_(g) {
-    program.find_types = nullptr;
+    program.is_explicit = false;
     const axis_mask automatic = g.mesh->automatic_axes;
     vec<int> number(g.nodes.size(), -1);
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {

@@ -305,12 +305,7 @@ constexpr graph with_automatic_plan(const graph& typed, const along_automatic& a
 }
 
 template <class = once>
-void plan_automatic_axes_at_run_time(graph& g) {
-  const along_automatic along(g);
-  const mesh_shape mesh = without_explicit_axes(*g.mesh);
-  g = with_automatic_plan(g, along, pass_results(along.program, mesh, asked_of_automatic(*g.mesh)));
-}
-GSPMD_PLANNED_ONCE(void plan_automatic_axes_at_run_time<once>(graph&));
+void plan_automatic_axes_at_run_time(graph& g);
 
 /// Plans the automatic axes, if any, of a program whose types are recorded. During compilation modes/explicit_axes.hpp
 /// does that, because it may take longer than one evaluation.
@@ -319,3 +314,7 @@ constexpr void plan_automatic_axes(graph& g) {
 }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/automatic_axes.ipp"
+#endif

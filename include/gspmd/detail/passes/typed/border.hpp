@@ -75,7 +75,7 @@ constexpr bool leaves_in_order(const mesh_info& mesh, const node& n, const local
     to.axis = order[0];
     to.what = text("dim ") << d << " of the result is cut by " << order_text(mesh, parts.order_of(d)) << " and leaves as cut by "
                            << order_text(mesh, order)
-                           << ": its parts would lie in another order; name the axes in the order in which it is cut";
+                           << ", so its parts would have another order; name the axes in the order of the result";
     return false;
   }
   return true;
@@ -109,7 +109,7 @@ constexpr border_crossing leave(const mesh_info& mesh, const node& n, const valu
       else if (is.is == state::partial)
         to.what << "; all_reduce or reduce_scatter it, or let it leave as partial<\"" << axis << "\">";
       else if (wanted.is == state::shard)
-        to.what << ": as many copies of it; name no dim for `" << axis << "`, or take each device's part first";
+        to.what << ", so it has that many copies; name no dim for `" << axis << "`, or take each device's part first";
       else to.what << "; let it leave as " << (is.is == state::replica ? "replica" : "invariant") << "<\"" << axis << "\">";
       return to;
     }

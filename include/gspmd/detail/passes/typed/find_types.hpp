@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/ir/add_pass.hpp"
 #include "gspmd/detail/passes/typed/automatic_axes.hpp"
 #include "gspmd/detail/passes/typed/type_program.hpp"
 #include "gspmd/detail/support/precompiled.hpp"
@@ -113,19 +114,8 @@ constexpr bool check_automatic_inputs(graph& g) {
   return true;
 }
 
-/// Returns a function for a graph: `Find` during compilation, `at_run_time` otherwise. Constants of compiled programs
-/// keep the address of the first, and GCC at -O0 emits unused constants. At run time the first is therefore empty: no
-/// code calls it, and it needs no planner.
-template <pass_of_mode::function Find>
-constexpr pass_of_mode pass_by_time(pass_of_mode::function at_run_time) {
-  if (!__builtin_is_constant_evaluated()) return at_run_time;
-  return +[](graph& g, bool annotate) {
-    if (__builtin_is_constant_evaluated()) Find(g, annotate);
-    else __builtin_trap();
-  };
-}
-
-/// Finds the types of a program in the explicit mode.
+/// Finds the types of a program in the explicit mode, or records the first mistake. If `annotate` is set, the types
+/// become annotations.
 constexpr void find_types(graph& g, bool annotate) {
   if (!check_automatic_inputs(g)) return;
   const program_typer typer = typed_program(g);
@@ -136,13 +126,33 @@ constexpr void find_types(graph& g, bool annotate) {
   if (g.error.empty()) g.error << first_mistake(typer);
   g.broken = mistake::states;
 }
-template <class = once>
-void find_types_at_run_time(graph& g, bool annotate) {
-  find_types(g, annotate);
-}
-GSPMD_PLANNED_ONCE(void find_types_at_run_time<once>(graph&, bool));
 
-/// Returns the function for `graph::find_types`.
-constexpr pass_of_mode explicit_pass() { return pass_by_time<&find_types>(&find_types_at_run_time<>); }
+/// For explicit programs without manual regions. passes/typed/manual_regions.hpp types the other programs.
+struct of_typed_programs : plain_pass {
+  static constexpr bool applies(const graph& g) { return g.is_explicit && !g.has_manual_regions; }
+};
+/// Finds a mistake in the types of a program, while its operators are as they were written.
+struct check_types_pass : of_typed_programs {
+  static constexpr const char* name = "check types";
+  static constexpr pass_position position = pass_position::as_written;
+  static constexpr node_order run(graph& g) { return find_types(g, false), node_order::kept; }
+};
+/// Turns the types into annotations.
+struct types_pass : of_typed_programs {
+  static constexpr const char* name = "types";
+  static constexpr pass_position position = pass_position::in_order;
+  static constexpr node_order run(graph& g) { return find_types(g, true), node_order::kept; }
+};
+
+/// Makes a program explicit: types state the sharding of every value.
+constexpr void make_explicit(graph& g) {
+  g.is_explicit = true;
+  add_pass<check_types_pass>(g);
+  add_pass<types_pass>(g);
+}
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/find_types_instances.ipp"
+#endif

@@ -75,8 +75,8 @@ class local_sums {
     const node& n = t_.at(i_);
     const text axis = axes_text(t_.on_mesh, axis_bit(a));
     text what = names_.operand(k);
-    what << " is a sum over a dim of which each device along `" << axis << "` has a part, and what " << name_of(n.op)
-         << " makes of the terms are not the terms of the result";
+    what << " is a sum over a dim, and each device along `" << axis << "` has a part of that dim; " << name_of(n.op)
+         << " of the partial values does not give the partial values of the result";
     t_.refuse(mode_mistake::partial_nonlinear, i_, names_.number_of(k), a, what);
     auto& ways = t_.mistakes.back().remedies;
     if (const int number = names_.number_of(k); number >= 0 && names_.held(number) >= 0) {
@@ -89,16 +89,15 @@ class local_sums {
                  partial_by(monoid::add), t_.held(n.operands[k]));
       ways = list.texts();
     }
-    propose_own(axis, "what is summed", "one device's own sum");
+    propose_own(axis, "the summed value", "one device's own sum");
     return false;
   }
   constexpr bool refuse_mean(int a) {
     const text axis = axes_text(t_.on_mesh, axis_bit(a));
-    t_.refuse(
-        mode_mistake::op_on_whole_dim, i_, 0, a,
-        text("operand 0 has a dim of which each device along `")
-            << axis
-            << "` has a part, and this is the mean of the part; divide the all_reduce of its sum by the extent of the whole");
+    t_.refuse(mode_mistake::op_on_whole_dim, i_, 0, a,
+              text("each device along `") << axis
+                                          << "` has a part of a dim of operand 0, and this is the mean of the part; divide the "
+                                             "all_reduce of its sum by the whole extent");
     propose_own(axis, "operand 0", "the mean of one device's own");
     return false;
   }

@@ -29,10 +29,10 @@ class region_planner {
       : written_(written), old_(noted), typer_(typer) {
     made_ = noted;
     made_.nodes.clear();
-    made_.type_local = nullptr;
+    made_.has_manual_regions = false;
     const axis_mask all = made_.mesh->shape.wide_axes();
     for (const auto& n : old_.nodes)
-      leaves_axes_ = leaves_axes_ || (noted.find_types == nullptr && n.local_axes != 0 && (all & ~n.local_axes) != 0);
+      leaves_axes_ = leaves_axes_ || (!noted.is_explicit && n.local_axes != 0 && (all & ~n.local_axes) != 0);
   }
 
   constexpr graph run() {
@@ -57,7 +57,7 @@ class region_planner {
         n.annotated = true;
         n.annotation = lies(i);
         const bool leaves = !region_border::of(n).enters;
-        if (made_.find_types == nullptr && (n.local_axes == 0 || (leaves_axes_ && leaves)))
+        if (!made_.is_explicit && (n.local_axes == 0 || (leaves_axes_ && leaves)))
           n.annotation = written_.nodes[i].annotation.layout.planned();
         n.attributes.clear();
       }
@@ -310,10 +310,11 @@ class region_planner {
   bool leaves_axes_ = false;  // a region of an automatic program does not take all axes
 };
 
-/// Finds the states in manual regions, and plans the regions.
-constexpr void type_local(graph& g, bool annotate) {
-  program_typer typer(g, *g.mesh, 0, g.find_types == nullptr);
-  if (g.find_types != nullptr) give_inputs(typer, g);
+/// Finds the states in manual regions, or records the first mistake. If `annotate` is set, also rewrites the regions
+/// for the planner.
+constexpr void type_regions(graph& g, bool annotate) {
+  program_typer typer(g, *g.mesh, 0, !g.is_explicit);
+  if (g.is_explicit) give_inputs(typer, g);
   typer.run();
   if (!typer.mistakes.empty()) {
     if (g.error.empty()) g.error << first_mistake(typer);
@@ -322,21 +323,40 @@ constexpr void type_local(graph& g, bool annotate) {
   }
   if (!annotate) return;
   graph noted = g;
-  if (g.find_types != nullptr && !note_types(noted, typer)) {
+  if (g.is_explicit && !note_types(noted, typer)) {
     g = std::move(noted);
     return;
   }
   graph planned = region_planner(g, noted, typer).run();
   g = std::move(planned);
-  if (g.find_types != nullptr && !g.failed()) plan_automatic_axes(g);
+  if (g.is_explicit && !g.failed()) plan_automatic_axes(g);
 }
-template <class = once>
-void type_local_at_run_time(graph& g, bool annotate) {
-  type_local(g, annotate);
-}
-GSPMD_PLANNED_ONCE(void type_local_at_run_time<once>(graph&, bool));
 
-/// Returns the function for `graph::type_local`.
-constexpr pass_of_mode manual_pass() { return pass_by_time<&type_local>(&type_local_at_run_time<>); }
+struct of_programs_with_regions : plain_pass {
+  static constexpr bool applies(const graph& g) { return g.has_manual_regions; }
+};
+/// Finds a mistake in manual regions, and in the types around them, while the operators are as they were written.
+struct check_regions_pass : of_programs_with_regions {
+  static constexpr const char* name = "check regions";
+  static constexpr pass_position position = pass_position::as_written;
+  static constexpr node_order run(graph& g) { return type_regions(g, false), node_order::kept; }
+};
+/// Turns manual regions into a program that can be planned, and the types around them into annotations.
+struct regions_pass : of_programs_with_regions {
+  static constexpr const char* name = "regions";
+  static constexpr pass_position position = pass_position::in_order;
+  static constexpr node_order run(graph& g) { return type_regions(g, true), node_order::changed; }
+};
+
+/// Allows manual regions in a program.
+constexpr void allow_manual_regions(graph& g) {
+  g.has_manual_regions = true;
+  add_pass<check_regions_pass>(g);
+  add_pass<regions_pass>(g);
+}
 
 }  // namespace gspmd::detail
+
+#if defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/manual_regions_instances.ipp"
+#endif

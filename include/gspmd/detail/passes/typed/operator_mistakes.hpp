@@ -34,9 +34,9 @@ constexpr text why_not_met(const node& n, const user_names& names, const op_rule
       return t << ": the gradient of " << names.operand(k) << " would miss a sum over `" << axis << '`';
     case mode_mistake::partial_varying_mix:
       beside();
-      return t << ": terms of a sum and values of single devices do not go together";
+      return t << ": partial values and values of single devices cannot be combined";
     case mode_mistake::partial_nonlinear:
-      return t << ", and what " << name_of(n.op) << " makes of its terms are not the terms of the result";
+      return t << ", and " << name_of(n.op) << " of the partial values does not give the partial values of the result";
     case mode_mistake::partial_affine:
       if (in[k].is.is == state::partial)
         return t << ", and the number that the operator puts in would be counted on every device";
@@ -51,7 +51,7 @@ constexpr text why_not_met(const node& n, const user_names& names, const op_rule
     case mode_mistake::needs_communication: return t << ", and the result cannot keep that split: elements would move";
     default:
       beside();
-      t << ": a dim that both have is split in one of them only";
+      t << ": a dim that both have is split in only one operand";
       if (in[k].is.is == state::shard) t << ", or otherwise";
       return rule.uniform || found.broken != mode_mistake::ambiguous_contraction ? t : t << ", and it is summed";
   }

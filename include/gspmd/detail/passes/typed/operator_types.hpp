@@ -115,7 +115,7 @@ class operator_typer {
       }
       t_.refuse(mode_mistake::axis_order, i, k, -1,
                 text("operand ") << k << " is " << t_.words_of(t, t_.at(n.operands[k]).shape.count)
-                                 << ", and another operand has the axes of a dim in another order; reshard one of them");
+                                 << ", and another operand has the axes of a dim in another order; reshard one operand");
       return false;
     }
     for (int r = 0; r < n.results; ++r) {

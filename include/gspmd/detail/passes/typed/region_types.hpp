@@ -145,13 +145,13 @@ class region_typer {
         changed = 1;
         continue;
       }
-      text what(kind == mode_mistake::carry_mismatch ? "what it carries is " : "what it gives is ");
+      text what(kind == mode_mistake::carry_mismatch ? "the carried value is " : "the result is ");
       what << long_text(is) << " over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`';
       what << (kind == mode_mistake::carry_mismatch ? " before an iteration and " : " in one branch and ") << long_text(to)
            << (kind == mode_mistake::carry_mismatch ? " after it" : " in the other one");
       constant_vector<text> ways;
       if (kind == mode_mistake::carry_mismatch) ways = ways_to_begin(t_.at(i).operands[0], a, is, to);
-      if (ways.empty()) what << "; reshard one of them";
+      if (ways.empty()) what << "; reshard one result";
       t_.refuse(kind, i, operand, a, what).remedies = ways;
       return -1;
     }
@@ -159,7 +159,7 @@ class region_typer {
       t_.refuse(kind, i, operand, -1,
                 text("the value is ") << t_.words_of(known, t_.at(i).shape.count) << " and "
                                       << t_.words_of(other, t_.at(i).shape.count)
-                                      << ": axes split a dim in another order; reshard one of them");
+                                      << ": axes split a dim in another order; reshard one result");
       return -1;
     }
     const int rank = t_.at(i).shape.count;

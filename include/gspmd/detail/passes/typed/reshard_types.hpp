@@ -64,8 +64,9 @@ class reshard_typer {
     for (int a = 0; a < t_.mesh().axis_count(); ++a) {
       if (of.on(a).is != state::partial || of.on(a).reduced_by == monoid::add) continue;
       t_.refuse(mode_mistake::partial_nonlinear, i, 1, a,
-                text("what is ") << long_text(of.on(a)) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
-                                 << "` has no gradient: which device's term was taken is not known; stop_gradient it");
+                text("an operand that is ")
+                    << long_text(of.on(a)) << " over `" << axes_text(t_.on_mesh, axis_bit(a))
+                    << "` has no gradient, because the device of the taken partial value is unknown; stop_gradient it");
       return;
     }
     value_type wanted = of;
@@ -202,10 +203,9 @@ class reshard_typer {
       const bool is_cut =
           (from.is == state::constant && to.is != state::partial) || (from.is == state::replica && to.is == state::shard);
       if (from == to || from.is == state::partial || is_cut) continue;
-      typed_mistake& m =
-          t_.refuse(mode_mistake::out_spec_mismatch, i, -1, a,
-                    text("the result is ") << t_.words_of(is, rank) << ", and `out` asks for " << t_.words_of(wanted, rank)
-                                           << ": it says what becomes of a partial sum, and moves nothing else");
+      typed_mistake& m = t_.refuse(mode_mistake::out_spec_mismatch, i, -1, a,
+                                   text("the result is ") << t_.words_of(is, rank) << ", and `out` is "
+                                                          << t_.words_of(wanted, rank) << "; `out` only reduces a partial sum");
       m.remedies.push_back(reshard_text(t_.on_mesh, wanted.layout, rank, a, to) << "(the result)");
       return false;
     }

@@ -15,9 +15,9 @@ class transition_typer {
     const node& n = t_.at(i);
     const state_change c = state_change::of(n);
     if (const axis_mask automatic = c.axes & t_.on_mesh.automatic_axes; automatic != 0) {
-      t_.refuse(
-          mode_mistake::axis_mode, i, n.operands.count == 0 ? -1 : 0, -1,
-          text("`") << axes_text(t_.on_mesh, automatic) << "` is automatic: what is sent along it is found; name it in a split");
+      t_.refuse(mode_mistake::axis_mode, i, n.operands.count == 0 ? -1 : 0, -1,
+                text("`") << axes_text(t_.on_mesh, automatic)
+                          << "` is automatic, so the planner chooses its communication; name it in a split");
       return;
     }
     if ((c.axes & ~t_.local_here) != 0 && t_.only_regions) {
@@ -49,7 +49,7 @@ class transition_typer {
       what << " from " << short_text(c.from) << " to " << short_text(c.to) << " over `" << axes << "`: the operand is "
            << long_text(from.on(a)) << " over `" << axes_text(t_.on_mesh, axis_bit(a)) << '`';
       if (c.from.is == state::partial && (from.on(a).is == state::replica || from.on(a).is == state::invariant))
-        what << ", and a sum of equal data is so many times the value";
+        what << ", and a sum of equal data over n devices is n times the value";
       t_.refuse(mode_mistake::wrong_source, i, 0, a, what << "; name the state that it has");
       return;
     }
@@ -126,7 +126,7 @@ class transition_typer {
     const int last = order[order.count - 1];
     t_.refuse(mode_mistake::axis_order, i, 0, moved[0],
               text("dim ") << d << " is cut by " << order_text(t_.on_mesh, order) << ", and the parts along `"
-                           << axes_text(t_.on_mesh, c.axes) << "` do not lie side by side on it; begin with its last axis: "
+                           << axes_text(t_.on_mesh, c.axes) << "` are not adjacent in it; begin with its last axis: "
                            << name_of(c.by) << " over `" << axes_text(t_.on_mesh, axis_bit(last)) << "` first");
     return false;
   }

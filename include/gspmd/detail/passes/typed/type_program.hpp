@@ -77,16 +77,12 @@ constexpr void program_typer::run_here() {
   type_again = [](program_typer& t, int i) { t.visit(i); };
   count_planning(static_cast<std::int64_t>(program.nodes.size()) - next);
   for (; next < static_cast<int>(program.nodes.size()); ++next) visit(next);
-  if (program.type_local != nullptr &&
-      mistakes.empty())  // the condition of a loop may be typed after the steps that depend on it
+  if (program.has_manual_regions && mistakes.empty())  // the condition of a loop may be typed after the steps that depend on it
     for (const auto& s : steps) step_writer(*this).refuse_if_devices_part(s);
 }
 
 template <class = once>
-void type_at_run_time(program_typer& typer) {
-  typer.run_here();
-}
-GSPMD_PLANNED_ONCE(void type_at_run_time<once>(program_typer&));
+void type_at_run_time(program_typer& typer);
 
 constexpr void program_typer::run() {
   if (__builtin_is_constant_evaluated()) run_here();
@@ -94,3 +90,7 @@ constexpr void program_typer::run() {
 }
 
 }  // namespace gspmd::detail
+
+#if !defined(GSPMD_PRECOMPILED)
+#include "gspmd/detail/passes/typed/type_program.ipp"
+#endif

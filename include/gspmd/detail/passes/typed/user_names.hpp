@@ -43,12 +43,12 @@ class user_names {
       if (call_->arguments[a] == o) return a;
     return -1;
   }
-  /// Returns `operand 1`, or `what it makes of operands 0 and 2`.
+  /// Returns `operand 1`, or `its result from operands 0 and 2`.
   [[nodiscard]] constexpr text operand(int k) const {
     if (const int number = number_of(k); number >= 0) return text("operand ") << number;
     const std::uint32_t of = reached(n().operands[k]);
     if (of == 0) return "a number of its own";
-    text t("what it makes of operand");
+    text t("its result from operand");
     int left = 0, written = 0;
     for (int a = 0; a < count(); ++a) left += (of >> a & 1U) != 0 ? 1 : 0;
     if (left > 1) t << 's';

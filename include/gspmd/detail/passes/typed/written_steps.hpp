@@ -131,13 +131,11 @@ class step_writer {
     if (parting == 0) return;
     int a = 0;
     while ((parting & axis_bit(a)) == 0) ++a;
-    t_.refuse(
-        mode_mistake::predicate_varying, s.node, 0, a,
-        text("devices along `") << axes_text(t_.on_mesh, axis_bit(a)) << "` may go different ways here, and "
-                                << (sent.empty() ? "the gradient of this" : "this") << " is an "
-                                << (sent.empty() ? s.sends_back : sent)
-                                << " of all of them: some would wait for ever; make it outside, or let the predicate be the same "
-                                   "on all of them");
+    t_.refuse(mode_mistake::predicate_varying, s.node, 0, a,
+              text("devices along `")
+                  << axes_text(t_.on_mesh, axis_bit(a)) << "` may take different branches here, and "
+                  << (sent.empty() ? "the gradient of this" : "this") << " is an " << (sent.empty() ? s.sends_back : sent)
+                  << " of all devices, so some would wait for ever; move it outside, or make the predicate equal on all devices");
   }
   /// Returns true if only the axes `exchanged` need to communicate, so that each device has all its elements after a
   /// step of the global view.
@@ -147,7 +145,7 @@ class step_writer {
     if (others == 0) return true;
     t_.refuse(mode_mistake::needs_communication, i, 0, -1,
               text("of ") << shape_text(t_.at(i).shape) << " the uneven parts of " << t_.words_of(to, t_.at(i).shape.count)
-                          << " do not lie inside those of " << t_.words_of(from, t_.at(i).shape.count)
+                          << " are not inside those of " << t_.words_of(from, t_.at(i).shape.count)
                           << ": elements would move over `" << axes_text(t_.on_mesh, others)
                           << "` too; bring it to another dim, or make it whole first");
     return false;

@@ -268,8 +268,7 @@ class vectorizer {
   constexpr void close_for_regions(int i, const node& n) {
     if (facts_of(n.op).made != origin::viewed) return;
     node& argument = g_.nodes[static_cast<std::size_t>(at(number_[place(i)]).operands[0])];
-    if (argument.annotated && argument.annotation.closed == 0 && g_.find_types == nullptr)
-      argument.annotation.open &= ~dim_mask{1};
+    if (argument.annotated && argument.annotation.closed == 0 && !g_.is_explicit) argument.annotation.open &= ~dim_mask{1};
   }
 
   constexpr void emit_region(int i, node n) {

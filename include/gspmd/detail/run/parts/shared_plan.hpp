@@ -24,8 +24,8 @@ std::int64_t shared_work(const plan_view& p, const plan_step& s) {
 }
 inline namespace GSPMD_TARGET {
 template <class K>
-std::int64_t shared_work_at_run_time(const plan_view& p, const plan_step& s) {
-  return shared_work<K>(p, s);
+std::int64_t at_run_time<K>::shared_work(const plan_view& p, const plan_step& s) {
+  return detail::shared_work<K>(p, s);
 }
 }  // namespace GSPMD_TARGET
 inline std::int64_t shared_work(const plan_view& p, const plan_step& s) {
@@ -166,7 +166,7 @@ void share_ready(ready_step& ready, shared_plan& made, std::size_t step, int k) 
 }
 inline namespace GSPMD_TARGET {
 template <class K>
-void share_at_run_time(ready_step& ready, shared_plan& made, std::size_t step, int thread) {
+void at_run_time<K>::share(ready_step& ready, shared_plan& made, std::size_t step, int thread) {
   share_ready<K>(ready, made, step, thread);
 }
 }  // namespace GSPMD_TARGET

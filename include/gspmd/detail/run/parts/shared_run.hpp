@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/run/parts/part_of_units.hpp"
 #include "gspmd/detail/run/parts/shared_plan.hpp"
-#include "gspmd/detail/run/runner.hpp"
+#include "gspmd/detail/run/plan_runner.hpp"
 #include "gspmd/detail/transport/threads/thread_team.hpp"
 
 /// Runs of a plan whose steps the threads of a device share. The first thread runs the plan like a device with a

@@ -71,8 +71,8 @@ inline void wait_for_all_ranks(MPI_Request request, MPI_Comm comm, mpi_watch* wa
     if (is_noted || now < since + arrival_note_seconds) continue;
     is_noted = true;
     std::fprintf(stderr,
-                 "gspmd: note: rank %d has waited %g s in run or launch for %s; the wait ends when that rank comes, and never if "
-                 "it has called MPI_Finalize. GSPMD_START_SECONDS=60 ends all ranks after 60 s\n",
+                 "gspmd: note: rank %d has waited %g s in run or launch for %s; the wait ends when that rank arrives, and never "
+                 "if that rank has called MPI_Finalize. GSPMD_START_SECONDS=60 ends all ranks after 60 s\n",
                  rank, arrival_note_seconds, missing);
   }
 }

@@ -27,7 +27,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <type_traits>
 
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"
@@ -55,7 +54,7 @@ inline void require_mpi_runs() {
     throw error("the mpi backend needs MPI to be running: call MPI_Init before and MPI_Finalize after");
 }
 
-/// Throws unless MPI runs and `comm` is a communicator of one group of processes.
+/// Throws unless MPI runs and `comm` is an intracommunicator: its processes form a single group.
 inline void require_communicator(MPI_Comm comm) {
   require_mpi_runs();
   if (comm == MPI_COMM_NULL) throw error("the mpi backend was given MPI_COMM_NULL; only the members of a communicator call");
@@ -83,35 +82,49 @@ inline void require_communicator(MPI_Comm comm) {
   MPI_Abort(comm, 1);
 }
 
-template <class T>
-MPI_Datatype mpi_type() {
-  if constexpr (own_element<T>) return mpi_type<element_t<moved_as(dtype_of<T>())>>();  // as wide; MPI does not reduce it
-  else if constexpr (std::is_same_v<T, std::byte>) return MPI_BYTE;
-  else if constexpr (std::is_same_v<T, bool>) return MPI_C_BOOL;
-  else if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? MPI_FLOAT : MPI_DOUBLE;
-  else if constexpr (is_complex_element<T>) return sizeof(T) == 8 ? MPI_C_FLOAT_COMPLEX : MPI_C_DOUBLE_COMPLEX;
-  else if constexpr (is_narrow_float<T>) return MPI_UINT16_T;  // MPI does not reduce it
-  else if constexpr (std::is_unsigned_v<T>)
-    return sizeof(T) == 1 ? MPI_UINT8_T : sizeof(T) == 2 ? MPI_UINT16_T : sizeof(T) == 4 ? MPI_UINT32_T : MPI_UINT64_T;
-  else return sizeof(T) == 1 ? MPI_INT8_T : sizeof(T) == 2 ? MPI_INT16_T : sizeof(T) == 4 ? MPI_INT32_T : MPI_INT64_T;
+/// The elements of a message or of an MPI call.
+struct mpi_elements {
+  MPI_Datatype type = MPI_BYTE;
+  std::int64_t bytes = 1;  // of an element
+};
+
+/// Returns the MPI type of elements. MPI only moves elements of an own type and of the narrow floats, so any type with
+/// the same width is right for them.
+inline MPI_Datatype mpi_type(dtype type) {
+  switch (moved_as(type)) {
+    case dtype::f32: return MPI_FLOAT;
+    case dtype::f64: return MPI_DOUBLE;
+    case dtype::s32: return MPI_INT32_T;
+    case dtype::s64: return MPI_INT64_T;
+    case dtype::pred: return MPI_C_BOOL;
+    case dtype::s8: return MPI_INT8_T;
+    case dtype::u8: return MPI_UINT8_T;
+    case dtype::s16: return MPI_INT16_T;
+    case dtype::bf16:
+    case dtype::f16: return MPI_UINT16_T;
+    case dtype::u32: return MPI_UINT32_T;
+    case dtype::u64: return MPI_UINT64_T;
+    case dtype::c64: return MPI_C_FLOAT_COMPLEX;
+    case dtype::c128: return MPI_C_DOUBLE_COMPLEX;
+  }
+  return MPI_BYTE;
 }
+inline mpi_elements mpi_elements_of(dtype type) { return {mpi_type(type), bytes_of(type)}; }
 
 /// Returns the MPI operation that combines as combiner_of (combine_rows.hpp) does, except for NaN, for which MPI
-/// specifies no result.
-template <class T>
-MPI_Op mpi_op(monoid kind) {
-  if constexpr (own_element<T>) return MPI_OP_NULL;  // never used
-  else if constexpr (std::is_same_v<T, bool>)
+/// specifies no result. `type` is not an own type.
+inline MPI_Op mpi_op(dtype type, monoid kind) {
+  if (type == dtype::pred)
     return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? MPI_LAND : MPI_LOR;
-  else switch (kind) {
-      case monoid::add: return MPI_SUM;
-      case monoid::multiply: return MPI_PROD;
-      case monoid::maximum: return MPI_MAX;
-      case monoid::minimum: return MPI_MIN;
-      case monoid::and_:
-      case monoid::or_:
-        if constexpr (std::is_integral_v<T>) return kind == monoid::and_ ? MPI_BAND : MPI_BOR;
-    }
+  switch (kind) {
+    case monoid::add: return MPI_SUM;
+    case monoid::multiply: return MPI_PROD;
+    case monoid::maximum: return MPI_MAX;
+    case monoid::minimum: return MPI_MIN;
+    case monoid::and_:
+    case monoid::or_:
+      if (facts_of(type).is_integer) return kind == monoid::and_ ? MPI_BAND : MPI_BOR;
+  }
   throw error("and, or reduce booleans and integers, not floating-point numbers");
 }
 

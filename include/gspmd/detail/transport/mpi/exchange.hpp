@@ -4,6 +4,7 @@
 #include "gspmd/detail/transport/mpi/call.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "gspmd/detail/transport/mpi/messages.hpp"
@@ -13,16 +14,15 @@ namespace gspmd::detail {
 /// Each of `count` processes sends each other process a block. Blocks may have different sizes and are stored one
 /// after the other, in the order of the ranks. MPI_Alltoallv is not used, because a block may have more elements than
 /// an int can count.
-template <class T>
-void mpi_exchange(mpi_messages messages, int count, int rank, const T* in, const std::int64_t* sent, T* out,
-                  const std::int64_t* received) {
-  T* own = nullptr;
-  for (int other = 0; other < count; out += received[other++])
+inline void mpi_exchange(mpi_messages messages, int count, int rank, std::int64_t bytes_per_elem, const std::byte* in,
+                         const std::int64_t* sent, std::byte* out, const std::int64_t* received) {
+  std::byte* own = nullptr;
+  for (int other = 0; other < count; out += received[other++] * bytes_per_elem)
     if (other == rank) own = out;
-    else messages.receive(other, out, received[other]);
-  for (int other = 0; other < count; in += sent[other++])
-    if (other == rank) std::copy_n(in, sent[other], own);
-    else messages.send(other, in, sent[other]);
+    else messages.receive(other, out, received[other] * bytes_per_elem);
+  for (int other = 0; other < count; in += sent[other++] * bytes_per_elem)
+    if (other == rank) std::copy_n(in, sent[other] * bytes_per_elem, own);
+    else messages.send(other, in, sent[other] * bytes_per_elem);
   messages.finish();
 }
 

@@ -4,7 +4,6 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/transport/mpi/call.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include "gspmd/detail/transport/meeting_subject.hpp"
 #include "gspmd/detail/transport/message_route.hpp"
 #include "gspmd/detail/transport/mpi/joint_blocks.hpp"
+#include "gspmd/detail/transport/mpi/large_reduction.hpp"
 #include "gspmd/detail/transport/mpi/members.hpp"
 #include "gspmd/detail/transport/mpi/movements.hpp"
 #include "gspmd/detail/transport/mpi/reductions.hpp"
@@ -45,69 +45,65 @@ class mpi_group {
 
   [[nodiscard]] bool is_over(const mesh_shape& mesh, axis_mask axes) const { return key_.names(mesh, axes); }
 
-  template <class T>
-  void move(const mesh_shape& mesh, const movement& m, const movement_route& route, const T* in, T* out) {
+  void move(const mesh_shape& mesh, const movement& m, const movement_route& route, dtype type, const void* from, void* to) {
+    const auto e = mpi_elements_of(type);
     if (m_.size() == 1)
       return move_from_peers(
-          mesh, m, m_.me, [&](std::int64_t) { return in; }, out, sizeof(T));
+          mesh, m, m_.me, [&](std::int64_t) { return from; }, to, e.bytes);
+    const auto* const in = static_cast<const std::byte*>(from);
+    auto* const out = static_cast<std::byte*>(to);
     finish_all();
-    m_.begin(subject_of(mesh, m, dtype_of<T>()));
-    if (route.how == movement_route::way::permute) return movements_.permute(route, in, out);
-    const auto bytes = route.shard_elems * static_cast<std::int64_t>(sizeof(T));
-    if (bytes <= m_.work.small_shard_bytes && m_.window() != nullptr) return movements_.move_small(route, in, out);
+    m_.begin(subject_of(mesh, m, type));
+    if (route.how == movement_route::way::permute) return movements_.permute(route, e, in, out);
+    const auto bytes = route.shard_elems * e.bytes;
+    if (bytes <= m_.work.small_shard_bytes && m_.window() != nullptr) return movements_.move_small(route, e.bytes, in, out);
     const bool shows_boxes = route.node && bytes <= largest_shown_shard_bytes && m_.window() != nullptr;
     if (!m_.work.memories.empty() && m_.window() != nullptr && m_.find_peers(in, nullptr)) {
-      move_from_peers(mesh, m, m_.me, m_.shown(0), out, sizeof(T));
+      move_from_peers(mesh, m, m_.me, m_.shown(0), out, e.bytes);
       m_.window()->meet();
       return;
     }
     if (shows_boxes)
-      return move_through_node(*route.node, node_window::half_bytes / static_cast<std::int64_t>(sizeof(T)), in, out,
-                               [this](auto fill) { return m_.window()->template show<T>(fill); });
+      return move_through_node(*route.node, node_window::half_bytes / e.bytes, e.bytes, in, out,
+                               [this](auto fill) { return m_.window()->show(fill); });
     switch (route.how) {
-      case movement_route::way::gather: return movements_.gather(route.block_elems, in, out);
+      case movement_route::way::gather: return movements_.gather(e, route.block_elems, in, out);
       case movement_route::way::gather_to_boxes: {
-        T* const all = m_.work.send_scratch.template at_least<T>(route.memory.send_elems);
-        movements_.gather(route.block_elems, in, all);
-        for (const auto& r : route.receives) copy_box(out, all, route.boxes[r.box], sizeof(T));
+        std::byte* const all = m_.work.send_scratch.at_least(route.memory.send_elems * e.bytes);
+        movements_.gather(e, route.block_elems, in, all);
+        for (const auto& r : route.receives) copy_box(out, all, route.boxes[r.box], e.bytes);
         return;
       }
-      case movement_route::way::exchange: return movements_.exchange(route.block_elems, in, out);
+      case movement_route::way::exchange: return movements_.exchange(e, route.block_elems, in, out);
       case movement_route::way::permute:
-      case movement_route::way::messages: return movements_.exchange_messages(route, in, out);
+      case movement_route::way::messages: return movements_.exchange_messages(route, e, in, out);
     }
   }
 
   /// Starts movements (mpi_started_movements::start). If they cannot be started, carries them out.
-  template <class T>
-  void start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const T* const* in,
-             T* const* out) {
+  void start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, dtype type,
+             const void* const* in, void* const* out) {
     if (m_.size() > 1 && m_.window() != nullptr) finish_all();
-    const void* sources[most_moved_together]{};
-    void* results[most_moved_together]{};
-    std::copy_n(in, all.size(), sources);
-    std::copy_n(out, all.size(), results);
-    if (started_.start(mesh, all, routes, sources, results, dtype_of<T>(), sizeof(T))) return;
-    for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], in[k], out[k]);
+    if (started_.start(mesh, all, routes, type, in, out)) return;
+    for (std::size_t k = 0; k < all.size(); ++k) move(mesh, all[k], *routes[k], type, in[k], out[k]);
   }
   /// Starts a reduction, or carries it out if it cannot be started: several reductions together, and small reductions
   /// inside a node. Several reductions that use messages may be started before the first one is finished.
-  template <class T>
-  void start(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes, const T* const* in,
-             T* const* out) {
-    if (all.size() > 1 || m_.size() == 1) return reduce_together(mesh, all, routes, in, out);
+  void start(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes, dtype type,
+             const row_combiner& op, const void* const* in, void* const* out) {
+    if (all.size() > 1 || m_.size() == 1) return reduce_together(mesh, all, routes, type, op, in, out);
     const auto& r = all[0];
     const auto& route = *routes[0];
     if (m_.window() == nullptr) {
-      m_.begin(subject_of(mesh, r, dtype_of<T>()));
-      started_reductions_.start(route, combiner_of<T>(r.reduced_by), in[0], out[0]);
+      m_.begin(subject_of(mesh, r, type));
+      started_reductions_.start(route, op, in[0], out[0]);
       return;
     }
-    if (m_.work.memories.empty() || !is_large(route.elems * static_cast<std::int64_t>(sizeof(T))))
-      return reduce(mesh, r, route, in[0], out[0]);
+    if (m_.work.memories.empty() || !is_large(route.elems * op.elem_bytes))
+      return reduce(mesh, r, route, type, op, in[0], out[0]);
     finish_all();
-    m_.begin(subject_of(mesh, r, dtype_of<T>()));
-    started_reductions_.show(mesh, r, route, combiner_of<T>(r.reduced_by), in[0], out[0]);
+    m_.begin(subject_of(mesh, r, type));
+    started_reductions_.show(mesh, r, route, op, in[0], out[0]);
   }
   /// Finishes all started collectives.
   void finish_all() {
@@ -125,59 +121,61 @@ class mpi_group {
     started_reductions_.go_on();
   }
 
-  template <class T>
-  void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, const T* in, T* out) {
-    if (m_.size() == 1) return reduce_alone(mesh, r, m_.me, in, out, sizeof(T));
+  void reduce(const mesh_shape& mesh, const reduction& r, const reduction_route& route, dtype type, const row_combiner& op,
+              const void* from, void* to) {
+    if (m_.size() == 1) return reduce_alone(mesh, r, m_.me, from, to, op.elem_bytes);
+    const auto* const in = static_cast<const std::byte*>(from);
+    auto* const out = static_cast<std::byte*>(to);
+    const mpi_reduced how{type, r.reduced_by, op};
     finish_all();
-    const auto bytes = route.elems * static_cast<std::int64_t>(sizeof(T));
-    m_.begin(subject_of(mesh, r, dtype_of<T>()));
+    const auto bytes = route.elems * op.elem_bytes;
+    m_.begin(subject_of(mesh, r, type));
     if (m_.window() != nullptr && !m_.work.memories.empty() && is_large(bytes) &&
         m_.find_peers(in, route.scatters ? nullptr : out)) {
-      if (route.scatters) reduce_scatter_from_peers(combiner_of<T>(r.reduced_by), mesh, r, m_.me, m_.shown(0), out);
-      else all_reduce_from_peers(combiner_of<T>(r.reduced_by), route.elems, m_.size(), m_.self, m_.shown(0), m_.shown(1));
+      if (route.scatters) reduce_scatter_from_peers(op, mesh, r, m_.me, m_.shown(0), out);
+      else all_reduce_from_peers(op, route.elems, m_.size(), m_.self, m_.shown(0), m_.shown(1));
       m_.window()->meet();
       return;
     }
-    if (route.scatters) reductions_.reduce_scatter(route, r.reduced_by, in, out);
-    else reductions_.all_reduce(route.elems, r.reduced_by, in, out);
+    if (route.scatters) reductions_.reduce_scatter(route, how, in, out);
+    else reductions_.all_reduce(how, route.elems, in, out);
   }
 
   /// Carries out several reductions of the same kind. Uses the buffers of the members if these are in node_memory.
   /// Otherwise packs them as one reduction.
-  template <class T>
-  void reduce_together(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes,
-                       const T* const* in, T* const* out) {
+  void reduce_together(const mesh_shape& mesh, span<const reduction> all, const reduction_route* const* routes, dtype type,
+                       const row_combiner& op, const void* const* in, void* const* out) {
+    const auto width = op.elem_bytes;
     if (m_.size() == 1) {
-      for (std::size_t k = 0; k < all.size(); ++k) reduce_alone(mesh, all[k], m_.me, in[k], out[k], sizeof(T));
+      for (std::size_t k = 0; k < all.size(); ++k) reduce_alone(mesh, all[k], m_.me, in[k], out[k], width);
       return;
     }
     finish_all();
-    m_.begin(subject_of(mesh, all[0], dtype_of<T>()));
+    m_.begin(subject_of(mesh, all[0], type));
     const span<const reduction_route* const> parts(routes, all.size());
     std::int64_t elems = 0;
     for (const auto* route : parts) elems += route->scatters ? route->offsets.back() : route->elems;
-    if (routes[0]->scatters && !m_.work.memories.empty() && m_.window() != nullptr &&
-        elems * static_cast<std::int64_t>(sizeof(T)) > m_.work.small_shard_bytes) {
+    if (routes[0]->scatters && !m_.work.memories.empty() && m_.window() != nullptr && elems * width > m_.work.small_shard_bytes) {
       mpi_members::addresses<most_moved_together> mine{};
       for (std::size_t k = 0; k < all.size(); ++k) mine.of[k] = address_of(m_.work.memories, in[k]);
       m_.window()->arrive_with(mine);
       if (m_.find_shown<most_moved_together>(m_.window()->wait(), all.size())) {
-        for (std::size_t k = 0; k < all.size(); ++k)
-          reduce_scatter_from_peers(combiner_of<T>(all[0].reduced_by), mesh, all[k], m_.me, m_.shown(k), out[k]);
+        for (std::size_t k = 0; k < all.size(); ++k) reduce_scatter_from_peers(op, mesh, all[k], m_.me, m_.shown(k), out[k]);
         m_.window()->meet();
         return;
       }
     }
-    T* const packed = m_.work.send_scratch.template at_least<T>(elems);
+    const mpi_reduced how{type, all[0].reduced_by, op};
+    std::byte* const packed = m_.work.send_scratch.at_least(elems * width);
     if (!routes[0]->scatters) {
-      pack_whole(parts, in, packed);
-      reductions_.all_reduce(elems, all[0].reduced_by, static_cast<const T*>(packed), packed);
-      return unpack_whole(parts, static_cast<const T*>(packed), out);
+      pack_whole(parts, width, in, packed);
+      reductions_.all_reduce(how, elems, packed, packed);
+      return unpack_whole(parts, width, packed, out);
     }
-    pack_blocks(parts, m_.size(), in, packed, joint_blocks_);
-    T* const result = m_.work.receive_scratch.template at_least<T>(joint_blocks_.block_elems(m_.self));
-    reductions_.reduce_blocks(joint_blocks_, all[0].reduced_by, static_cast<const T*>(packed), result);
-    unpack_block(parts, m_.self, static_cast<const T*>(result), out);
+    pack_blocks(parts, m_.size(), width, in, packed, joint_blocks_);
+    std::byte* const result = m_.work.receive_scratch.at_least(joint_blocks_.block_elems(m_.self) * width);
+    reductions_.reduce_blocks(joint_blocks_, how, packed, result);
+    unpack_block(parts, m_.self, width, result, out);
   }
 
   void shift(const mesh_shape& mesh, const ring& r, const ring_buffers& ahead, const ring_buffers* behind) {

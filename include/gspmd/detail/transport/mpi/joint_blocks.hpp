@@ -16,22 +16,22 @@ namespace gspmd::detail {
 
 using reduction_routes = span<const reduction_route* const>;
 
-template <class T>
-void pack_whole(reduction_routes parts, const T* const* in, T* packed) {
-  for (std::size_t k = 0; k < parts.size(); ++k) packed = std::copy_n(in[k], parts[k]->elems, packed);
+inline void pack_whole(reduction_routes parts, std::int64_t bytes_per_elem, const void* const* in, std::byte* packed) {
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    packed = std::copy_n(static_cast<const std::byte*>(in[k]), parts[k]->elems * bytes_per_elem, packed);
 }
-template <class T>
-void unpack_whole(reduction_routes parts, const T* packed, T* const* out) {
+inline void unpack_whole(reduction_routes parts, std::int64_t bytes_per_elem, const std::byte* packed, void* const* out) {
   for (std::size_t k = 0; k < parts.size(); ++k) {
-    std::copy_n(packed, parts[k]->elems, out[k]);
-    packed += parts[k]->elems;
+    const auto bytes = parts[k]->elems * bytes_per_elem;
+    std::copy_n(packed, bytes, static_cast<std::byte*>(out[k]));
+    packed += bytes;
   }
 }
 
 /// Packs, for each of `n` members, its block of each part, one after the other. Writes the offsets and counts of the
 /// packed blocks to `blocks`.
-template <class T>
-void pack_blocks(reduction_routes parts, std::int64_t n, const T* const* in, T* packed, reduction_route& blocks) {
+inline void pack_blocks(reduction_routes parts, std::int64_t n, std::int64_t bytes_per_elem, const void* const* in,
+                        std::byte* packed, reduction_route& blocks) {
   std::size_t next[most_moved_together]{};  // next box of each part
   blocks.offsets.clear();
   blocks.counts.clear();
@@ -41,8 +41,11 @@ void pack_blocks(reduction_routes parts, std::int64_t n, const T* const* in, T* 
     for (std::size_t k = 0; k < parts.size(); ++k) {
       const auto& part = *parts[k];
       const auto elems = part.block_elems(j), begin = part.offsets[static_cast<std::size_t>(j)];
-      if (part.is_stacked) std::copy_n(in[k] + begin, elems, packed + at);
-      else if (elems > 0) copy_box(packed + (at - begin), in[k], part.boxes[part.packs[next[k]++]], sizeof(T));
+      if (part.is_stacked)
+        std::copy_n(static_cast<const std::byte*>(in[k]) + begin * bytes_per_elem, elems * bytes_per_elem,
+                    packed + at * bytes_per_elem);
+      else if (elems > 0)
+        copy_box(packed + (at - begin) * bytes_per_elem, in[k], part.boxes[part.packs[next[k]++]], bytes_per_elem);
       at += elems;
     }
     const auto elems = at - blocks.offsets.back();
@@ -51,13 +54,14 @@ void pack_blocks(reduction_routes parts, std::int64_t n, const T* const* in, T* 
   }
 }
 /// Copies the reduced block of member `self` to the results of the parts.
-template <class T>
-void unpack_block(reduction_routes parts, std::int64_t self, const T* packed, T* const* out) {
+inline void unpack_block(reduction_routes parts, std::int64_t self, std::int64_t bytes_per_elem, const std::byte* packed,
+                         void* const* out) {
   for (std::size_t k = 0; k < parts.size(); ++k) {
     const auto& part = *parts[k];
-    if (part.is_stacked) std::copy_n(packed, part.block_elems(self), out[k]);
-    else if (part.own != no_box) copy_box(out[k], packed, part.boxes[part.own], sizeof(T));
-    packed += part.block_elems(self);
+    const auto bytes = part.block_elems(self) * bytes_per_elem;
+    if (part.is_stacked) std::copy_n(packed, bytes, static_cast<std::byte*>(out[k]));
+    else if (part.own != no_box) copy_box(out[k], packed, part.boxes[part.own], bytes_per_elem);
+    packed += bytes;
   }
 }
 

@@ -22,21 +22,19 @@ namespace gspmd::detail {
 /// Memory that only grows.
 class growing_buffer {
  public:
-  template <class T>
-  T* at_least(std::int64_t elems) {
-    const auto bytes = static_cast<std::size_t>(elems) * sizeof(T);
+  std::byte* at_least(std::int64_t bytes) {
     if (bytes > bytes_) {
       memory_.reset();
       bytes_ = 0;
-      memory_.reset(new_elements<std::byte>(static_cast<std::int64_t>(bytes), "messages"));
+      memory_.reset(new_elements<std::byte>(bytes, "messages"));
       bytes_ = bytes;
     }
-    return reinterpret_cast<T*>(memory_.get());
+    return memory_.get();
   }
 
  private:
   std::unique_ptr<std::byte[]> memory_;
-  std::size_t bytes_ = 0;
+  std::int64_t bytes_ = 0;
 };
 
 /// A message in transit, from or to the member `peer`.
@@ -98,27 +96,26 @@ class mpi_messages {
   mpi_messages(const mpi_channel& channel, mpi_workspace& work, std::vector<mpi_request>& requests)
       : channel_(channel), work_(work), requests_(requests) {}
 
-  template <class T>
-  void send(std::int64_t to, const T* data, std::int64_t elems, message_kind kind = message_kind::data) {
-    for_each_piece(elems, [&](std::int64_t begin, int count) { send_piece(to, data + begin, count, kind); });
+  void send(std::int64_t to, const std::byte* data, std::int64_t elems, mpi_elements e = {},
+            message_kind kind = message_kind::data) {
+    for_each_piece(elems, [&](std::int64_t begin, int count) { send_piece(to, data + begin * e.bytes, count, e, kind); });
   }
-  template <class T>
-  void receive(std::int64_t from, T* data, std::int64_t elems, message_kind kind = message_kind::data) {
-    for_each_piece(elems, [&](std::int64_t begin, int count) { receive_piece(from, data + begin, count, kind); });
+  void receive(std::int64_t from, std::byte* data, std::int64_t elems, mpi_elements e = {},
+               message_kind kind = message_kind::data) {
+    for_each_piece(elems, [&](std::int64_t begin, int count) { receive_piece(from, data + begin * e.bytes, count, e, kind); });
   }
   /// Sends a message of at most largest_count elements.
-  template <class T>
-  void send_piece(std::int64_t to, const T* data, int count, message_kind kind = message_kind::data) {
+  void send_piece(std::int64_t to, const void* data, int count, mpi_elements e = {}, message_kind kind = message_kind::data) {
     auto& r = next(to, false);
-    check_mpi(MPI_Isend(data, count, mpi_type<T>(), r.peer, channel_.tag_of(kind), channel_.comm, &r.request), "MPI_Isend",
-              work_.rank);
+    check_mpi(MPI_Isend(data, count, e.type, r.peer, channel_.tag_of(kind), channel_.comm, &r.request), "MPI_Isend", work_.rank);
   }
-  template <class T>
-  void receive_piece(std::int64_t from, T* data, int count, message_kind kind = message_kind::data) {
+  void receive_piece(std::int64_t from, void* data, int count, mpi_elements e = {}, message_kind kind = message_kind::data) {
     auto& r = next(from, true);
-    check_mpi(MPI_Irecv(data, count, mpi_type<T>(), r.peer, channel_.tag_of(kind), channel_.comm, &r.request), "MPI_Irecv",
-              work_.rank);
+    check_mpi(MPI_Irecv(data, count, e.type, r.peer, channel_.tag_of(kind), channel_.comm, &r.request), "MPI_Irecv", work_.rank);
   }
+  /// Send and receive a message without elements.
+  void send_sign(std::int64_t to, message_kind kind) { send_piece(to, nullptr, 0, {}, kind); }
+  void receive_sign(std::int64_t from, message_kind kind) { receive_piece(from, nullptr, 0, {}, kind); }
   void finish() {
     for (auto& r : requests_) wait_for(r.peer, [&] { return is_over(r); });
     requests_.clear();
@@ -154,10 +151,9 @@ class mpi_messages {
     return count == bytes;
   }
 
-  /// Receives a message that has arrived and has a single element.
-  template <class T>
-  void receive_now(std::int64_t from, T* one) {
-    check_mpi(MPI_Recv(one, 1, mpi_type<T>(), static_cast<int>(from), channel_.tag_of(message_kind::data), channel_.comm,
+  /// Receives a message that has arrived and has this number of bytes.
+  void receive_now(std::int64_t from, void* data, int bytes) {
+    check_mpi(MPI_Recv(data, bytes, MPI_BYTE, static_cast<int>(from), channel_.tag_of(message_kind::data), channel_.comm,
                        MPI_STATUS_IGNORE),
               "MPI_Recv", work_.rank);
   }
@@ -205,8 +201,8 @@ class mpi_messages {
 template <class MemberOf>
 void roll_call(mpi_messages messages, std::int64_t n, std::int64_t self, MemberOf member) {
   for (std::int64_t distance = 1; distance < n; distance *= 2) {
-    messages.receive_piece<std::byte>(member((self + n - distance) % n), nullptr, 0, message_kind::arrival);
-    messages.send_piece<std::byte>(member((self + distance) % n), nullptr, 0, message_kind::arrival);
+    messages.receive_sign(member((self + n - distance) % n), message_kind::arrival);
+    messages.send_sign(member((self + distance) % n), message_kind::arrival);
     messages.finish();
   }
 }

@@ -20,104 +20,95 @@ class mpi_movements {
  public:
   explicit mpi_movements(mpi_members& members) : m_(members) {}
 
-  template <class T>
-  void move_small(const movement_route& route, const T* in, T* out) {
-    const auto shard_of = m_.window()->share(in, route.shard_elems);
-    fill_gaps(route, out);
-    for (const auto& t : route.takes) copy_box(out, t.peer == m_.self ? in : shard_of(t.peer), route.boxes[t.box], sizeof(T));
+  void move_small(const movement_route& route, std::int64_t bytes_per_elem, const std::byte* in, std::byte* out) {
+    const auto shard_of = m_.window()->share(in, route.shard_elems * bytes_per_elem);
+    fill_gaps(route, bytes_per_elem, out);
+    for (const auto& t : route.takes)
+      copy_box(out, t.peer == m_.self ? in : shard_of(t.peer), route.boxes[t.box], bytes_per_elem);
   }
 
   /// Returns true for so few bytes, of all members together, that a roll call before an MPI call would take as long
   /// as the call. These movements use gspmd's messages, whose tags have the subject.
-  template <class T>
-  [[nodiscard]] static constexpr bool are_few(std::int64_t elems) {
-    return elems * static_cast<std::int64_t>(sizeof(T)) <= 16 << 10;
-  }
+  [[nodiscard]] static constexpr bool are_few(std::int64_t bytes) { return bytes <= 16 << 10; }
   /// Returns the same for a movement that sends a message from each member to each member.
-  template <class T>
-  [[nodiscard]] bool are_few_for_each(std::int64_t elems) const {
-    return are_few<T>(elems) && m_.size() <= 32;
-  }
+  [[nodiscard]] bool are_few_for_each(std::int64_t bytes) const { return are_few(bytes) && m_.size() <= 32; }
 
-  template <class T>
-  void gather(std::int64_t elems, const T* in, T* all) {
-    if (elems == 0) return;
+  /// Gathers the blocks and returns the function from a member to its block. In each round, the number of blocks that
+  /// a member holds doubles (Bruck).
+  auto gather_few(std::int64_t bytes, const std::byte* in) {
     const auto n = m_.size();
-    if (elems * n > m_.work.largest_count || (are_few<T>(elems * n) && n <= 4)) {
+    std::byte* const blocks = m_.work.receive_scratch.at_least(bytes * n);  // the block of this member first
+    std::copy_n(in, bytes, blocks);
+    for (std::int64_t held = 1; held < n; held *= 2) {
+      const auto more = bytes * std::min(held, n - held);
+      m_.messages().receive((m_.self + held) % n, blocks + held * bytes, more);
+      m_.messages().send((m_.self + n - held) % n, blocks, more);
+      m_.messages().finish();
+    }
+    return [=, self = m_.self](std::int64_t j) -> const std::byte* { return blocks + (j + n - self) % n * bytes; };
+  }
+  void gather(mpi_elements e, std::int64_t elems, const std::byte* in, std::byte* all) {
+    if (elems == 0) return;
+    const auto n = m_.size(), bytes = elems * e.bytes;
+    if (elems * n > m_.work.largest_count || (are_few(bytes * n) && n <= 4)) {
       give_each(
-          in,
+          e, in,
           [&](std::int64_t) {
             return chunk{0, elems};
           },
           all, elems);
-    } else if (are_few<T>(elems * n)) {
-      const auto block_of = gather_few(elems, in);
-      for (std::int64_t j = 0; j < n; ++j) std::copy_n(block_of(j), elems, all + j * elems);
+    } else if (are_few(bytes * n)) {
+      const auto block_of = gather_few(bytes, in);
+      for (std::int64_t j = 0; j < n; ++j) std::copy_n(block_of(j), bytes, all + j * bytes);
     } else {
       const int count = static_cast<int>(elems);
       m_.roll_call();
-      m_.check(MPI_Allgather(in, count, mpi_type<T>(), all, count, mpi_type<T>(), m_.comm()), "MPI_Allgather");
+      m_.check(MPI_Allgather(in, count, e.type, all, count, e.type, m_.comm()), "MPI_Allgather");
     }
-  }
-  /// Gathers the blocks and returns the function from a member to its block. In each round, the number of blocks that
-  /// a member holds doubles (Bruck).
-  template <class T>
-  auto gather_few(std::int64_t elems, const T* in) {
-    const auto n = m_.size();
-    T* const blocks = m_.work.receive_scratch.template at_least<T>(elems * n);  // the block of this member first
-    std::copy_n(in, elems, blocks);
-    for (std::int64_t held = 1; held < n; held *= 2) {
-      const auto more = elems * std::min(held, n - held);
-      m_.messages().receive((m_.self + held) % n, blocks + held * elems, more);
-      m_.messages().send((m_.self + n - held) % n, static_cast<const T*>(blocks), more);
-      m_.messages().finish();
-    }
-    return [=, self = m_.self](std::int64_t j) { return static_cast<const T*>(blocks) + (j + n - self) % n * elems; };
   }
 
-  template <class T>
-  void exchange(std::int64_t elems, const T* in, T* out) {
+  void exchange(mpi_elements e, std::int64_t elems, const std::byte* in, std::byte* out) {
     if (elems == 0) return;
     const auto all = elems * m_.size();
-    if (all > m_.work.largest_count || are_few_for_each<T>(all))
+    if (all > m_.work.largest_count || are_few_for_each(all * e.bytes))
       return give_each(
-          in,
+          e, in,
           [&](std::int64_t j) {
             return chunk{j * elems, (j + 1) * elems};
           },
           out, elems);
     const int count = static_cast<int>(elems);
     m_.roll_call();
-    m_.check(MPI_Alltoall(in, count, mpi_type<T>(), out, count, mpi_type<T>(), m_.comm()), "MPI_Alltoall");
+    m_.check(MPI_Alltoall(in, count, e.type, out, count, e.type, m_.comm()), "MPI_Alltoall");
   }
-  /// Sends member j the elements part_for(j) of `in`, and receives `elems` elements of member j at out + j * elems.
-  template <class T, class PartFor>
-  void give_each(const T* in, PartFor part_for, T* out, std::int64_t elems) {
-    const auto n = m_.size();
+  /// Sends member j the elements part_for(j) of `in`, and receives `elems` elements of member j as block j of `out`.
+  template <class PartFor>
+  void give_each(mpi_elements e, const std::byte* in, PartFor part_for, std::byte* out, std::int64_t elems) {
+    const auto n = m_.size(), bytes = elems * e.bytes;
     for (std::int64_t k = 1; k < n; ++k) {
       const auto from = (m_.self + n - k) % n, to = (m_.self + k) % n;
       const chunk part = part_for(to);
-      m_.messages().receive(from, out + from * elems, elems);
-      m_.messages().send(to, in + part.begin, part.end - part.begin);
+      m_.messages().receive(from, out + from * bytes, elems, e);
+      m_.messages().send(to, in + part.begin * e.bytes, part.end - part.begin, e);
     }
-    std::copy_n(in + part_for(m_.self).begin, elems, out + m_.self * elems);
+    std::copy_n(in + part_for(m_.self).begin * e.bytes, bytes, out + m_.self * bytes);
     m_.messages().finish();
   }
 
-  template <class T>
-  void exchange_messages(const movement_route& route, const T* in, T* out) {
-    T* const packed_in = m_.work.send_scratch.template at_least<T>(route.memory.send_elems);
-    T* const packed_out = m_.work.receive_scratch.template at_least<T>(route.memory.receive_elems);
-    for (const auto& r : route.receives) m_.messages().receive(r.peer, (r.box == no_box ? out : packed_out) + r.at, r.elems);
+  void exchange_messages(const movement_route& route, mpi_elements e, const std::byte* in, std::byte* out) {
+    std::byte* const packed_in = m_.work.send_scratch.at_least(route.memory.send_elems * e.bytes);
+    std::byte* const packed_out = m_.work.receive_scratch.at_least(route.memory.receive_elems * e.bytes);
+    for (const auto& r : route.receives)
+      m_.messages().receive(r.peer, (r.box == no_box ? out : packed_out) + r.at * e.bytes, r.elems, e);
     for (const auto& s : route.sends) {
-      if (s.box != no_box) copy_box(packed_in, in, route.boxes[s.box], sizeof(T));
-      m_.messages().send(s.peer, (s.box == no_box ? in : packed_in) + s.at, s.elems);
+      if (s.box != no_box) copy_box(packed_in, in, route.boxes[s.box], e.bytes);
+      m_.messages().send(s.peer, (s.box == no_box ? in : packed_in) + s.at * e.bytes, s.elems, e);
     }
-    for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
-    fill_gaps(route, out);
+    for (const int own : route.own) copy_box(out, in, route.boxes[own], e.bytes);
+    fill_gaps(route, e.bytes, out);
     m_.messages().finish();
     for (const auto& r : route.receives)
-      if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], sizeof(T));
+      if (r.box != no_box) copy_box(out, packed_out, route.boxes[r.box], e.bytes);
   }
 
   /// Sends whole shards to other members. A member waits only for the senders and receivers of its messages; in a
@@ -126,41 +117,39 @@ class mpi_movements {
   /// A member whose shard is in node_memory sends the address of the shard. The receiver copies the shard and sends
   /// "done". Shards and addresses have the same tag, and receivers distinguish them by length. MPI keeps the order of
   /// messages with the same tag. With two tags, the address of the next shard could overtake a shard.
-  template <class T>
-  void permute(const movement_route& route, const T* in, T* out) {
+  void permute(const movement_route& route, mpi_elements e, const std::byte* in, std::byte* out) {
     const auto& memories = m_.work.memories;
     const auto elems = route.shard_elems;
-    const auto bytes = elems * static_cast<std::int64_t>(sizeof(T)),
-               address_bytes = static_cast<std::int64_t>(sizeof(node_address));
+    const auto bytes = elems * e.bytes;
+    constexpr int address_bytes = sizeof(node_address);
     if (memories.empty() || !m_.work.shared_memory || elems > m_.work.largest_count || bytes <= m_.work.small_shard_bytes ||
         bytes <= address_bytes)  // the same on all members
-      return exchange_messages(route, in, out);
+      return exchange_messages(route, e, in, out);
     const int count = static_cast<int>(elems);
     const int source = route.receives.empty() ? -1 : static_cast<int>(route.receives[0].peer);  // a shard has one source
     auto messages = m_.messages();
     const auto address = address_of(memories, in);
     const auto reads_in_place = [&](const routed_message& s) { return find(memories, m_.device(s.peer), address) != nullptr; };
     for (const auto& s : route.sends)
-      if (reads_in_place(s)) messages.send_piece(s.peer, &address, 1);
-      else messages.send(s.peer, in, elems);
-    for (const int own : route.own) copy_box(out, in, route.boxes[own], sizeof(T));
+      if (reads_in_place(s)) messages.send_piece(s.peer, &address, address_bytes);
+      else messages.send(s.peer, in, elems, e);
+    for (const int own : route.own) copy_box(out, in, route.boxes[own], e.bytes);
     if (source >= 0 && messages.is_next_of(source, address_bytes)) {
       node_address theirs = 0;
-      messages.receive_now(source, &theirs);
+      messages.receive_now(source, &theirs, address_bytes);
       copy_shard(out, find(memories, m_.device(source), theirs), bytes);
-      messages.send_piece(source, out, 0, message_kind::done);
+      messages.send_sign(source, message_kind::done);
     } else if (source >= 0) {
-      messages.receive_piece(source, out, count);
+      messages.receive_piece(source, out, count, e);
     }
     for (const auto& s : route.sends)
-      if (reads_in_place(s)) messages.template receive_piece<T>(s.peer, nullptr, 0, message_kind::done);
+      if (reads_in_place(s)) messages.receive_sign(s.peer, message_kind::done);
     messages.finish();
   }
 
  private:
-  template <class T>
-  static void fill_gaps(const movement_route& route, T* out) {
-    for (const auto& gap : route.gaps) fill_box(out, gap.bits, route.boxes[gap.box], sizeof(T));
+  static void fill_gaps(const movement_route& route, std::int64_t bytes_per_elem, std::byte* out) {
+    for (const auto& gap : route.gaps) fill_box(out, gap.bits, route.boxes[gap.box], bytes_per_elem);
   }
 
   mpi_members& m_;

@@ -124,7 +124,7 @@ inline std::size_t free_memory(node_memories& memories, MPI_Comm comm, std::size
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), static_cast<int>(least.size()), MPI_INT64_T, MPI_MIN, comm),
             "MPI_Allreduce", -1);
   if (least[0] != -least[1])
-    throw error("some rank asks for " + std::to_string(least[0]) + " bytes of shared memory and some other for " +
+    throw error("one rank requests " + std::to_string(least[0]) + " bytes of shared memory and another rank " +
                 std::to_string(-least[1]) + "; all ranks must run the same step");
   const auto is_free = [&](std::size_t i) { return least[i + 2] != 0; };
   for (std::size_t i = 0; i < memories.size(); ++i)

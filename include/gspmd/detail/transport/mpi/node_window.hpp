@@ -83,19 +83,18 @@ class node_window {
         [&](std::int64_t j, auto is_here) { idle(wait, j, is_here); }, [this](std::int64_t j, unsigned) { throw_differs(j); });
   }
 
-  /// Publishes `in`, at most half_bytes, to the members. Returns the function from a member to its memory, which is
-  /// valid until the second collective after this one.
-  template <class T>
-  auto share(const T* in, std::int64_t elems) {
-    return show<T>([&](T* memory) { std::copy_n(in, elems, memory); });
-  }
-  /// Does the same with the data that `fill(memory)` writes, at most half_bytes.
-  template <class T, class Fill>
+  /// Publishes the data that `fill(memory)` writes, at most half_bytes, to the members. Returns the function from a
+  /// member to its memory, which is valid until the second collective after this one.
+  template <class Fill>
   auto show(Fill fill) {
     const int half = next_half();
-    fill(input_of<T>(self_, half));
+    fill(input_of(self_, half));
     meet();
-    return [this, half](std::int64_t j) { return static_cast<const T*>(input_of<T>(j, half)); };
+    return [this, half](std::int64_t j) { return static_cast<const std::byte*>(input_of(j, half)); };
+  }
+  /// Publishes `in` in the same way.
+  auto share(const std::byte* in, std::int64_t bytes) {
+    return show([&](std::byte* memory) { std::copy_n(in, bytes, memory); });
   }
 
   /// Carries out an all_reduce. `to` may be `from`.
@@ -121,14 +120,15 @@ class node_window {
         return chunk{part.begin * width, part.end * width};
       };
       const auto mine = part_of(self_);
-      auto* const shared = input_of<std::byte>(self_, half);
+      auto* const shared = input_of(self_, half);
       std::copy_n(in + begin, mine.begin, shared);
       std::copy_n(in + begin + mine.end, count - mine.end, shared + mine.end);
       meet();
       if (mine.begin < mine.end) {
-        auto* const result = result_of<std::byte>(self_, half);
+        auto* const result = result_of(self_, half);
         reduce_row(
-            op, result, n_, [&](std::int64_t j) { return j == self_ ? in + begin : input_of<const std::byte>(j, half); },
+            op, result, n_,
+            [&](std::int64_t j) { return j == self_ ? in + begin : static_cast<const std::byte*>(input_of(j, half)); },
             mine.begin, (mine.end - mine.begin) / width, false);
         std::copy_n(result, mine.end - mine.begin, out + begin + mine.begin);
       }
@@ -136,7 +136,7 @@ class node_window {
       for (std::int64_t k = 1; k < n_; ++k) {
         const auto j = (self_ + k) % n_;
         const auto theirs = part_of(j);
-        std::copy_n(result_of<const std::byte>(j, half), theirs.end - theirs.begin, out + begin + theirs.begin);
+        std::copy_n(result_of(j, half), theirs.end - theirs.begin, out + begin + theirs.begin);
       }
     }
   }
@@ -156,15 +156,14 @@ class node_window {
       const int half = next_half();
       for (std::int64_t j = 0; j < n_; ++j)
         if (j != self_)
-          std::copy_n(in + (offsets[j] + begin) * width, part_of(j, begin) * width,
-                      input_of<std::byte>(self_, half) + j * step * width);
+          std::copy_n(in + (offsets[j] + begin) * width, part_of(j, begin) * width, input_of(self_, half) + j * step * width);
       meet();
       const auto count = part_of(self_, begin);
       if (count == 0) continue;
       reduce_row(
           op, out + begin * width, n_,
           [&](std::int64_t j) {
-            return j == self_ ? in + (offsets[self_] + begin) * width : input_of<const std::byte>(j, half) + self_ * step * width;
+            return j == self_ ? in + (offsets[self_] + begin) * width : input_of(j, half) + self_ * step * width;
           },
           0, count, false);
     }
@@ -219,14 +218,8 @@ class node_window {
   meeting_place& place(std::int64_t j) const { return *std::launder(reinterpret_cast<meeting_place*>(base(j))); }
   meeting_slot& slot(std::int64_t j) const { return place(j).slot; }
   std::byte* base(std::int64_t j) const { return memory_.of(static_cast<int>(j)); }
-  template <class E>
-  E* input_of(std::int64_t j, int half) const {
-    return reinterpret_cast<E*>(base(j) + page_bytes + half * half_bytes);
-  }
-  template <class E>
-  E* result_of(std::int64_t j, int half) const {
-    return reinterpret_cast<E*>(base(j) + page_bytes + (2 + half) * half_bytes);
-  }
+  std::byte* input_of(std::int64_t j, int half) const { return base(j) + page_bytes + half * half_bytes; }
+  std::byte* result_of(std::int64_t j, int half) const { return base(j) + page_bytes + (2 + half) * half_bytes; }
 
   int next_half() {
     half_ = 1 - half_;

@@ -35,8 +35,8 @@ class mpi_started_movements {
   ///   by messages                posts one message to each member, from and into memory of this object. finish waits
   ///                              and copies all elements into the results
   ///   small, on one node         copies all shards through the window, in one meeting, before start returns
-  bool start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, const void* const* in,
-             void* const* out, dtype type, std::int64_t elem_bytes) {
+  bool start(const mesh_shape& mesh, span<const movement> all, const movement_route* const* routes, dtype type,
+             const void* const* in, void* const* out) {
     if (m_.size() == 1) return false;
     m_.begin(subject_of(mesh, all[0], type));
     if (free_.empty()) free_.emplace_back();
@@ -44,14 +44,14 @@ class mpi_started_movements {
     u.channel = m_.channel();
     u.mesh = &mesh;
     u.all = all;
-    u.elem_bytes = elem_bytes;
+    u.elem_bytes = bytes_of(type);
     u.is_posted = false;
     std::int64_t shards = 0;
     for (std::size_t k = 0; k < all.size(); ++k) {
       u.routes[k] = routes[k];
       u.in[k] = in[k];
       u.out[k] = out[k];
-      shards += routes[k]->shard_elems * elem_bytes;
+      shards += routes[k]->shard_elems * u.elem_bytes;
     }
     u.meets = m_.window() != nullptr;
     if (u.meets && shards <= (m_.work.memories.empty() ? node_window::half_bytes : m_.work.small_shard_bytes)) {
@@ -151,7 +151,7 @@ class mpi_started_movements {
   /// The shards of a member are one after the other in the window, at the same offsets for each member.
   void move_small_together(const movement_list& u) {
     const auto width = u.elem_bytes;
-    const auto shards_of = m_.window()->show<std::byte>([&](std::byte* memory) {
+    const auto shards_of = m_.window()->show([&](std::byte* memory) {
       for (std::size_t k = 0; k < u.all.size(); ++k)
         memory = std::copy_n(static_cast<const std::byte*>(u.in[k]), u.routes[k]->shard_elems * width, memory);
     });
@@ -166,8 +166,8 @@ class mpi_started_movements {
   }
   void post_together(movement_list& u) {
     const auto width = u.elem_bytes;
-    auto* const received = u.receive.at_least<std::byte>(elems_of(u, &movement_route::receives) * width);
-    auto* const sent = u.send.at_least<std::byte>(elems_of(u, &movement_route::sends) * width);
+    auto* const received = u.receive.at_least(elems_of(u, &movement_route::receives) * width);
+    auto* const sent = u.send.at_least(elems_of(u, &movement_route::sends) * width);
     for_each_message(
         u, &movement_route::receives, [](std::size_t, const routed_message&, std::int64_t) {},
         [&](std::int64_t j, std::int64_t at, std::int64_t elems) {
@@ -180,9 +180,7 @@ class mpi_started_movements {
           if (part.box == no_box) std::copy_n(in + part.at * width, part.elems * width, sent + at * width);
           else copy_box(sent + (at - part.at) * width, in, u.routes[k]->boxes[part.box], width);
         },
-        [&](std::int64_t j, std::int64_t at, std::int64_t elems) {
-          messages_of(u).send(j, static_cast<const std::byte*>(sent + at * width), elems * width);
-        });
+        [&](std::int64_t j, std::int64_t at, std::int64_t elems) { messages_of(u).send(j, sent + at * width, elems * width); });
     for (std::size_t k = 0; k < u.all.size(); ++k) {
       const auto& route = *u.routes[k];
       for (const int own : route.own) copy_box(u.out[k], u.in[k], route.boxes[own], width);
@@ -192,7 +190,7 @@ class mpi_started_movements {
   void take_together(movement_list& u) {
     messages_of(u).finish();
     const auto width = u.elem_bytes;
-    const auto* const received = u.receive.at_least<std::byte>(elems_of(u, &movement_route::receives) * width);
+    const auto* const received = u.receive.at_least(elems_of(u, &movement_route::receives) * width);
     for_each_message(
         u, &movement_route::receives,
         [&](std::size_t k, const routed_message& part, std::int64_t at) {

@@ -128,10 +128,10 @@ class mpi_started_reductions {
   void post_terms(one_under_way& u) {
     const auto mine = part_of(u, m_.self);
     const auto bytes = mine.end - mine.begin;
-    auto* const terms = u.terms.at_least<std::byte>(bytes * m_.size());
+    auto* const terms = u.terms.at_least(bytes * m_.size());
     const std::byte* from = u.in;
     if (is_packed(u)) {
-      auto* const packed = u.packed.at_least<std::byte>(u.route->offsets.back() * u.op.elem_bytes);
+      auto* const packed = u.packed.at_least(u.route->offsets.back() * u.op.elem_bytes);
       for (const int box : u.route->packs) copy_box(packed, u.in, u.route->boxes[box], u.op.elem_bytes);
       from = packed;
     }
@@ -149,8 +149,8 @@ class mpi_started_reductions {
   void begin_results(one_under_way& u) {
     const auto mine = part_of(u, m_.self);
     const auto bytes = mine.end - mine.begin;
-    const auto* const terms = u.terms.at_least<std::byte>(0);
-    auto* const result = is_packed(u) ? u.packed.at_least<std::byte>(0) : u.route->scatters ? u.out : u.out + mine.begin;
+    const auto* const terms = u.terms.at_least(0);
+    auto* const result = is_packed(u) ? u.packed.at_least(0) : u.route->scatters ? u.out : u.out + mine.begin;
     u.has_results = true;
     if (bytes > 0)
       reduce_row(
@@ -163,8 +163,8 @@ class mpi_started_reductions {
     for (std::int64_t k = 1; k < m_.size(); ++k) {
       const auto giver = (m_.self + m_.size() - k) % m_.size(), taker = (m_.self + k) % m_.size();
       const auto theirs = part_of(u, giver);
-      messages.receive(giver, u.out + theirs.begin, theirs.end - theirs.begin, message_kind::done);
-      messages.send(taker, static_cast<const std::byte*>(result), bytes, message_kind::done);
+      messages.receive(giver, u.out + theirs.begin, theirs.end - theirs.begin, {}, message_kind::done);
+      messages.send(taker, result, bytes, {}, message_kind::done);
     }
   }
 

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The header includes this file at its end, and gspmd/precompiled.hpp includes it again.
+#include "gspmd/detail/passes/ghost/ghost_zones.hpp"
+
+namespace gspmd::detail {
+
+GSPMD_PLANNED_ONCE(node_order run_at_run_time<ghost_zones_pass>(graph&));
+
+}  // namespace gspmd::detail
