@@ -30,7 +30,7 @@ double used_ms() { return static_cast<double>(std::clock()) * 1e3 / CLOCKS_PER_S
 template <std::int64_t Heads, std::int64_t Rows>
 struct problem {
   static constexpr std::int64_t heads = Heads, rows = Rows, depth = 64, elems = Heads * Rows * depth;
-  using tensor = in<float, dims<1, Heads, Rows, depth>>;
+  using tensor = input<float, shape<1, Heads, Rows, depth>>;
 };
 
 /// Returns the largest x[i] * scale. exponentials_by_hand: x[i] = e^(x[i] * scale - less); returns the sum of all x[i].
@@ -127,8 +127,8 @@ template <bool IsCausal>
 constexpr auto written = [](auto q, auto k, auto v) {
   auto scores = einsum<"bhtk,bhsk->bhts">(q, k) * 0.125;
   if constexpr (IsCausal)
-    scores = select(iota<std::int32_t>(scores, scores.shape(), 2) >= iota<std::int32_t>(scores, scores.shape(), 3), scores,
-                    scores * 0.0 - 1e30);
+    scores = where(iota<std::int32_t>(scores, scores.shape(), 2) >= iota<std::int32_t>(scores, scores.shape(), 3), scores,
+                   scores * 0.0 - 1e30);
   return einsum<"bhts,bhsv->bhtv">(softmax(scores, 3), v);
 };
 template <auto Forward>
@@ -192,7 +192,7 @@ void compare(const char* name, int rounds) {
   std::vector<double> times[3];
   tensors t(Problem::elems), hand = t;
   by_hand<IsCausal> one{Problem::rows};
-  launch(self{}, 1, [&](auto& comm) {
+  launch(serial{}, 1, [&](auto& comm) {
     own_step step;
     std::conditional_t<IsWritten, other_step, own_step> in_operators;
     for (int round = rounds > 3 ? -2 : 0; round < rounds; ++round) {

@@ -25,8 +25,8 @@ struct plane {
   static constexpr std::int64_t places = 4 * 128 * 128, depth = 9 * 64, channels = 64;
   static constexpr auto program = [](auto x, auto w) { return convolution(x, w, "NHWC,HWIO->NHWC", {.padding = "same"}); };
   template <class Split>
-  using image = in<float, dims<4, 128, 128, 64>, Split>;
-  using kernel = in<float, dims<3, 3, 64, 64>>;
+  using image = input<float, shape<4, 128, 128, 64>, Split>;
+  using kernel = input<float, shape<3, 3, 64, 64>>;
   using rows = split<_, "rows", _, _>;
 };
 struct space {
@@ -34,8 +34,8 @@ struct space {
   static constexpr std::int64_t places = 2 * 32 * 32 * 32, depth = 27 * 32, channels = 32;
   static constexpr auto program = [](auto x, auto w) { return convolution(x, w, "NDHWC,DHWIO->NDHWC", {.padding = "same"}); };
   template <class Split>
-  using image = in<float, dims<2, 32, 32, 32, 32>, Split>;
-  using kernel = in<float, dims<3, 3, 3, 32, 32>>;
+  using image = input<float, shape<2, 32, 32, 32, 32>, Split>;
+  using kernel = input<float, shape<3, 3, 3, 32, 32>>;
   using rows = split<_, "rows", _, _, _>;
 };
 
@@ -73,7 +73,7 @@ void compare(int rounds) {
   std::printf("%s\n", Problem::name);
   std::vector<double> alone, product, shared, halves;
   const auto size = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
-  launch(self{}, 1, [&](auto& comm) {
+  launch(serial{}, 1, [&](auto& comm) {
     runner<step_on<Problem, 1>> one;
     const std::vector<float> a(size(Problem::places, Problem::depth), 0.5F), b(size(Problem::depth, Problem::channels), 0.25F);
     std::vector<float> c(size(Problem::places, Problem::channels));

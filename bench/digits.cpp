@@ -22,7 +22,7 @@ using namespace gspmd;
 template <std::int64_t Rows, int Data, int Model>
 dynamic::program at_run_time() {
   const dynamic::mesh m({{"data", Data}, {"model", Model}});
-  return dynamic::compile(digits::train, m, digits::images<Rows>{}, in<std::int32_t, dims<Rows>>{}, digits::parameters{},
+  return dynamic::compile(digits::train, m, digits::images<Rows>{}, input<std::int32_t, shape<Rows>>{}, digits::parameters{},
                           digits::parameters{});
 }
 
@@ -93,8 +93,8 @@ int main(int argc, char** argv) {
     bench::run_time::race_all(rounds, argc > 3 ? argv[3] : "");
     return 0;
   }
-  race<256, 1, 1>("self", self{}, rounds);
-  race<1024, 1, 1>("self", self{}, rounds);
+  race<256, 1, 1>("serial", serial{}, rounds);
+  race<1024, 1, 1>("serial", serial{}, rounds);
   race<256, 2, 2>("simulated 2x2", simulated{}, rounds);
   race<1024, 2, 2>("simulated 2x2", simulated{}, rounds);
   race<256, 2, 1>("threads 2x1", threads{}, rounds);

@@ -39,7 +39,7 @@ template <auto Program, class X, class Y, class T, class ByHand>
 void compare(const std::string& name, const options& o, int64_t x_elems, int64_t y_elems, int64_t made, double target,
              ByHand by_hand) {
   if (name.find(o.words) == std::string::npos) return;
-  launch(self{}, 1, [&](auto& comm) {
+  launch(serial{}, 1, [&](auto& comm) {
     compile<Program, mesh<axis<"x", 1>>, X, Y> run;
     std::vector<T> x(static_cast<std::size_t>(x_elems)), y(static_cast<std::size_t>(y_elems)), z(static_cast<std::size_t>(made));
     std::uint32_t bits = 1;
@@ -99,7 +99,7 @@ template <class P>
 void compare_complex(const options& o) {
   constexpr int64_t n = 1 << 15;
   using c = std::complex<P>;
-  using line = in<c, dims<n>, split<_>>;
+  using line = input<c, shape<n>, split<_>>;
   const std::string type = sizeof(P) == 4 ? "c64 [32768]" : "c128 [32768]";
   compare<product, line, line, c>("x * y of " + type, o, n, n, n, 1.05, [](const c* x, const c* y, c* z) {
     by_parts(
@@ -176,7 +176,7 @@ void call_blas(const double* x, const double* y, double* z) {
 template <int N, class T>
 void compare_products(const options& o) {
   constexpr int64_t count = (1 << 17) / N / N, elems = count * N * N;
-  using batch = in<T, dims<count, N, N>, split<_, _, _>>;
+  using batch = input<T, shape<count, N, N>, split<_, _, _>>;
   const std::string name =
       std::to_string(count) + " products of " + std::to_string(N) + (sizeof(T) == 4 ? " floats" : " doubles");
   compare<products, batch, batch, T>(name + ", loops", o, elems, elems, elems, 1.05,
@@ -260,10 +260,10 @@ void pool_planes_by_hand(const float* x, const float* u, float* dx) {
       }
 }
 void compare_pools(const options& o) {
-  using rows = in<float, dims<images, extent, extent, channels>>;
-  using row_windows = in<float, dims<images, half, half, channels>>;
-  using planes = in<float, dims<images, channels, extent, extent>>;
-  using plane_windows = in<float, dims<images, channels, half, half>>;
+  using rows = input<float, shape<images, extent, extent, channels>>;
+  using row_windows = input<float, shape<images, half, half, channels>>;
+  using planes = input<float, shape<images, channels, extent, extent>>;
+  using plane_windows = input<float, shape<images, channels, half, half>>;
   constexpr auto elems = images * extent * extent * channels;
   compare<pool_2, rows, row_windows, float>("gradient of max_pool 2x2, stride 2, channels last", o, elems, elems / 4, elems, 1.0,
                                             pool_by_hand<2, 0>);

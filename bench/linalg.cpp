@@ -53,7 +53,7 @@ template <class Step, class Lapack>
 void compare(const std::string& row, const options& o, const std::vector<numbers>& in, std::vector<numbers> results,
              int64_t count, const numbers& wanted, Lapack by_lapack) {
   if (row.find(o.words) == std::string::npos) return;
-  launch(self{}, 1, [&](auto& comm) {
+  launch(serial{}, 1, [&](auto& comm) {
     Step step;
     const auto ours = [&] {
       if constexpr (Step::input_count == 1 && Step::output_count == 2) step(comm, in[0], results[0], results[1]);
@@ -87,8 +87,8 @@ void compare_all(const options& o) {
   constexpr int n = static_cast<int>(N), one_column = 1;
   constexpr auto elems = count * N * N;
   using alone = mesh<axis<"x", 1>>;
-  using matrices = in<double, dims<count, N, N>>;
-  using columns = in<double, dims<count, N, 1>>;
+  using matrices = input<double, shape<count, N, N>>;
+  using columns = input<double, shape<count, N, 1>>;
   const std::string size = " [" + std::to_string(count) + ", " + std::to_string(N) + ", " + std::to_string(N) + "]";
   numbers a = drawn(elems);
   for (int64_t m = 0; m < count; ++m)
@@ -157,7 +157,7 @@ void compare_tridiagonal(const options& o) {
   for (auto& d : diagonal) d += 2;
   numbers l(diagonal.size()), d(diagonal.size()), u(diagonal.size()), x(diagonal.size());
   int info = 0;
-  using lines_of = in<double, dims<lines, N>>;
+  using lines_of = input<double, shape<lines, N>>;
   const auto all = [](const numbers& from, numbers& to, int64_t m) { std::copy_n(from.data() + m * N, N, to.data() + m * N); };
   compare<compile<[](auto p, auto q, auto r, auto s) { return tridiagonal_solve(p, q, r, s); }, mesh<axis<"x", 1>>, lines_of,
                   lines_of, lines_of, lines_of>>("tridiagonal_solve [" + std::to_string(lines) + ", " + std::to_string(N) + "]",

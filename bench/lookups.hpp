@@ -36,17 +36,17 @@ constexpr auto largest = [](auto x) { return top_k(x, k); };
 constexpr auto in_order = [](auto x) { return sort(x); };
 constexpr auto drawn = [](auto key) { return reshard(random::uniform<float>(key, {line}), split<"x">{}); };
 
-using look_up_step =
-    compile<look_up, pair_of_devices, in<float, dims<rows, width>, split<"x", _>>, in<std::int32_t, dims<lookups>, split<_>>>;
-using add_up_step =
-    compile<add_up, pair_of_devices, in<float, dims<lookups, width>, split<_, _>>, in<std::int32_t, dims<lookups>, split<_>>>;
+using look_up_step = compile<look_up, pair_of_devices, input<float, shape<rows, width>, split<"x", _>>,
+                             input<std::int32_t, shape<lookups>, split<_>>>;
+using add_up_step = compile<add_up, pair_of_devices, input<float, shape<lookups, width>, split<_, _>>,
+                            input<std::int32_t, shape<lookups>, split<_>>>;
 using count_step =
-    compile<count_up, pair_of_devices, in<float, dims<values>, split<"x">>, in<std::int32_t, dims<values>, split<"x">>>;
-using running_step = compile<running, pair_of_devices, in<float, dims<line>, split<"x">>>;
-using largest_step = compile<largest, pair_of_devices, in<float, dims<line>, split<"x">>>;
+    compile<count_up, pair_of_devices, input<float, shape<values>, split<"x">>, input<std::int32_t, shape<values>, split<"x">>>;
+using running_step = compile<running, pair_of_devices, input<float, shape<line>, split<"x">>>;
+using largest_step = compile<largest, pair_of_devices, input<float, shape<line>, split<"x">>>;
 
-using sort_step = compile<in_order, pair_of_devices, in<float, dims<values>, split<"x">>>;
-using draw_step = compile<drawn, pair_of_devices, in<std::uint64_t, dims<>, split<>>>;
+using sort_step = compile<in_order, pair_of_devices, input<float, shape<values>, split<"x">>>;
+using draw_step = compile<drawn, pair_of_devices, input<std::uint64_t, shape<>, split<>>>;
 
 /// The hand-written code, on each of two devices, has a `Hand` for their common work. On threads, it reads the other
 /// device's memory. Over MPI, it sends (lookups.cpp, mpi_lookups.cpp).

@@ -29,12 +29,13 @@ inline constexpr auto train = [](auto x, auto target, auto w1, auto w2) {
 };
 
 using data_parallel = mesh<axis<"data", 2>>;
-using data_step = compile<train, data_parallel, in<float, dims<batch, in_dim>, split<"data", _>>, in<float, dims<batch, out_dim>>,
-                          in<float, dims<in_dim, hidden>, split<_, _>>, in<float, dims<hidden, out_dim>, split<_, _>>>;
+using data_step =
+    compile<train, data_parallel, input<float, shape<batch, in_dim>, split<"data", _>>, input<float, shape<batch, out_dim>>,
+            input<float, shape<in_dim, hidden>, split<_, _>>, input<float, shape<hidden, out_dim>, split<_, _>>>;
 using model_parallel = mesh<axis<"model", 2>>;
 using model_step =
-    compile<train, model_parallel, in<float, dims<batch, in_dim>, split<_, _>>, in<float, dims<batch, out_dim>>,
-            in<float, dims<in_dim, hidden>, split<_, "model">>, in<float, dims<hidden, out_dim>, split<"model", _>>>;
+    compile<train, model_parallel, input<float, shape<batch, in_dim>, split<_, _>>, input<float, shape<batch, out_dim>>,
+            input<float, shape<in_dim, hidden>, split<_, "model">>, input<float, shape<hidden, out_dim>, split<"model", _>>>;
 // Less than the all_reduce of both gradients in by_hand: each device computes half of each gradient and gathers the
 // other half.
 static_assert(data_step::traffic.bytes < 4 * (in_dim * hidden + hidden * out_dim));

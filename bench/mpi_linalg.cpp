@@ -55,7 +55,7 @@ constexpr auto system_of = [](auto t, auto b) { return solve_dealt(t, b, grid); 
 template <int R, int C>
 using grid_of = mesh<axis<"x", R>, axis<"y", C>>;
 template <int R, int C>
-using blocks_of = in<double, dims<R, C, n / R, n / C>, split<"x", "y", _, _>>;
+using blocks_of = input<double, shape<R, C, n / R, n / C>, split<"x", "y", _, _>>;
 
 /// The blocks of device (r, c), row-major.
 template <class F>
@@ -145,7 +145,7 @@ template <int R, int C>
 struct device {
   int r, c;
   compile<factor, grid_of<R, C>, blocks_of<R, C>> factored;
-  compile<system_of, grid_of<R, C>, blocks_of<R, C>, in<double, dims<n, 1>, split<_, _>>> solved;
+  compile<system_of, grid_of<R, C>, blocks_of<R, C>, input<double, shape<n, 1>, split<_, _>>> solved;
   numbers positive, general, sides, l, x;
 
   explicit device(int number)

@@ -73,7 +73,7 @@ class scalapack_product {
 template <class Split>
 inline constexpr auto product = [](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), Split{}); };
 template <std::int64_t N, class Mesh, class Split>
-using product_on = compile<product<Split>, Mesh, in<double, dims<N, N>, Split>, in<double, dims<N, N>, Split>>;
+using product_on = compile<product<Split>, Mesh, input<double, shape<N, N>, Split>, input<double, shape<N, N>, Split>>;
 
 template <class Step, int N>
 void race(int grid_rows, int grid_columns, int rounds) {

@@ -82,7 +82,7 @@ ep_sums ep_by_hand(int log_pairs) {
 }
 void race_ep(int rounds) {
   const auto p = npb::ep::of_class('W');
-  const auto program = dynamic::compile(npb::ep::program(p.log_pairs), all_ranks(), dynamic::in<std::uint64_t>({}));
+  const auto program = dynamic::compile(npb::ep::program(p.log_pairs), all_ranks(), dynamic::input<std::uint64_t>({}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
     auto session = code.make_session();
@@ -144,7 +144,7 @@ void race_cg(int rounds) {
   const auto rows = npb::cg::matrix(p);
   const sparse_matrix<double> a(p.n, p.n, rows.row_start, rows.columns, rows.values, ranks);
   const auto program =
-      dynamic::compile(npb::cg::program(p), all_ranks(), a.input<"devices">(), dynamic::in<double>({p.n}, {"devices"}));
+      dynamic::compile(npb::cg::program(p), all_ranks(), a.input<"devices">(), dynamic::input<double>({p.n}, {"devices"}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
     auto session = code.make_session();
@@ -166,8 +166,8 @@ void race_cg(int rounds) {
 void race_is(int rounds) {
   const auto p = npb::is::of_class('W');
   const int64_t count = int64_t{1} << p.log_keys, most = int64_t{1} << p.log_most, own = count / ranks;
-  const auto program = dynamic::compile(npb::is::ranking(p), all_ranks(), dynamic::in<std::int32_t>({count}, {"devices"}),
-                                        dynamic::in<std::int32_t>({5}, {""}));
+  const auto program = dynamic::compile(npb::is::ranking(p), all_ranks(), dynamic::input<std::int32_t>({count}, {"devices"}),
+                                        dynamic::input<std::int32_t>({5}, {""}));
   const auto code = native(program);
   const auto keys = npb::is::keys(p);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
@@ -201,7 +201,7 @@ void race_is(int rounds) {
     };
     bench::race_over_mpi(
         "is W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, by_hand);
-    const auto whole = gather(comm, found);
+    const auto whole = collect(comm, found);
     for (std::size_t k = 0; k < ranks_by_hand.size(); ++k)
       check("a rank of is", static_cast<double>(whole[static_cast<int64_t>(k)]), ranks_by_hand[k], 0);
     for (std::size_t k = 0; k < p.rising; ++k)
@@ -214,7 +214,7 @@ void race_is(int rounds) {
 void race_mg(int rounds) {
   const auto p = npb::mg::of_class('W');
   const auto n = p.n, planes = n / ranks;
-  const auto program = dynamic::compile(npb::mg::program, all_ranks(), dynamic::in<double>({n, n, n}, {"devices", "", ""}));
+  const auto program = dynamic::compile(npb::mg::program, all_ranks(), dynamic::input<double>({n, n, n}, {"devices", "", ""}));
   const auto code = native(program);
   const auto charges = npb::mg::charges(n);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
@@ -232,7 +232,7 @@ void race_mg(int rounds) {
 }
 void race_ft(int rounds) {
   const auto p = npb::ft::of_class('W');
-  const auto program = dynamic::compile(npb::ft::program(p), all_ranks(), dynamic::in<std::uint64_t>({}));
+  const auto program = dynamic::compile(npb::ft::program(p), all_ranks(), dynamic::input<std::uint64_t>({}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
     auto session = code.make_session();

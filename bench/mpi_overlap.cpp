@@ -42,10 +42,10 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3, auto w4) {
 };
 using pod = mesh<axis<"data", devices>>;
 constexpr network slow(50e9, 250e6, 50e-6);  // the operations of one second, and the bytes that 2gbit sends in one second
-using weight = in<float, dims<width, width>, split<"data", _>>;
+using weight = input<float, shape<width, width>, split<"data", _>>;
 template <options Options = options{}>
-using step =
-    compile<train, pod, with<Options>, in<float, dims<devices * rows, width>, split<"data", _>>, weight, weight, weight, weight>;
+using step = compile<train, pod, with<Options>, input<float, shape<devices * rows, width>, split<"data", _>>, weight, weight,
+                     weight, weight>;
 
 using matrix = std::vector<float>;
 using weights = std::array<matrix, layers>;

@@ -99,7 +99,7 @@ constexpr auto conjugate_gradients = [](auto a, auto b) {
       0.0 * b, b, b, dot(b, b)));
 };
 template <auto Program, const sparse_layout& Layout, class Vector>
-using step_of = compile<Program, mesh<axis<"x", 2>>, sparse_in<double, Layout, "x">, Vector>;
+using step_of = compile<Program, mesh<axis<"x", 2>>, sparse_input<double, Layout, "x">, Vector>;
 
 /// `Program` of a matrix and a vector, compared with PETSc's work(matrix).
 template <auto Program, const sparse_layout& Layout, class Vector, class Work>
@@ -126,9 +126,9 @@ void race_with(const char* what, const compressed& all, int rounds, double relat
   });
 }
 template <const sparse_layout& Layout>
-using vector_of = in<double, dims<Layout.rows>, split<"x">>;
+using vector_of = input<double, shape<Layout.rows>, split<"x">>;
 template <const sparse_layout& Layout>
-using blocks_of = in<double, dims<Layout.rows, Layout.block>, split<"x", _>>;
+using blocks_of = input<double, shape<Layout.rows, Layout.block>, split<"x", _>>;
 
 void solve(const petsc_matrix& m) {
   static KSP solver = [&] {
@@ -168,7 +168,7 @@ void race_on_grid(int rounds) {
     for (PetscInt j = 0; j < width; ++j) at[i][j] = static_cast<double>((3 * i + 7 * j) % 32);
   check(DMDAVecRestoreArray(grid, from, &at));
   launch(mpi{MPI_COMM_WORLD}, 2, [&](auto& comm) {
-    using step_on_grid = compile<mean_of_neighbours, mesh<axis<"x", 2>>, in<double, dims<height, width>, split<"x", _>>>;
+    using step_on_grid = compile<mean_of_neighbours, mesh<axis<"x", 2>>, input<double, shape<height, width>, split<"x", _>>>;
     step_on_grid step;
     const auto by_us = [&] {
       const double* in = nullptr;

@@ -123,9 +123,9 @@ void layer_norm_gradient_row(const T* x, const T* by, const T*, T* dx, int64_t n
 // ---- the comparison ----
 
 template <class T, int64_t Rows, int64_t Columns>
-using matrix = in<T, dims<Rows, Columns>, split<"rows", _>>;
+using matrix = input<T, shape<Rows, Columns>, split<"rows", _>>;
 template <class T, int64_t Columns>
-using of_columns = in<T, dims<Columns>, split<_>>;
+using of_columns = input<T, shape<Columns>, split<_>>;
 
 struct options {
   int rounds;
@@ -177,7 +177,7 @@ void compare(const char* name, const options& o) {
       for (double& time : *all) time /= calls;
     t.print(row, 1.05);
   };
-  if constexpr (Devices == 1) launch(self{}, 1, measure);
+  if constexpr (Devices == 1) launch(serial{}, 1, measure);
   else launch(threads{}, Devices, measure);
 }
 

@@ -203,7 +203,7 @@ constexpr auto adam_update = [](auto w, auto m, auto v, auto g) {
 };
 template <std::int64_t Elems>
 void adam(benchmark::State& state) {
-  using v = in<float, dims<Elems>>;
+  using v = input<float, shape<Elems>>;
   compiled<compile<adam_update, single, v, v, v, v>> run;
   for (auto _ : state) run();
   rate(state, "GB", 7.0 * 4 * static_cast<double>(Elems));  // reads 4 arrays, writes 3
@@ -246,22 +246,22 @@ template <fixed_string Equation>
 constexpr auto contraction = [](auto a, auto b) { return einsum<Equation>(a, b); };
 template <fixed_string Equation, class A, class B>
 void contract(benchmark::State& state, double multiplications) {
-  compiled<compile<contraction<Equation>, single, in<float, A>, in<float, B>>> run;
+  compiled<compile<contraction<Equation>, single, input<float, A>, input<float, B>>> run;
   for (auto _ : state) run();
   rate(state, "GF", 2 * multiplications);
 }
-void gemm_512(benchmark::State& s) { contract<"ab,bc->ac", dims<512, 512>, dims<512, 512>>(s, 512.0 * 512 * 512); }
-void gemm_64(benchmark::State& s) { contract<"ab,bc->ac", dims<64, 64>, dims<64, 64>>(s, 64.0 * 64 * 64); }
-void gemm_8(benchmark::State& s) { contract<"ab,bc->ac", dims<8, 8>, dims<8, 8>>(s, 8.0 * 8 * 8); }
-void gemm_transposed(benchmark::State& s) { contract<"ba,cb->ca", dims<512, 512>, dims<512, 512>>(s, 512.0 * 512 * 512); }
-void batched(benchmark::State& s) { contract<"nab,nbc->nac", dims<64, 64, 64>, dims<64, 64, 64>>(s, 64.0 * 64 * 64 * 64); }
+void gemm_512(benchmark::State& s) { contract<"ab,bc->ac", shape<512, 512>, shape<512, 512>>(s, 512.0 * 512 * 512); }
+void gemm_64(benchmark::State& s) { contract<"ab,bc->ac", shape<64, 64>, shape<64, 64>>(s, 64.0 * 64 * 64); }
+void gemm_8(benchmark::State& s) { contract<"ab,bc->ac", shape<8, 8>, shape<8, 8>>(s, 8.0 * 8 * 8); }
+void gemm_transposed(benchmark::State& s) { contract<"ba,cb->ca", shape<512, 512>, shape<512, 512>>(s, 512.0 * 512 * 512); }
+void batched(benchmark::State& s) { contract<"nab,nbc->nac", shape<64, 64, 64>, shape<64, 64, 64>>(s, 64.0 * 64 * 64 * 64); }
 void attention_scores(benchmark::State& s) {
-  contract<"bqhd,bkhd->bhqk", dims<4, 128, 8, 64>, dims<4, 128, 8, 64>>(s, 4.0 * 8 * 128 * 128 * 64);
+  contract<"bqhd,bkhd->bhqk", shape<4, 128, 8, 64>, shape<4, 128, 8, 64>>(s, 4.0 * 8 * 128 * 128 * 64);
 }
 void four_index(benchmark::State& s) {
-  contract<"acik,cbkj->abij", dims<24, 24, 24, 24>, dims<24, 24, 24, 24>>(s, 24.0 * 24 * 24 * 24 * 24 * 24);
+  contract<"acik,cbkj->abij", shape<24, 24, 24, 24>, shape<24, 24, 24, 24>>(s, 24.0 * 24 * 24 * 24 * 24 * 24);
 }
-void matrix_vector(benchmark::State& s) { contract<"ab,b->a", dims<2048, 2048>, dims<2048>>(s, 2048.0 * 2048); }
+void matrix_vector(benchmark::State& s) { contract<"ab,b->a", shape<2048, 2048>, shape<2048>>(s, 2048.0 * 2048); }
 BENCHMARK(gemm_512);
 BENCHMARK(gemm_64);
 BENCHMARK(gemm_8);
@@ -286,7 +286,7 @@ GSPMD_LOOP_FUNCTION float sum_by_hand(const float* x, std::int64_t n, F f) {
 constexpr auto polynomial = [](auto x) { return sum(x * x - x); };
 constexpr auto sum_and_largest = [](auto x) {
   const auto y = x * x - x;
-  return std::tuple{sum(y), reduce(y, monoid::maximum)};
+  return std::tuple{sum(y), reduce(y, monoid::max)};
 };
 constexpr auto layer_norm = [](auto x) {
   const auto centred = x - expand_dims(mean(x, 1), 1);
@@ -321,7 +321,7 @@ GSPMD_LOOP_FUNCTION void softmax_of_row(const float* x, float* y, std::int64_t n
 /// A program of one array, and the same hand-written.
 template <auto Program, std::int64_t Rows, std::int64_t Columns>
 void of_rows(benchmark::State& state) {
-  compiled<compile<Program, single, in<float, dims<Rows, Columns>>>> run;
+  compiled<compile<Program, single, input<float, shape<Rows, Columns>>>> run;
   for (auto _ : state) run();
   rate(state, "elements", static_cast<double>(Rows * Columns));
 }
@@ -380,7 +380,7 @@ GSPMD_AGAINST_LOOPS(8192, 1024);
 /// Products of c128, computed as products of real matrices of the parts, and the library's own product.
 template <std::int64_t N>
 void complex_gemm(benchmark::State& state) {
-  using matrix = in<c128, dims<N, N>>;
+  using matrix = input<c128, shape<N, N>>;
   compiled<compile<contraction<"ab,bc->ac">, single, matrix, matrix>> run;
   for (auto _ : state) run();
   rate(state, "GF", 8.0 * N * N * N);
@@ -406,14 +406,14 @@ template <int... Order>
 constexpr auto permuted = [](auto x) { return transpose(x, {Order...}); };
 template <class Dims, int... Order>
 void permute(benchmark::State& state) {
-  compiled<compile<permuted<Order...>, single, in<float, Dims>>> run;
+  compiled<compile<permuted<Order...>, single, input<float, Dims>>> run;
   for (auto _ : state) run();
   rate(state, "GB", 2.0 * 4 * static_cast<double>(detail::elements(Dims::value)));
 }
-BENCHMARK(permute<dims<64, 64>, 1, 0>);
-BENCHMARK(permute<dims<1024, 1024>, 1, 0>);
-BENCHMARK(permute<dims<32, 128, 8, 64>, 0, 2, 1, 3>);
-BENCHMARK(permute<dims<64, 64, 256>, 2, 1, 0>);
+BENCHMARK(permute<shape<64, 64>, 1, 0>);
+BENCHMARK(permute<shape<1024, 1024>, 1, 0>);
+BENCHMARK(permute<shape<32, 128, 8, 64>, 0, 2, 1, 3>);
+BENCHMARK(permute<shape<64, 64, 256>, 2, 1, 0>);
 
 }  // namespace
 

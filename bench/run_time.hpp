@@ -116,9 +116,9 @@ constexpr auto heat = [](auto t) {
 
 /// Runs the comparisons whose names contain `wanted`.
 inline void race_all(int rounds, std::string_view wanted) {
-  using small = in<float, dims<256, 256>>;
-  using large = in<float, dims<1024, 1024>>;
-  using row = in<float, dims<1, 256>>;
+  using small = input<float, shape<256, 256>>;
+  using large = input<float, shape<1024, 1024>>;
+  using row = input<float, shape<1, 256>>;
   race_of<polynomial, small, small>("2x+3y-xy 256^2", rounds, wanted);
   race_of<polynomial, large, large>("2x+3y-xy 1024^2", rounds, wanted);
   race_of<gelu, small>("gelu 256^2", rounds, wanted);
@@ -129,11 +129,11 @@ inline void race_all(int rounds, std::string_view wanted) {
   race_of<layer_norm, large>("layer norm 1024^2", rounds, wanted);
   race_of<softmax_of_rows, large>("softmax 1024^2", rounds, wanted);
   race_of<sum_of_polynomial, large>("sum(x*x-x) 1024^2", rounds, wanted);
-  race_of<jacobi, in<double, dims<256, 256>>>("jacobi 256^2 double", rounds, wanted);
-  race_of<jacobi, in<double, dims<1024, 1024>>>("jacobi 1024^2 double", rounds, wanted);
-  race_of<jacobi, in<float, dims<1024, 1024>>>("jacobi 1024^2 float", rounds, wanted);
-  race_of<heat, in<double, dims<64, 64, 64>>>("heat 64^3 double", rounds, wanted);
-  race_of<heat, in<double, dims<128, 128, 128>>>("heat 128^3 double", rounds, wanted);
+  race_of<jacobi, input<double, shape<256, 256>>>("jacobi 256^2 double", rounds, wanted);
+  race_of<jacobi, input<double, shape<1024, 1024>>>("jacobi 1024^2 double", rounds, wanted);
+  race_of<jacobi, input<float, shape<1024, 1024>>>("jacobi 1024^2 float", rounds, wanted);
+  race_of<heat, input<double, shape<64, 64, 64>>>("heat 64^3 double", rounds, wanted);
+  race_of<heat, input<double, shape<128, 128, 128>>>("heat 128^3 double", rounds, wanted);
 }
 
 }  // namespace bench::run_time

@@ -67,8 +67,8 @@ floats filled(int64_t count) {
 }
 int64_t inside(int64_t i, int64_t below) { return std::max(std::min(i, below - 1), int64_t{0}); }
 
-constexpr auto along_0 = [](auto x, auto ids) { return take_along(x, ids, 0); };
-constexpr auto along_1 = [](auto x, auto ids) { return take_along(x, ids, 1); };
+constexpr auto along_0 = [](auto x, auto ids) { return take_along_axis(x, ids, 0); };
+constexpr auto along_1 = [](auto x, auto ids) { return take_along_axis(x, ids, 1); };
 constexpr auto taken = [](auto x, auto ids) { return take(x, ids, 0); };
 constexpr auto of_columns = [](auto x, auto ids) { return take(x, ids, 1); };
 template <int64_t Bins>
@@ -78,12 +78,12 @@ constexpr auto largest = [](auto x) { return top_k(x, K); };
 
 template <int64_t Rows, int64_t Columns>
 void along(const options& o) {
-  const std::string shape = " [" + std::to_string(Rows) + ", " + std::to_string(Columns) + "]";
+  const std::string extents = " [" + std::to_string(Rows) + ", " + std::to_string(Columns) + "]";
   simulated_communicator comm{1};
   const floats x = filled(Rows * Columns);
   floats y(x.size()), hand(x.size());
-  using matrix = in<float, dims<Rows, Columns>>;
-  using ids_of = in<int32_t, dims<Rows, Columns>>;
+  using matrix = input<float, shape<Rows, Columns>>;
+  using ids_of = input<int32_t, shape<Rows, Columns>>;
   const auto by_hand = [&](const numbers& ids, auto place, int64_t below) {
     return [&, place, below] {
       const float* const from = x.data();
@@ -96,12 +96,12 @@ void along(const options& o) {
   const numbers of_rows = drawn(Rows * Columns, Rows), of_places = drawn(Rows * Columns, Columns);
   compile<along_0, single, matrix, ids_of> first;
   compare(
-      o, "take_along dim 0" + shape, 1.1, y, hand, [&] { first(comm, x, of_rows, y); },
+      o, "take_along_axis dim 0" + extents, 1.1, y, hand, [&] { first(comm, x, of_rows, y); },
       by_hand(
           of_rows, [](int64_t, int64_t c, int64_t at) { return at * Columns + c; }, Rows));
   compile<along_1, single, matrix, ids_of> last;
   compare(
-      o, "take_along dim 1" + shape, 1.1, y, hand, [&] { last(comm, x, of_places, y); },
+      o, "take_along_axis dim 1" + extents, 1.1, y, hand, [&] { last(comm, x, of_places, y); },
       by_hand(
           of_places, [](int64_t r, int64_t, int64_t at) { return r * Columns + at; }, Columns));
 }
@@ -111,7 +111,7 @@ void take_single(const options& o) {
   const floats x = filled(Table);
   const numbers ids = drawn(Count, Table);
   floats y(ids.size()), hand(ids.size());
-  compile<taken, single, in<float, dims<Table>>, in<int32_t, dims<Count>>> step;
+  compile<taken, single, input<float, shape<Table>>, input<int32_t, shape<Count>>> step;
   compare(
       o, "take " + std::to_string(Count) + " of " + std::to_string(Table), 1.1, y, hand, [&] { step(comm, x, ids, y); },
       [&] {
@@ -127,7 +127,7 @@ void take_columns(const options& o) {
   const floats x = filled(Rows * Columns);
   const numbers ids = drawn(Count, Columns);
   floats y(static_cast<std::size_t>(Rows * Count)), hand(y.size());
-  compile<of_columns, single, in<float, dims<Rows, Columns>>, in<int32_t, dims<Count>>> step;
+  compile<of_columns, single, input<float, shape<Rows, Columns>>, input<int32_t, shape<Count>>> step;
   compare(
       o, "take " + std::to_string(Count) + " columns of [" + std::to_string(Rows) + ", " + std::to_string(Columns) + "]", 1.1, y,
       hand, [&] { step(comm, x, ids, y); },
@@ -144,7 +144,7 @@ void count(const options& o) {
   simulated_communicator comm{1};
   const numbers ids = drawn(Count, Bins);
   numbers y(Bins), hand(Bins);
-  compile<counted<Bins>, single, in<int32_t, dims<Count>>> step;
+  compile<counted<Bins>, single, input<int32_t, shape<Count>>> step;
   compare(
       o, "histogram of " + std::to_string(Count) + " in " + std::to_string(Bins), 1.1, y, hand, [&] { step(comm, ids, y); },
       [&] {
@@ -165,7 +165,7 @@ void top(const options& o) {
   const auto is_before = [](const found& a, const found& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   };
-  compile<largest<K>, single, in<float, dims<Lines, Columns>>> step;
+  compile<largest<K>, single, input<float, shape<Lines, Columns>>> step;
   const std::string row = "top " + std::to_string(K) + " of [" + std::to_string(Lines) + ", " + std::to_string(Columns) + "]";
   if (row.find(o.words) == std::string::npos) return;
   race_in_turns(

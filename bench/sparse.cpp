@@ -87,11 +87,11 @@ struct by_hand {
 constexpr auto product = [](auto a, auto x) { return multiply(a, x); };
 constexpr auto transposed = [](auto a, auto y) { return multiply_transposed(a, y); };
 template <const sparse_layout& Layout>
-using vector_of = in<double, dims<Layout.rows>, split<"x">>;
+using vector_of = input<double, shape<Layout.rows>, split<"x">>;
 template <const sparse_layout& Layout>
-using blocks_of = in<double, dims<Layout.rows, Layout.block>, split<"x", _>>;
+using blocks_of = input<double, shape<Layout.rows, Layout.block>, split<"x", _>>;
 template <auto Program, const sparse_layout& Layout, class Vector = vector_of<Layout>>
-using step_of = compile<Program, mesh<axis<"x", 2>>, sparse_in<double, Layout, "x">, Vector>;
+using step_of = compile<Program, mesh<axis<"x", 2>>, sparse_input<double, Layout, "x">, Vector>;
 
 template <class Step, const sparse_layout& Layout, int Block, bool IsTransposed>
 void race(const char* what, const compressed& a, int rounds) {

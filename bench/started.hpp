@@ -62,9 +62,9 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3, auto w4) {
   return manual<"data">(backward<Starts>, takes<batch, weight, weight, weight, weight>{},
                         gives<weight, weight, weight, weight>{})(x, w1, w2, w3, w4);
 };
-using weight_in = in<float, dims<width, width>>;
+using weight_in = input<float, shape<width, width>>;
 template <bool Starts>
-using step = compile<train<Starts>, mesh<axis<"data", devices>>, in<float, dims<devices * rows, width>, split<"data", _>>,
+using step = compile<train<Starts>, mesh<axis<"data", devices>>, input<float, shape<devices * rows, width>, split<"data", _>>,
                      weight_in, weight_in, weight_in, weight_in>;
 
 using matrix = std::vector<float>;

@@ -33,7 +33,7 @@ struct jacobi {
     return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
   };
   template <class Split>
-  using input = in<double, dims<4096, 4096>, Split>;
+  using input = input<double, shape<4096, 4096>, Split>;
   using line = split<"x", _>;
   using square = split<"x", "y">;
 };
@@ -45,7 +45,7 @@ struct heat {
     return t + 0.1 * (around - 6.0 * t);
   };
   template <class Split>
-  using input = in<double, dims<256, 256, 256>, Split>;
+  using input = input<double, shape<256, 256, 256>, Split>;
   using line = split<"x", _, _>;
   using square = split<"x", "y", _>;
 };
@@ -203,7 +203,7 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
           step(comm, a, a);  // the field is overwritten, as in the hand-written code
         } else {
           for (int t = 0; t < trips; ++t) {
-            if constexpr (has_ghosts) step(comm, filled(strided_view(a.data(), all)), strided_view(b.data(), all));
+            if constexpr (has_ghosts) step(comm, exchange_ghosts(strided_view(a.data(), all)), strided_view(b.data(), all));
             else step(comm, a, b);
             std::swap(a, b);
           }

@@ -85,9 +85,9 @@ void compare(const char* name, int calls, const options& o) {
   using halves = compile<Program, mesh<axis<"rows", 2>>, Inputs...>;
   race_times of_devices, of_one;
   for (int round = -1; round < o.rounds; ++round) {
-    const double team = time_of<whole>(threads_per_device(2, self{}), calls);
+    const double team = time_of<whole>(threads_per_device(2, serial{}), calls);
     const double devices = time_of<halves>(threads{}, calls);
-    const double one = time_of<whole>(self{}, calls);
+    const double one = time_of<whole>(serial{}, calls);
     if (round < 0) continue;
     of_devices.ours.push_back(team);
     of_devices.by_hand.push_back(devices);
@@ -99,11 +99,11 @@ void compare(const char* name, int calls, const options& o) {
 }
 
 template <class T, int64_t Rows, int64_t Columns>
-using matrix = in<T, dims<Rows, Columns>, split<"rows", _>>;
+using matrix = input<T, shape<Rows, Columns>, split<"rows", _>>;
 template <int64_t Rows, int64_t Columns>
-using weight = in<float, dims<Rows, Columns>, split<_, _>>;
+using weight = input<float, shape<Rows, Columns>, split<_, _>>;
 
-using images = in<float, dims<8, 112, 112, 64>, split<"rows", _, _, _>>;
+using images = input<float, shape<8, 112, 112, 64>, split<"rows", _, _, _>>;
 
 void compare_all(const options& o) {
   compare<jacobi, matrix<double, 1024, 1024>>("jacobi 1024^2 double", 20, o);
@@ -113,8 +113,8 @@ void compare_all(const options& o) {
   compare<softmax_of, matrix<float, 256, 256>>("softmax 256^2", 200, o);
   compare<softmax_of, matrix<float, 2048, 1024>>("softmax 2048 x 1024", 5, o);
   compare<sum_of, matrix<float, 1024, 1024>>("sum(x*x-x) 1024^2", 20, o);
-  compare<take_of, in<int, dims<65536>, split<"rows">>, weight<4096, 64>>("take 65536 of 4096 x 64", 5, o);
-  compare<scatter_of, in<int, dims<65536>, split<"rows">>, matrix<float, 65536, 64>>("segment_sum 65536 x 64 to 4096", 5, o);
+  compare<take_of, input<int, shape<65536>, split<"rows">>, weight<4096, 64>>("take 65536 of 4096 x 64", 5, o);
+  compare<scatter_of, input<int, shape<65536>, split<"rows">>, matrix<float, 65536, 64>>("segment_sum 65536 x 64 to 4096", 5, o);
   compare<sort_of, matrix<float, 1024, 1024>>("sort of lines 1024^2", 3, o);
   compare<top_of, matrix<float, 4096, 1024>>("the 8 largest of lines 4096 x 1024", 3, o);
   compare<pool_of, images>("max_pool 2 x 2 of 8 x 112 x 112 x 64", 3, o);

@@ -64,7 +64,7 @@ list(FILTER headers EXCLUDE REGEX "/detail/|/(reproducible|index/lookup|index/or
 set(composites 0)
 foreach(file IN LISTS headers)
   file(STRINGS "${file}" lines REGEX "[^_a-z.>/:](sum|sum_pool|cumsum|segment_sum)\\(")
-  list(FILTER lines EXCLUDE REGEX "^ *//|^constexpr value|convert<std::int64_t>")
+  list(FILTER lines EXCLUDE REGEX "^ *//|^constexpr value|cast<std::int64_t>")
   if(lines STREQUAL "")
     continue()
   endif()
@@ -94,7 +94,7 @@ list(APPEND until_the_doors
 # that every kernel needs.
 list(APPEND until_the_doors
     detail/ir/collective detail/ir/element_bits detail/ir/fused_group detail/ir/fused_loop detail/ir/graph detail/ir/index_map
-    detail/ir/kernel_facts detail/ir/layout detail/ir/may_overwrite
+    detail/ir/kernel_facts detail/ir/layout detail/ir/can_alias
     detail/ir/mesh_info detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
     detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices

@@ -3,7 +3,7 @@
 #include <gspmd/core.hpp>
 
 constexpr auto total = [](auto x) { return sum(x); };
-using step = gspmd::compile<total, gspmd::mesh<gspmd::axis<"x", 2>>, gspmd::in<float, gspmd::dims<8>, gspmd::split<"x">>>;
+using step = gspmd::compile<total, gspmd::mesh<gspmd::axis<"x", 2>>, gspmd::input<float, gspmd::shape<8>, gspmd::split<"x">>>;
 static_assert(step::traffic.collectives == 1);
 
 int main() {

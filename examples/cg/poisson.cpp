@@ -21,7 +21,7 @@ using namespace gspmd;
 /// Continues conjugate gradients until |r|^2 is below the goal, or for at most `most` iterations.
 constexpr auto trips = [](auto a, auto goal, auto state, int most) {
   const auto dot = [](value x, value y) { return sum(x * y); };
-  return while_loop([&](auto now) { return logical_and(std::get<3>(now) > goal, std::get<4>(now) < most); },
+  return while_loop([&](auto now) { return bitwise_and(std::get<3>(now) > goal, std::get<4>(now) < most); },
                     [&](auto now) {
                       auto [u, r, p, rr, trip] = now;
                       const value q = multiply(a, p), alpha = rr / dot(p, q);
@@ -73,13 +73,13 @@ int solve(const options& o, const runner& run) {
   const poisson problem(o.side);
   const auto n = problem.points;
   const sparse_matrix<double> a(n, n, problem.row_start, problem.column, problem.values, o.devices);
-  const auto vector = dynamic::in<double>({n}, {"devices"});
+  const auto vector = dynamic::input<double>({n}, {"devices"});
   const auto program = dynamic::compile(
       [&](auto matrix, auto limit, auto u, auto r, auto p, auto rr) {
         return trips(matrix, limit, std::tuple{u, r, p, rr}, o.between);
       },
-      dynamic::mesh({{"devices", o.devices}}), a.input<"devices">(), dynamic::in<double>({}), vector, vector, vector,
-      dynamic::in<double>({}));
+      dynamic::mesh({{"devices", o.devices}}), a.input<"devices">(), dynamic::input<double>({}), vector, vector, vector,
+      dynamic::input<double>({}));
   std::printf("%lld points, %lld entries on %lld devices: a product sends %lld bytes, x has %lld\n", static_cast<long long>(n),
               static_cast<long long>(problem.column.size()), static_cast<long long>(o.devices),
               static_cast<long long>(a.layout().bytes(sizeof(double))), static_cast<long long>(n) * 8);

@@ -44,13 +44,13 @@ using pod = mesh<axis<"data", Data>, axis<"model", Model>>;
 using pods = std::tuple<pod<1, 1>, pod<2, 1>, pod<2, 2>, pod<2, 4>>;
 
 template <std::int64_t Rows>
-using images = in<float, dims<Rows, pixels>, split<"data", _>>;
+using images = input<float, shape<Rows, pixels>, split<"data", _>>;
 
-using parameters = record<layers, in<float, dims<pixels, hidden>, split<_, "model">>, in<float, dims<hidden>>,
-                          in<float, dims<hidden, classes>, split<"model", _>>, in<float, dims<classes>>>;
+using parameters = record<layers, input<float, shape<pixels, hidden>, split<_, "model">>, input<float, shape<hidden>>,
+                          input<float, shape<hidden, classes>, split<"model", _>>, input<float, shape<classes>>>;
 
 template <class Mesh, std::int64_t Rows>
-using train_step = compile<train, Mesh, images<Rows>, in<std::int32_t, dims<Rows>>, parameters, parameters>;
+using train_step = compile<train, Mesh, images<Rows>, input<std::int32_t, shape<Rows>>, parameters, parameters>;
 
 template <class Mesh, std::int64_t Rows>
 using classify_step = compile<classify, Mesh, images<Rows>, parameters>;

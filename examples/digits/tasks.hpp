@@ -60,8 +60,8 @@ outcome train_for(int steps, bool reports, const Backend& backend, const digits_
 /// Prints the losses on several backends next to the loss on one device.
 class comparison {
  public:
-  explicit comparison(const digits_data& data) : expected_(train_for<pod<1, 1>>(50, false, self{}, data).loss) {
-    std::printf("loss after 50 steps\n  self       1x1  %.7f\n", expected_);
+  explicit comparison(const digits_data& data) : expected_(train_for<pod<1, 1>>(50, false, serial{}, data).loss) {
+    std::printf("loss after 50 steps\n  serial     1x1  %.7f\n", expected_);
   }
   template <class Mesh, class Backend>
   void add(const char* name, const Backend& backend, const digits_data& data) {

@@ -30,7 +30,7 @@ inline layers<array<float>> at_rest() {
 /// Returns the share of rows whose largest logit is that of their label. Uses the same program as training, planned for
 /// one device.
 inline double accuracy(const layers<array<float>>& learned, const dataset& rows) {
-  const auto logits = run<classify_step<pod<1, 1>, test_rows>>(self{}, rows.x, learned);
+  const auto logits = run<classify_step<pod<1, 1>, test_rows>>(serial{}, rows.x, learned);
   int right = 0;
   for (std::int64_t i = 0; i < test_rows; ++i) {
     const auto* row = logits.data() + i * classes;
@@ -50,7 +50,7 @@ class trainer {
     for (int b = 0; b < steps_per_epoch; ++b) {
       const auto* x = rows.x.data() + b * batch * pixels;
       const auto* labels = rows.labels.data() + b * batch;
-      batches_.push_back({scatter<step, 0>(comm, x), scatter<step, 1>(comm, labels)});
+      batches_.push_back({distribute<step, 0>(comm, x), distribute<step, 1>(comm, labels)});
     }
   }
 
@@ -64,7 +64,7 @@ class trainer {
   }
 
   /// Returns the current parameters, whole.
-  layers<array<float>> parameters_now() { return gather(comm_, std::get<0>(now_)); }
+  layers<array<float>> parameters_now() { return collect(comm_, std::get<0>(now_)); }
 
  private:
   using state = std::tuple<layers<sharded_array<float>>, layers<sharded_array<float>>>;  // parameters, velocity
@@ -74,7 +74,7 @@ class trainer {
   std::vector<labelled_images> batches_;
   std::size_t next_batch_ = 0;
   sharded_array<float> loss_ = make_result<step, 0>(comm_);
-  state now_ = {scatter<step, 2>(comm_, initial_parameters()), scatter<step, 3>(comm_, at_rest())};
+  state now_ = {distribute<step, 2>(comm_, initial_parameters()), distribute<step, 3>(comm_, at_rest())};
   state then_ = {make_result<step, 1>(comm_), make_result<step, 2>(comm_)};
 };
 

@@ -24,7 +24,7 @@ constexpr auto heat = [](auto t) {
   return t + 0.1 * (around - 4.0 * t);
 };
 // Fortran's u(nx, ny) is u[ny][nx] here, and the ranks split ny.
-using step = compile<heat, mesh<axis<"y", 3>>, in<double, dims<40, 64>, split<"y", _>>>;
+using step = compile<heat, mesh<axis<"y", 3>>, input<double, shape<40, 64>, split<"y", _>>>;
 using rows_layout = decltype(layout_of_input<step, 0>(ragged_list{}));
 
 /// A view of a Fortran array, from its descriptor. The dims are in the opposite order. Sections are not copied.

@@ -112,7 +112,7 @@ dynamic::program compiled_for(const options& o, const std::vector<std::int64_t>&
   }
   const auto around = named_boundary(o.boundary);
   return dynamic::compile([&](value u) { return steps(u, around, o.steps); }, dynamic::mesh(axes),
-                          dynamic::in<double>(o.extents, split));
+                          dynamic::input<double>(o.extents, split));
 }
 template <class Backend>
 frame_function frames_on(const Backend& backend, const dynamic::program& p) {

@@ -36,6 +36,6 @@ constexpr value steps(value u, boundary::sides around, int count) {
 constexpr int compiled_steps = 50;
 constexpr auto compiled = [](value u) { return steps(u, boundary::edge(), compiled_steps); };
 using compiled_mesh = mesh<axis<"x", 2>, axis<"y", 2>>;
-using compiled_frame = compile<compiled, compiled_mesh, in<double, dims<240, 320>, split<"x", "y">>>;
+using compiled_frame = compile<compiled, compiled_mesh, input<double, shape<240, 320>, split<"x", "y">>>;
 
 }  // namespace heat

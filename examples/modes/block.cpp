@@ -62,21 +62,21 @@ constexpr auto by_device = [](auto... in) {
 };
 
 // x [4,8,16], 4 heads of 4, 32 hidden units.
-using x_in = in<float, dims<4, 8, 16>, split<"data", _, _>>;
-using scale_in = in<float, dims<16>>;
-using heads_in = in<float, dims<16, 4, 4>, split<_, "model", _>>;
-using out_in = in<float, dims<4, 4, 16>, split<"model", _, _>>;
-using up_in = in<float, dims<16, 32>, split<_, "model">>;
-using down_in = in<float, dims<32, 16>, split<"model", _>>;
+using x_in = input<float, shape<4, 8, 16>, split<"data", _, _>>;
+using scale_in = input<float, shape<16>>;
+using heads_in = input<float, shape<16, 4, 4>, split<_, "model", _>>;
+using out_in = input<float, shape<4, 4, 16>, split<"model", _, _>>;
+using up_in = input<float, shape<16, 32>, split<_, "model">>;
+using down_in = input<float, shape<32, 16>, split<"model", _>>;
 using automatic_step = compile<automatic, pod, x_in, scale_in, heads_in, heads_in, heads_in, out_in, scale_in, up_in, down_in>;
 
-using activations = tensor<float, dims<4, 8, 16>, place<pod, split<"data", _, _>>>;
-using scale_of_x = tensor<float, dims<16>, place<pod, replica<"data,model">>>;
-using scale = tensor<float, dims<16>, place<pod, replica<"data">>>;
-using of_heads = tensor<float, dims<16, 4, 4>, place<pod, split<_, "model", _>, replica<"data">>>;
-using to_width = tensor<float, dims<4, 4, 16>, place<pod, split<"model", _, _>, replica<"data">>>;
-using up_weights = tensor<float, dims<16, 32>, place<pod, split<_, "model">, replica<"data">>>;
-using down_weights = tensor<float, dims<32, 16>, place<pod, split<"model", _>, replica<"data">>>;
+using activations = tensor<float, shape<4, 8, 16>, place<pod, split<"data", _, _>>>;
+using scale_of_x = tensor<float, shape<16>, place<pod, replica<"data,model">>>;
+using scale = tensor<float, shape<16>, place<pod, replica<"data">>>;
+using of_heads = tensor<float, shape<16, 4, 4>, place<pod, split<_, "model", _>, replica<"data">>>;
+using to_width = tensor<float, shape<4, 4, 16>, place<pod, split<"model", _, _>, replica<"data">>>;
+using up_weights = tensor<float, shape<16, 32>, place<pod, split<_, "model">, replica<"data">>>;
+using down_weights = tensor<float, shape<32, 16>, place<pod, split<"model", _>, replica<"data">>>;
 using explicit_step =
     compile<explicitly, pod, activations, scale_of_x, of_heads, of_heads, of_heads, to_width, scale, up_weights, down_weights>;
 

@@ -28,14 +28,14 @@ constexpr auto automatic = [](auto x, auto w1, auto w2) {
   auto g = grad(einsum<"bd->">(y * y), std::tuple{w1, w2});
   return std::tuple{w1 - 0.1 * std::get<0>(g), w2 - 0.1 * std::get<1>(g)};
 };
-using automatic_step = compile<automatic, pod, in<float, dims<8, 6>, split<"data", _>>, in<float, dims<6, 10>, split<_, "model">>,
-                               in<float, dims<10, 6>, split<"model", _>>>;
+using automatic_step = compile<automatic, pod, input<float, shape<8, 6>, split<"data", _>>,
+                               input<float, shape<6, 10>, split<_, "model">>, input<float, shape<10, 6>, split<"model", _>>>;
 
 // Explicit: the same, except for the lines that communicate. Each weight is one value for devices with different data
 // along `data`, so the gradients of the weights are partial, and `summed` sums them.
-using activations = tensor<float, dims<8, 6>, place<pod, split<"data", _>, replica<"model">>>;
-using column_parallel = tensor<float, dims<6, 10>, place<pod, split<_, "model">, replica<"data">>>;
-using row_parallel = tensor<float, dims<10, 6>, place<pod, split<"model", _>, replica<"data">>>;
+using activations = tensor<float, shape<8, 6>, place<pod, split<"data", _>, replica<"model">>>;
+using column_parallel = tensor<float, shape<6, 10>, place<pod, split<_, "model">, replica<"data">>>;
+using row_parallel = tensor<float, shape<10, 6>, place<pod, split<"model", _>, replica<"data">>>;
 
 constexpr auto explicitly = [](auto x, auto w1, auto w2) {
   auto h = tanh(einsum<"bd,df->bf">(x, w1));
@@ -65,8 +65,8 @@ constexpr auto manually = [](auto x, auto w1, auto w2) {
   return manual<"data", "model">(by_device, takes<rows, columns_of_w1, rows_of_w2>{}, gives<columns_of_w1, rows_of_w2>{})(x, w1,
                                                                                                                           w2);
 };
-using manual_step = compile<manually, pod, in<float, dims<8, 6>, split<"data", _>>, in<float, dims<6, 10>, split<_, "model">>,
-                            in<float, dims<10, 6>, split<"model", _>>>;
+using manual_step = compile<manually, pod, input<float, shape<8, 6>, split<"data", _>>,
+                            input<float, shape<6, 10>, split<_, "model">>, input<float, shape<10, 6>, split<"model", _>>>;
 
 static_assert(manual_step::collectives == explicit_step::collectives);
 static_assert(manual_step::traffic.bytes == explicit_step::traffic.bytes);

@@ -59,9 +59,9 @@ struct model_inputs {
   std::vector<value> parameters;
 
   model_inputs(dynamic::builder& b, const sizes& n)
-      : before(b.input(dynamic::in<std::int32_t>({n.groups, n.tokens, context}, {"d", "", ""}))),
-        next(b.input(dynamic::in<std::int32_t>({n.groups, n.tokens}, {"d", ""}))),
-        key(b.input(dynamic::in<std::uint64_t>({}))),
+      : before(b.input(dynamic::input<std::int32_t>({n.groups, n.tokens, context}, {"d", "", ""}))),
+        next(b.input(dynamic::input<std::int32_t>({n.groups, n.tokens}, {"d", ""}))),
+        key(b.input(dynamic::input<std::uint64_t>({}))),
         parameters(tensors(b, n)) {}
 
   /// Inputs with the shapes of the parameters: the parameters or their moments.
@@ -69,7 +69,7 @@ struct model_inputs {
     const auto shapes = parameter_shapes(n);
     const auto splits = parameter_splits();
     std::vector<value> result;
-    for (std::size_t k = 0; k < shapes.size(); ++k) result.push_back(b.input(dynamic::in<float>(shapes[k], splits[k])));
+    for (std::size_t k = 0; k < shapes.size(); ++k) result.push_back(b.input(dynamic::input<float>(shapes[k], splits[k])));
     return result;
   }
 };
@@ -79,7 +79,7 @@ dynamic::program training_step(const dynamic::mesh& m, const sizes& n, dispatch 
   dynamic::builder b(m);
   const model_inputs in(b, n);
   const auto first = model_inputs::tensors(b, n), second = model_inputs::tensors(b, n);
-  const value rate = b.input(dynamic::in<float>({}));
+  const value rate = b.input(dynamic::input<float>({}));
   const auto g = guess_characters(in.before, in.next, in.parameters, in.key, n, how);
   const auto gradient = grad(g.loss, in.parameters);
   std::vector<value> results[3];
@@ -243,11 +243,11 @@ bool show_scaling() {
     for (const std::int64_t devices : {8, 32, 128, 512, 2048}) {
       const sizes n{devices, 1024, devices, 2048 / devices, 1024, 8192};
       dynamic::builder b(dynamic::mesh({{"d", devices}}));
-      const value x = b.input(dynamic::in<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
-      const value key = b.input(dynamic::in<std::uint64_t>({}));
-      const std::vector<value> w{b.input(dynamic::in<float>({n.model, n.experts}, {"", ""})),
-                                 b.input(dynamic::in<float>({n.experts, n.model, n.hidden}, {"d", "", ""})),
-                                 b.input(dynamic::in<float>({n.experts, n.hidden, n.model}, {"d", "", ""}))};
+      const value x = b.input(dynamic::input<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
+      const value key = b.input(dynamic::input<std::uint64_t>({}));
+      const std::vector<value> w{b.input(dynamic::input<float>({n.model, n.experts}, {"", ""})),
+                                 b.input(dynamic::input<float>({n.experts, n.model, n.hidden}, {"d", "", ""})),
+                                 b.input(dynamic::input<float>({n.experts, n.hidden, n.model}, {"d", "", ""}))};
       const auto result = layer(x, w[0], w[1], w[2], key, n, how);
       const auto gradient = grad(mean(result.outputs * result.outputs) + result.sent.auxiliary_loss, w);
       for (std::size_t k = 0; k < w.size(); ++k) b.output(w[k] - 0.1 * gradient[k]);

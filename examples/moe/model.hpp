@@ -49,17 +49,17 @@ constexpr routing top2_gating(value gates, std::int64_t capacity, value key) {
     value is_sent = place < capacity;                  // (8)
     if (k == 0) {
       before = sum(decisions, 1);
-      const value share = convert<float>(before) / static_cast<double>(tokens);
+      const value share = cast<float>(before) / static_cast<double>(tokens);
       r.auxiliary_loss = mean(sum(share * mean(gates, 1), 1)) / static_cast<double>(experts);  // (13)
     }
     const value weight = squeeze(gate[k] / both, 2);  // (6) and (16)
     if (k == 1) {
       const value drawn = random::uniform<float>(key, place.shape());       // (17)
-      is_sent = logical_and(is_sent, 2.0 * stop_gradient(weight) > drawn);  // (19)
+      is_sent = bitwise_and(is_sent, 2.0 * stop_gradient(weight) > drawn);  // (19)
     }
     r.expert[k] = expert;
     r.place[k] = place;
-    r.weight[k] = select(is_sent, weight, 0.0);
+    r.weight[k] = where(is_sent, weight, 0.0);
   }
   return r;
 }
@@ -86,7 +86,7 @@ constexpr value experts(value buffers, value wi, value wo) {
 /// Algorithm 2: products with one-hot tensors send tokens to the experts and back.
 constexpr value layer_by_products(value inputs, const routing& r, value wi, value wo, const sizes& n) {
   const value weights = combine_weights(r, n);
-  const value mask = convert<float>(weights > 0.0);
+  const value mask = cast<float>(weights > 0.0);
   const value outputs = experts(einsum<"GSEC,GSM->EGCM">(mask, inputs), wi, wo);
   return einsum<"GSEC,GECM->GSM">(weights, outputs);
 }
@@ -96,7 +96,7 @@ constexpr value layer_by_indices(value inputs, const routing& r, value wi, value
   const auto room = n.experts * n.capacity;
   std::array<value, 2> at;  // a token that is not sent gets an index out of range
   for (const std::size_t k : {0U, 1U})
-    at[k] = select(r.weight[k] > 0.0, r.expert[k] * n.capacity + r.place[k], static_cast<double>(room));
+    at[k] = where(r.weight[k] > 0.0, r.expert[k] * n.capacity + r.place[k], static_cast<double>(room));
   value buffers = constant<float>(inputs, {n.groups, room, n.model}, 0);
   for (const value places : at)
     buffers = scatter(buffers, places, inputs,

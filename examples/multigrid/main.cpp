@@ -63,7 +63,7 @@ value v_cycle(value u, value f) {
 /// Returns a better u, and its largest residual.
 auto cycle = [](value u, value f) {
   const auto better = v_cycle(u, f);
-  return std::tuple(better, reduce(abs(residual(better, f)), monoid::maximum, {0, 1}));
+  return std::tuple(better, reduce(abs(residual(better, f)), monoid::max, {0, 1}));
 };
 
 struct solution {
@@ -72,7 +72,7 @@ struct solution {
 
 solution solve(int n, std::int64_t rows, std::int64_t columns, bool prints) {
   const dynamic::mesh m({{"rows", rows}, {"columns", columns}});
-  const auto grid = dynamic::in<double>({n, n}, {"rows", "columns"});
+  const auto grid = dynamic::input<double>({n, n}, {"rows", "columns"});
   const auto program = dynamic::compile(cycle, m, grid, grid);
   solution s;
   s.u.resize(static_cast<std::size_t>(n) * static_cast<std::size_t>(n));

@@ -104,7 +104,7 @@ options parse(int argc, char** argv, bool takes_devices) {
 }
 
 int simulate(const options& o, const runner& run) {
-  const auto vector = dynamic::in<double>({o.bodies}, {"devices"});
+  const auto vector = dynamic::input<double>({o.bodies}, {"devices"});
   const auto compiled = [&](int count) {
     return dynamic::compile(
         [&](value x, value y, value z, value u, value v, value w, value mass) {

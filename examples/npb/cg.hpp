@@ -111,7 +111,7 @@ inline outcome run(char name, const machine& m) {
   const auto rows = matrix(p);
   const gspmd::sparse_matrix<double> a(p.n, p.n, rows.row_start, rows.columns, rows.values, m.devices);
   const auto step =
-      gspmd::dynamic::compile(program(p), m.mesh(), a.input<"devices">(), gspmd::dynamic::in<double>({p.n}, {"devices"}));
+      gspmd::dynamic::compile(program(p), m.mesh(), a.input<"devices">(), gspmd::dynamic::input<double>({p.n}, {"devices"}));
   const std::vector<double> ones(static_cast<std::size_t>(p.n), 1.0);
   std::vector<const void*> inputs;
   std::apply([&](const auto&... part) { (inputs.push_back(part.data()), ...); }, a.parts());

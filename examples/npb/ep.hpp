@@ -48,9 +48,9 @@ inline auto program(int log_pairs) {
         [&](value, value start, value sum_x, value sum_y, value counts) {
           const value first = start * along_row, second = first * multiplier;
           const value u = 2.0 * uniform(first) - 1.0, v = 2.0 * uniform(second) - 1.0, t = u * u + v * v;
-          const value is_inside = t <= 1.0, factor = select(is_inside, sqrt(-2.0 * log(t) / t), 0.0);
+          const value is_inside = t <= 1.0, factor = where(is_inside, sqrt(-2.0 * log(t) / t), 0.0);
           const value x = u * factor, y = v * factor;
-          const value ring = select(is_inside, gspmd::convert<std::int32_t>(maximum(abs(x), abs(y))), rings);  // outside: no ring
+          const value ring = where(is_inside, gspmd::cast<std::int32_t>(max(abs(x), abs(y))), rings);  // outside: no ring
           return std::tuple(start * power_of_multiplier(2 * rows * columns), sum_x + sum(x), sum_y + sum(y),
                             counts + histogram(ring, rings));
         },
@@ -62,7 +62,7 @@ inline auto program(int log_pairs) {
 
 inline outcome run(char name, const machine& m) {
   const auto p = of_class(name);
-  const auto step = gspmd::dynamic::compile(program(p.log_pairs), m.mesh(), gspmd::dynamic::in<std::uint64_t>({}));
+  const auto step = gspmd::dynamic::compile(program(p.log_pairs), m.mesh(), gspmd::dynamic::input<std::uint64_t>({}));
   const std::uint64_t seed = 271'828'183;
   std::vector<any_array> made;
   outcome o = planned(step);

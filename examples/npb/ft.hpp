@@ -79,17 +79,17 @@ inline value decay(value like, const problem& p) {
   for (int d = 0; d < 3; ++d) {
     std::vector<std::int64_t> alone(3, 1);
     const auto n = alone[static_cast<std::size_t>(d)] = shape[static_cast<std::size_t>(d)];
-    const value k = gspmd::iota<std::int64_t>(like, alone, d), frequency = select(k >= n / 2, k - n, k);
+    const value k = gspmd::iota<std::int64_t>(like, alone, d), frequency = where(k >= n / 2, k - n, k);
     squares = d == 0 ? frequency * frequency : squares + frequency * frequency;
   }
-  return exponential(gspmd::convert<double>(squares) * (-4e-6 * std::acos(-1.0) * std::acos(-1.0)));
+  return exp(gspmd::cast<double>(squares) * (-4e-6 * std::acos(-1.0) * std::acos(-1.0)));
 }
 
 inline auto program(const problem& p) {
   return [p](value seed) {
     const value j = gspmd::iota<std::int64_t>(seed, {1024, 1}, 0) + 1;
     const value places = gspmd::concatenate({5 * j % p.z, 3 * j % p.y, j % p.x}, 1);
-    const value factor = gspmd::convert<number>(decay(seed, p));
+    const value factor = gspmd::cast<number>(decay(seed, p));
     const auto [last, sums] = gspmd::scan(
         [&](value u, value) {
           const value now = u * factor;
@@ -105,7 +105,7 @@ inline auto program(const problem& p) {
 
 inline outcome run(char name, const machine& m) {
   const auto p = of_class(name);
-  const auto step = gspmd::dynamic::compile(program(p), m.mesh(), gspmd::dynamic::in<std::uint64_t>({}));
+  const auto step = gspmd::dynamic::compile(program(p), m.mesh(), gspmd::dynamic::input<std::uint64_t>({}));
   const std::uint64_t seed = 314'159'265;
   std::vector<any_array> made;
   outcome o = planned(step);

@@ -39,7 +39,7 @@ inline auto ranking(const problem& p) {
   return [p](value keys, value places) {
     const std::int64_t most = std::int64_t{1} << p.log_most;
     const auto with = [](value x, value number, value place) {
-      return dynamic_update_slice(x, reshape(gspmd::convert<std::int32_t>(number), {1}), std::array{place});
+      return dynamic_update_slice(x, reshape(gspmd::cast<std::int32_t>(number), {1}), std::array{place});
     };
     const value one = gspmd::constant<std::int64_t>(keys, {1}, 1);
     const value number = cumsum(broadcast_in_dim(reshape(one, {}), {iterations}, {}), 0);  // 1, 2, ...
@@ -57,8 +57,8 @@ inline auto ranking(const problem& p) {
 /// Returns the number of sorted keys that are not at the position of their rank.
 inline constexpr auto misplaced = [](value keys, value up_to) {
   const value sorted = sort(keys, 0), place = gspmd::iota<std::int32_t>(keys, {keys.shape()[0]}, 0);
-  const value end = take(up_to, sorted, 0), begin = select(equal(sorted, 0), 0, take(up_to, sorted - 1, 0));
-  return sum(gspmd::convert<std::int32_t>(logical_not(logical_and(begin <= place, place < end))));
+  const value end = take(up_to, sorted, 0), begin = where(equal(sorted, 0), 0, take(up_to, sorted - 1, 0));
+  return sum(gspmd::cast<std::int32_t>(bitwise_not(bitwise_and(begin <= place, place < end))));
 };
 
 /// Returns the keys: sums of four random numbers.
@@ -77,10 +77,10 @@ inline outcome run(char name, const machine& m) {
   const auto p = of_class(name);
   const std::int64_t count = std::int64_t{1} << p.log_keys, most = std::int64_t{1} << p.log_most;
   const auto all_keys = keys(p);
-  const auto split_keys = gspmd::dynamic::in<std::int32_t>({count}, {"devices"});
-  const auto step = gspmd::dynamic::compile(ranking(p), m.mesh(), split_keys, gspmd::dynamic::in<std::int32_t>({5}, {""}));
+  const auto split_keys = gspmd::dynamic::input<std::int32_t>({count}, {"devices"});
+  const auto step = gspmd::dynamic::compile(ranking(p), m.mesh(), split_keys, gspmd::dynamic::input<std::int32_t>({5}, {""}));
   const auto check_order =
-      gspmd::dynamic::compile(misplaced, m.mesh(), split_keys, gspmd::dynamic::in<std::int32_t>({most}, {""}));
+      gspmd::dynamic::compile(misplaced, m.mesh(), split_keys, gspmd::dynamic::input<std::int32_t>({most}, {""}));
   std::vector<any_array> made;
   outcome o = planned(step);
   const auto run_step = m.prepare(step);

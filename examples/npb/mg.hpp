@@ -106,7 +106,8 @@ inline std::vector<double> charges(std::int64_t n) {
 
 inline outcome run(char name, const machine& m) {
   const auto p = of_class(name);
-  const auto step = gspmd::dynamic::compile(program, m.mesh(), gspmd::dynamic::in<double>({p.n, p.n, p.n}, {"devices", "", ""}));
+  const auto step =
+      gspmd::dynamic::compile(program, m.mesh(), gspmd::dynamic::input<double>({p.n, p.n, p.n}, {"devices", "", ""}));
   const auto v = charges(p.n);
   std::vector<any_array> made;
   outcome o = planned(step);

@@ -36,8 +36,8 @@ class sequence {
 inline gspmd::value powers_of_multiplier(gspmd::value exponents, int bits) {
   gspmd::value result;
   for (int b = 0; b < bits; ++b) {
-    const auto factor = select(equal(logical_and(shift_right(exponents, b), 1), 1),
-                               gspmd::constant<std::uint64_t>(exponents, {}, power_of_multiplier(std::uint64_t{1} << b)), 1);
+    const auto factor = where(equal(bitwise_and(right_shift(exponents, b), 1), 1),
+                              gspmd::constant<std::uint64_t>(exponents, {}, power_of_multiplier(std::uint64_t{1} << b)), 1);
     result = b == 0 ? factor : result * factor;
   }
   return result;
@@ -45,7 +45,7 @@ inline gspmd::value powers_of_multiplier(gspmd::value exponents, int bits) {
 
 /// Returns the numbers in (0, 1) for states of the generator.
 inline gspmd::value uniform(gspmd::value x) {
-  return gspmd::convert<double>(logical_and(x, modulus - 1)) * (1.0 / static_cast<double>(modulus));
+  return gspmd::cast<double>(bitwise_and(x, modulus - 1)) * (1.0 / static_cast<double>(modulus));
 }
 
 }  // namespace npb

@@ -12,8 +12,8 @@
 #include <gspmd/layouts.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/transform/grad.hpp>
-#include <gspmd/transform/next_value.hpp>
 #include <gspmd/transform/recompute.hpp>
+#include <gspmd/transform/update.hpp>
 #include <gspmd/windows.hpp>
 
 /// The dense Transformer of GSPMD 5.1, in the letters of its Table 1: B sequences of S tokens of M numbers, N heads of
@@ -69,7 +69,7 @@ class dense_inputs {
  public:
   dense_inputs(dynamic::builder& b, const dense_model& n) : b_(b), n_(n) {}
 
-  value activation() { return b_.input(dynamic::in<bf16>({n_.batch, dense_model::length, n_.model}, {"x", "", "y"})); }
+  value activation() { return b_.input(dynamic::input<bf16>({n_.batch, dense_model::length, n_.model}, {"x", "", "y"})); }
   /// A layer with the finalized annotations and its residuals. Its weights are inputs. `is_again`: the backward pass
   /// recomputes it from x.
   value layer(value x, bool is_again = false) {
@@ -79,7 +79,7 @@ class dense_inputs {
                                  input({M, H}, {"x", "y"}),        input({H, M}, {"y", "x"})};
     const auto f = [](value h, const std::array<value, 6>& of) {
       const auto& t = attempts[2];
-      const auto half = [&](std::size_t k) { return convert<bf16>(of[k]); };
+      const auto half = [&](std::size_t k) { return cast<bf16>(of[k]); };
       h = h + self_attention(t, h, {half(0), half(1), half(2)}, half(3));
       return h + feed_forward(t, h, half(4), half(5));
     };
@@ -87,13 +87,13 @@ class dense_inputs {
   }
   /// Returns the loss: the sum over the vocabulary for predicted words.
   value loss(value x) {
-    return sum(log_softmax(einsum<"bsm,mv->bsv">(x, convert<bf16>(input({n_.model, dense_model::vocabulary}, {"x", "y"}))), 2));
+    return sum(log_softmax(einsum<"bsm,mv->bsv">(x, cast<bf16>(input({n_.model, dense_model::vocabulary}, {"x", "y"}))), 2));
   }
   [[nodiscard]] const std::vector<value>& weights() const { return weights_; }
 
  private:
   value input(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-    weights_.push_back(b_.input(dynamic::in<float>(std::move(shape), std::move(sharding))));
+    weights_.push_back(b_.input(dynamic::input<float>(std::move(shape), std::move(sharding))));
     return weights_.back();
   }
   dynamic::builder& b_;
@@ -111,7 +111,7 @@ inline dynamic::program dense_step(const dense_model& n, const dynamic::mesh& m,
   const value loss = in.loss(x);
   if (!is_training) b.output(loss);
   const auto gradients = is_training ? grad(loss, in.weights()) : std::vector<value>{};
-  for (std::size_t k = 0; k < gradients.size(); ++k) b.output(next_value(in.weights()[k], in.weights()[k] - 0.01 * gradients[k]));
+  for (std::size_t k = 0; k < gradients.size(); ++k) b.output(update(in.weights()[k], in.weights()[k] - 0.01 * gradients[k]));
   return b.compile();
 }
 

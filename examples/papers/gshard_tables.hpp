@@ -24,11 +24,11 @@ namespace papers {
 inline dynamic::program gshard_layer(std::int64_t devices) {
   const moe::sizes n{devices, 1024, devices, 2048 / devices, 1024, 8192};
   dynamic::builder b(dynamic::mesh({{"d", devices}}));
-  const value x = b.input(dynamic::in<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
-  const value key = b.input(dynamic::in<std::uint64_t>({}));
-  const std::vector<value> w{b.input(dynamic::in<float>({n.model, n.experts}, {"", ""})),
-                             b.input(dynamic::in<float>({n.experts, n.model, n.hidden}, {"d", "", ""})),
-                             b.input(dynamic::in<float>({n.experts, n.hidden, n.model}, {"d", "", ""}))};
+  const value x = b.input(dynamic::input<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
+  const value key = b.input(dynamic::input<std::uint64_t>({}));
+  const std::vector<value> w{b.input(dynamic::input<float>({n.model, n.experts}, {"", ""})),
+                             b.input(dynamic::input<float>({n.experts, n.model, n.hidden}, {"d", "", ""})),
+                             b.input(dynamic::input<float>({n.experts, n.hidden, n.model}, {"d", "", ""}))};
   const auto result = moe::layer(x, w[0], w[1], w[2], key, n, moe::dispatch::products);
   const auto gradient = grad(mean(result.outputs * result.outputs) + result.sent.auxiliary_loss, w);
   for (std::size_t k = 0; k < w.size(); ++k) b.output(w[k] - 0.1 * gradient[k]);
@@ -84,14 +84,14 @@ inline void print_operations_by_term(report& r) {
       const auto plan = [&](std::int64_t on) {
         dynamic::builder b(dynamic::mesh({{"d", on}}));
         const auto in = [&](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-          return b.input(dynamic::in<float>(std::move(shape), std::move(sharding)));
+          return b.input(dynamic::input<float>(std::move(shape), std::move(sharding)));
         };
         const std::int64_t G = n.groups, S = n.tokens, E = n.experts, C = n.capacity, M = n.model, H = n.hidden;
         if (term == 0) {
           const value x = in({G, S, M}, {"d", "", ""});
           b.output(softmax(einsum<"GSM,ME->GSE">(x, in({M, E}, {"", ""})), 2));
         } else if (term == 1) {
-          const value key = b.input(dynamic::in<std::uint64_t>({}));
+          const value key = b.input(dynamic::input<std::uint64_t>({}));
           b.output(moe::combine_weights(moe::top2_gating(in({G, S, E}, {"d", "", ""}), C, key), n));
         } else if (term == 2) {
           const value mask = in({G, S, E, C}, {"d", "", "", ""});
@@ -149,9 +149,9 @@ inline double torus_seconds(int x, int y, std::int64_t mebibytes, bool is_exchan
   const std::int64_t elems = mebibytes << 18;
   dynamic::builder b(dynamic::mesh({{"x", x}, {"y", y}}));
   if (is_exchange) {
-    b.output(b.reshard(b.input(dynamic::in<float>({x * y, elems}, {"x,y", ""})), {"", "x,y"}));
+    b.output(b.reshard(b.input(dynamic::input<float>({x * y, elems}, {"x,y", ""})), {"", "x,y"}));
   } else {
-    auto terms = dynamic::in<float>({elems}, {""});
+    auto terms = dynamic::input<float>({elems}, {""});
     terms.partial_axes = "x,y";
     b.output(b.reshard(b.input(terms), {""}));
   }

@@ -51,7 +51,7 @@ inline void print_table_1(report& r) {
   constexpr double X = 8, Y = 16;
   const dynamic::mesh m({{"x", 8}, {"y", 16}});
   const auto f32 = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-    return dynamic::in<float>(std::move(shape), std::move(sharding));
+    return dynamic::input<float>(std::move(shape), std::move(sharding));
   };
   const char* const graphs[] = {"all_reduce x, all_reduce y", "all_gather x, all_gather x, all_reduce y",
                                 "all_gather y, all_gather x, all_gather x, reduce_scatter y"};
@@ -258,7 +258,7 @@ inline void print_tables_4_and_5(report& r) {
 
 inline void print_sparse(report& r) {
   const auto f32 = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-    return dynamic::in<float>(std::move(shape), std::move(sharding));
+    return dynamic::input<float>(std::move(shape), std::move(sharding));
   };
   r.table("GSPMD Fig. 8", "Layers of experts: the collectives.");
   const auto a = dynamic::compile(sparse_layer, dynamic::mesh({{"x", 32}}), f32({32, 64, 128}, {"x", "", ""}),

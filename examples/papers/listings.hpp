@@ -36,7 +36,7 @@ inline void print_listings(report& r) {
     r.table("Megatron via shard_map", "The types that its column-parallel layer prints, in a manual region over tp.");
     dynamic::builder b(m);
     dynamic::strict_program p(b, "tp");
-    const value input = b.input(dynamic::in<float>({4, 2, 8})), weight = b.input(dynamic::in<float>({8, 8}));
+    const value input = b.input(dynamic::input<float>({4, 2, 8})), weight = b.input(dynamic::input<float>({8, 8}));
     p.input(input, states(state::invariant));
     p.input(weight, states(state::shard, 1));
     const value cast = p.transition(input, transition_kind::convert, "tp", {state::invariant}, {state::replica});
@@ -58,7 +58,7 @@ inline void print_listings(report& r) {
                              const std::string& expected) {
     dynamic::builder b(m);
     dynamic::strict_program p(b, "");
-    const value x = b.input(dynamic::in<float>(a)), y = b.input(dynamic::in<float>(c));
+    const value x = b.input(dynamic::input<float>(a)), y = b.input(dynamic::input<float>(c));
     p.input(x, as);
     p.input(y, cs);
     const value z = einsum(equation, x, y);

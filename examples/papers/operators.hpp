@@ -55,7 +55,7 @@ struct table_4_row {
 inline std::vector<table_4_row> table_4() {
   const std::string all = "x,y";
   const auto f32 = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-    return dynamic::in<float>(std::move(shape), std::move(sharding));
+    return dynamic::input<float>(std::move(shape), std::move(sharding));
   };
   return {
       {"Add(A,A->A), A", 1, 0, "", 0,

@@ -35,25 +35,25 @@ inline dynamic::program pipelined_step(const pipelined_model& n) {
   const auto weight = [&](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
     shape.insert(shape.begin(), {n.stages, size::layers / n.stages});
     sharding.insert(sharding.begin(), {"l", ""});
-    return b.input(dynamic::in<float>(std::move(shape), std::move(sharding)));
+    return b.input(dynamic::input<float>(std::move(shape), std::move(sharding)));
   };
   const std::array<value, 6> w{weight({M, N, D}, {"", "y", ""}), weight({M, N, D}, {"", "y", ""}),
                                weight({M, N, D}, {"", "y", ""}), weight({N, D, M}, {"y", "", ""}),
                                weight({M, H}, {"", "y"}),        weight({H, M}, {"y", ""})};
-  const value words = b.input(dynamic::in<float>({M, dense_model::vocabulary}, {"x", "y"}));
-  const value xs = b.input(dynamic::in<bf16>({n.microbatches, n.rows, dense_model::length, M}, {"", "x", "", "y"}));
+  const value words = b.input(dynamic::input<float>({M, dense_model::vocabulary}, {"x", "y"}));
+  const value xs = b.input(dynamic::input<bf16>({n.microbatches, n.rows, dense_model::length, M}, {"", "x", "", "y"}));
   const auto layer = [](const std::array<value, 6>& of, value h) {
-    const auto half = [&](std::size_t k) { return convert<bf16>(of[k]); };
+    const auto half = [&](std::size_t k) { return cast<bf16>(of[k]); };
     h = h + self_attention(in_a_stage, h, {half(0), half(1), half(2)}, half(3));
     return h + feed_forward(in_a_stage, h, half(4), half(5));
   };
   const value ys = pipeline<"l">(stage_of(layer), gpipe{n.stages, n.microbatches})(w, xs);
   const value y = split_as(whole_batch(ys), in_a_stage.bsm_axes);
-  const value loss = sum(log_softmax(einsum<"bsm,mv->bsv">(y, convert<bf16>(words)), 2));
+  const value loss = sum(log_softmax(einsum<"bsm,mv->bsv">(y, cast<bf16>(words)), 2));
   std::vector<value> all(w.begin(), w.end());
   all.push_back(words);
   const auto gradients = grad(loss, all);
-  for (std::size_t k = 0; k < all.size(); ++k) b.output(next_value(all[k], all[k] - 0.01 * gradients[k]));
+  for (std::size_t k = 0; k < all.size(); ++k) b.output(update(all[k], all[k] - 0.01 * gradients[k]));
   return b.compile();
 }
 

@@ -12,7 +12,7 @@
 #include <gspmd/layouts.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/transform/grad.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/update.hpp>
 #include <gspmd/windows.hpp>
 
 #include "../moe/model.hpp"
@@ -48,7 +48,7 @@ inline dynamic::program sparse_layer_on_torus(int x, int y, const dynamic::mesh&
   const auto in = [&](std::vector<std::int64_t> shape) {
     std::vector<std::string> sharding(shape.size());
     sharding[0] = "x,y";
-    return b.input(dynamic::in<float>(std::move(shape), std::move(sharding)));
+    return b.input(dynamic::input<float>(std::move(shape), std::move(sharding)));
   };
   const auto tokens = in({batch, length, model}), mask = in({batch, length, experts, 4096 / experts});
   const auto w_in = in({experts, model, hidden}), w_out = in({experts, hidden, model});
@@ -79,7 +79,7 @@ inline dynamic::program gshard_step(int x, int y, const dynamic::mesh& m, bool i
   const auto weight = [&](std::vector<std::int64_t> shape, const std::string& first = "") {
     std::vector<std::string> sharding(shape.size());
     sharding[0] = first;
-    return convert<bf16>(weights.emplace_back(b.input(dynamic::in<float>(std::move(shape), std::move(sharding)))));
+    return cast<bf16>(weights.emplace_back(b.input(dynamic::input<float>(std::move(shape), std::move(sharding)))));
   };
   const auto by_batch = [&](value v) { return b.reshard(v, {"x,y", "", ""}); };
   const auto attend = [&](value v) {
@@ -88,24 +88,24 @@ inline dynamic::program gshard_step(int x, int y, const dynamic::mesh& m, bool i
     const value scores = softmax(einsum<"bsnd,btnd->bnst">(q[0], q[1]), 3);
     return einsum<"bsnd,ndm->bsm">(einsum<"bnst,btnd->bsnd">(scores, q[2]), weight({d::heads, d::width, d::model}));
   };
-  const value key = b.input(dynamic::in<std::uint64_t>({}));
+  const value key = b.input(dynamic::input<std::uint64_t>({}));
   value loss;
   const auto ask_experts = [&](value v) {
-    const value gates = softmax(convert<float>(einsum<"bsm,me->bse">(v, weight({d::model, experts}))), 2);
+    const value gates = softmax(cast<float>(einsum<"bsm,me->bse">(v, weight({d::model, experts}))), 2);
     const auto sent = moe::top2_gating(gates, capacity, key);
     loss = loss.is_valid() ? loss + 0.01 * sent.auxiliary_loss : 0.01 * sent.auxiliary_loss;
     value shares;  // [B,S,E,C]
     for (const std::size_t k : {0U, 1U}) {
       const value one =
-          einsum<"bse,bsc->bsec">(convert<bf16>(one_hot<float>(sent.expert[k], experts) * expand_dims(sent.weight[k], 2)),
+          einsum<"bse,bsc->bsec">(cast<bf16>(one_hot<float>(sent.expert[k], experts) * expand_dims(sent.weight[k], 2)),
                                   one_hot<bf16>(sent.place[k], capacity));
       shares = k == 0 ? one : shares + one;
     }
-    const value there = b.reshard(einsum<"bsm,bsec->ebcm">(v, convert<bf16>(shares > 0.0)), {"x,y", "", "", ""});
+    const value there = b.reshard(einsum<"bsm,bsec->ebcm">(v, cast<bf16>(shares > 0.0)), {"x,y", "", "", ""});
     const value h = relu(einsum<"ebcm,emh->ebch">(there, weight({experts, d::model, d::hidden}, "x,y")));
     return einsum<"ebcm,bsec->bsm">(einsum<"ebch,ehm->ebcm">(h, weight({experts, d::hidden, d::model}, "x,y")), shares);
   };
-  value v = b.input(dynamic::in<bf16>({batch, d::length, d::model}, {"x,y", "", ""}));
+  value v = b.input(dynamic::input<bf16>({batch, d::length, d::model}, {"x,y", "", ""}));
   for (std::int64_t l = 0; l < d::layers; ++l) {
     v = by_batch(v + attend(v));
     if (l % 2 == 1) v = by_batch(v + ask_experts(v));
@@ -113,10 +113,10 @@ inline dynamic::program gshard_step(int x, int y, const dynamic::mesh& m, bool i
       v = by_batch(v + einsum<"bsh,hm->bsm">(relu(einsum<"bsm,mh->bsh">(v, weight({d::model, d::hidden}))),
                                              weight({d::hidden, d::model})));
   }
-  loss = loss + convert<float>(sum(log_softmax(einsum<"bsm,mv->bsv">(v, weight({d::model, d::vocabulary})), 2)));
+  loss = loss + cast<float>(sum(log_softmax(einsum<"bsm,mv->bsv">(v, weight({d::model, d::vocabulary})), 2)));
   if (!is_training) b.output(loss);
   const auto gradients = is_training ? grad(loss, weights) : std::vector<value>{};
-  for (std::size_t k = 0; k < gradients.size(); ++k) b.output(next_value(weights[k], weights[k] - 0.01 * gradients[k]));
+  for (std::size_t k = 0; k < gradients.size(); ++k) b.output(update(weights[k], weights[k] - 0.01 * gradients[k]));
   return b.compile();
 }
 

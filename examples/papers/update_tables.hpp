@@ -38,30 +38,30 @@ inline dynamic::builder transformer_update(std::int64_t x, std::int64_t y, updat
   }
   const auto inputs = [&] {
     std::vector<value> all;
-    for (const auto& s : shapes) all.push_back(b.input(dynamic::in<float>(s, {"", ""})));
+    for (const auto& s : shapes) all.push_back(b.input(dynamic::input<float>(s, {"", ""})));
     return all;
   };
   const auto moments = [&] {  // completion finds their sharding: that of their weights, or in parts
     std::vector<value> all;
     for (const auto& s : shapes)
-      all.push_back(b.input(by == updater::adam_by_parts ? dynamic::in<float>(s) : dynamic::in<float>(s, {"", ""})));
+      all.push_back(b.input(by == updater::adam_by_parts ? dynamic::input<float>(s) : dynamic::input<float>(s, {"", ""})));
     return all;
   };
   const auto w = inputs();
   value loss;
   for (const value& v : w) {
-    const value tokens = b.input(dynamic::in<bf16>({256 * x * y, v.shape()[0]}, {"x,y", ""}));
-    const value y_of = einsum<"bd,df->bf">(tokens, convert<bf16>(v));
+    const value tokens = b.input(dynamic::input<bf16>({256 * x * y, v.shape()[0]}, {"x,y", ""}));
+    const value y_of = einsum<"bd,df->bf">(tokens, cast<bf16>(v));
     const value lost = sum(y_of * y_of);
     loss = loss.is_valid() ? loss + lost : lost;
   }
   const auto gradients = grad(loss, w);
   if (by == updater::descent) {
     dynamic::outputs(
-        b, optimizer::sgd{}.update(w, gradients, optimizer::sgd_state<>{b.input(dynamic::in<std::int32_t>({}))}).params);
+        b, optimizer::sgd{}.update(w, gradients, optimizer::sgd_state<>{b.input(dynamic::input<std::int32_t>({}))}).params);
     return b;
   }
-  optimizer::adam_state<std::vector<value>> state{moments(), moments(), b.input(dynamic::in<std::int32_t>({}))};
+  optimizer::adam_state<std::vector<value>> state{moments(), moments(), b.input(dynamic::input<std::int32_t>({}))};
   const auto next = optimizer::adam{}.update(w, gradients, state);
   dynamic::outputs(b, next.params);
   dynamic::outputs(b, next.state);

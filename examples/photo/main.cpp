@@ -53,12 +53,12 @@ auto filters = [](value image) {
 
 dynamic::program filters_on(const pgm::image& image, std::int64_t rows, std::int64_t columns) {
   return dynamic::compile(filters, dynamic::mesh({{"rows", rows}, {"columns", columns}}),
-                          dynamic::in<float>({image.rows, image.columns}, {"rows", "columns"}));
+                          dynamic::input<float>({image.rows, image.columns}, {"rows", "columns"}));
 }
 
 int run(const std::filesystem::path& out, const std::string& file, bool writes) {
   const auto image = pgm::read(file);
-  const auto alone = filters_on(image, 1, 1).run(self{}, image.pixels);
+  const auto alone = filters_on(image, 1, 1).run(serial{}, image.pixels);
   for (const auto& [rows, columns] : {std::pair(1, 1), {2, 1}, {3, 1}, {2, 2}, {5, 1}, {2, 3}, {1, 7}, {4, 2}, {8, 1}}) {
     const auto program = filters_on(image, rows, columns);
     const auto images = program.run(threads{}, image.pixels);

@@ -92,7 +92,7 @@ options parse(int argc, char** argv, bool takes_devices) {
 int simulate(const options& o, const runner& run) {
   constexpr double dt = 0.05;
   constexpr int between = 5;
-  const auto vector = dynamic::in<double>({o.particles}, {"devices"});
+  const auto vector = dynamic::input<double>({o.particles}, {"devices"});
   const auto program = dynamic::compile([&](value x, value v) { return steps(x, v, between, dt, o.points); },
                                         dynamic::mesh({{"devices", o.devices}}), vector, vector);
   std::printf("%lld particles on %lld devices: a device sends %lld bytes a step, of a grid of %lld\n",

@@ -27,7 +27,7 @@ struct cells {
 };
 constexpr cells cells_of(value x, std::int64_t points) {
   const value place = x * (static_cast<double>(points) / length), below = floor(place);
-  const value left = convert<std::int64_t>(below) % points;
+  const value left = cast<std::int64_t>(below) % points;
   return {left, (left + 1) % points, place - below};
 }
 /// Returns the electric field [points] of all particles [N]: E' = 1 - density.
@@ -35,9 +35,9 @@ constexpr value field_of(const cells& at, std::int64_t points) {
   const double each = static_cast<double>(points) / static_cast<double>(at.share.shape()[0]);
   const value density = scatter_add(segment_sum(each * (1.0 - at.share), at.left, points), at.right, each * at.share);
   const value k = iota<double>(density, {points}, 0);
-  const value wave = select(k > static_cast<double>(points / 2), k - static_cast<double>(points), k);
-  const value by = select(equal(wave, 0.0), zeros_like(wave), -1.0 / wave);  // 1 / (i k) = -i / k; the mean causes no field
-  return real(ifft(complex(zeros_like(by), by) * fft(convert<c128>(1.0 - density), {0}), {0}));
+  const value wave = where(k > static_cast<double>(points / 2), k - static_cast<double>(points), k);
+  const value by = where(equal(wave, 0.0), zeros_like(wave), -1.0 / wave);  // 1 / (i k) = -i / k; the mean causes no field
+  return real(ifft(complex(zeros_like(by), by) * fft(cast<c128>(1.0 - density), {0}), {0}));
 }
 /// Computes `count` steps of leapfrog. Returns the positions and velocities after them, the velocities half a step
 /// earlier, and the last field.

@@ -57,7 +57,7 @@ int simulate(const options& o, const runner& run) {
   const double side = static_cast<double>(n), dt = std::min(0.01, 2 / side), most_viscosity = 5 / (dt * side * side);
   const auto compiled = [&](double viscosity) {
     return dynamic::compile([&](value w) { return steps(w, o.steps, dt, viscosity); }, dynamic::mesh({{"slabs", o.devices}}),
-                            dynamic::in<double>({n, n}, {"slabs", ""}));
+                            dynamic::input<double>({n, n}, {"slabs", ""}));
   };
   const auto go_on = [&](const dynamic::program& p, field& w) {
     const auto next = run(p, {w.data()});

@@ -20,7 +20,7 @@ using namespace gspmd;
 constexpr value wave_number(value spectrum, int dim) {
   const auto n = spectrum.shape()[0];
   const value i = iota<double>(spectrum, {n, n}, dim);
-  return select(i > static_cast<double>(n / 2), i - static_cast<double>(n), i);
+  return where(i > static_cast<double>(n / 2), i - static_cast<double>(n), i);
 }
 /// Returns i k. A derivative multiplies a spectrum by i k.
 constexpr value times_i(value k) { return complex(zeros_like(k), k); }
@@ -31,14 +31,14 @@ constexpr value times_i(value k) { return complex(zeros_like(k), k); }
 constexpr value rate(value w, double viscosity) {
   const auto n = w.shape()[0];
   const value kx = wave_number(w, 0), ky = wave_number(w, 1), squared = kx * kx + ky * ky;
-  const value stream = w / convert<c128>(maximum(squared, 1.0));  // wave 0, a uniform wind, is 0
+  const value stream = w / cast<c128>(max(squared, 1.0));  // wave 0, a uniform wind, is 0
   const auto in_space = [](value spectrum) { return real(ifft(spectrum, {0, 1})); };
   const value u = in_space(times_i(ky) * stream), v = in_space(times_i(-kx) * stream);
   const value carried = u * in_space(times_i(kx) * w) + v * in_space(times_i(ky) * w);
   const double most = static_cast<double>(n) / 3;
-  const value is_kept = logical_and(abs(kx) < most, abs(ky) < most);
-  const value kept = select(is_kept, constant<double>(kx, {n, n}, 1), constant<double>(kx, {n, n}, 0));
-  return -(convert<c128>(kept) * fft(convert<c128>(carried), {0, 1})) - convert<c128>(viscosity * squared) * w;
+  const value is_kept = bitwise_and(abs(kx) < most, abs(ky) < most);
+  const value kept = where(is_kept, constant<double>(kx, {n, n}, 1), constant<double>(kx, {n, n}, 0));
+  return -(cast<c128>(kept) * fft(cast<c128>(carried), {0, 1})) - cast<c128>(viscosity * squared) * w;
 }
 /// Computes `count` steps of the Runge-Kutta method of fourth order, from vorticity in space to vorticity in space.
 constexpr value steps(value vorticity, int count, double dt, double viscosity) {
@@ -48,7 +48,7 @@ constexpr value steps(value vorticity, int count, double dt, double viscosity) {
     const value c = rate(w + by(dt / 2, b), viscosity), d = rate(w + by(dt, c), viscosity);
     return w + by(dt / 6, a + by(2, b) + by(2, c) + d);
   };
-  return real(ifft(fori_loop(count, body, fft(convert<c128>(vorticity), {0, 1})), {0, 1}));
+  return real(ifft(fori_loop(count, body, fft(cast<c128>(vorticity), {0, 1})), {0, 1}));
 }
 
 struct options {

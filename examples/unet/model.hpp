@@ -73,7 +73,7 @@ class network {
     return named(convolution(x, weight({3, 3, 3, x.shape()[4], channels}), layout, {.padding = "same"}), name);
   }
   value weight(std::vector<std::int64_t> shape) {
-    weights_.push_back(step_.program.input(dynamic::in<float>(shape)));
+    weights_.push_back(step_.program.input(dynamic::input<float>(shape)));
     step_.weights.push_back(std::move(shape));
     step_.program.label(-1);
     return weights_.back();
@@ -97,8 +97,8 @@ inline training_step make_step(const sizes& s, std::int64_t data, std::int64_t s
   training_step step{dynamic::builder(dynamic::mesh({{"data", data}, {"space", space}})), {}, {}};
   auto& b = step.program;
   const auto n = s.image;
-  const value image = b.input(dynamic::in<float>({s.batch, n, n, n, 1}, {"data", "space", "", "", ""}));
-  const value labels = b.input(dynamic::in<float>({s.batch, n, n, n, s.classes}));
+  const value image = b.input(dynamic::input<float>({s.batch, n, n, n, 1}, {"data", "space", "", "", ""}));
+  const value labels = b.input(dynamic::input<float>({s.batch, n, n, n, s.classes}));
   b.label(-1);
   network net(step, s);
   const value chosen = sum(softmax(net(image), 4) * labels, 4);

@@ -42,11 +42,11 @@ struct by_hand {
 
 dynamic::program compiled(const options& o, double middle) {
   const dynamic::mesh mesh({{"x", o.mesh[0]}, {"y", o.mesh[1]}});
-  const auto field = [](std::int64_t i, std::int64_t j) { return dynamic::in<double>({i, j}, {"x", "y"}); };
+  const auto field = [](std::int64_t i, std::int64_t j) { return dynamic::input<double>({i, j}, {"x", "y"}); };
   return dynamic::compile([&](value ez, value hx, value hy,
                               value first) { return steps(ez, hx, hy, first, o.steps, o.rows / 3, o.columns / 4, middle); },
                           mesh, field(o.rows + 1, o.columns + 1), field(o.rows + 1, o.columns), field(o.rows, o.columns + 1),
-                          dynamic::in<std::int64_t>({}));
+                          dynamic::input<std::int64_t>({}));
 }
 
 /// Returns a mesh of all devices along both dims, as square as possible.

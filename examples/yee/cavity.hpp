@@ -45,12 +45,12 @@ constexpr fields steps(value ez, value hx, value hy, value first, int count, std
         return fori_loop(
             count,
             [&](value i, value e, value h_x, value h_y) {
-              const value t = convert<double>(i + first) - middle;
-              const value pulse = exponential(t * t * (-4.0 / (middle * middle)));
+              const value t = cast<double>(i + first) - middle;
+              const value pulse = exp(t * t * (-4.0 / (middle * middle)));
               const auto rows = e.shape()[0], columns = e.shape()[1];
-              const value is_there = logical_and(equal(iota<std::int64_t>(e, {rows, columns}, 0), at_i),
+              const value is_there = bitwise_and(equal(iota<std::int64_t>(e, {rows, columns}, 0), at_i),
                                                  equal(iota<std::int64_t>(e, {rows, columns}, 1), at_j));
-              return step(e, h_x, h_y, select(is_there, pulse, 0.0));
+              return step(e, h_x, h_y, where(is_there, pulse, 0.0));
             },
             e0, hx0, hy0);
       },

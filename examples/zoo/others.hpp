@@ -9,7 +9,7 @@
 #include <gspmd/index.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/transform/grad.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/update.hpp>
 #include <gspmd/windows.hpp>
 
 #include "../moe/model.hpp"
@@ -25,19 +25,19 @@ using namespace gspmd;
 inline dynamic::program descend(dynamic::builder& b, value loss, const std::vector<value>& weights) {
   const auto gradients = grad(loss, weights);
   b.output(loss);
-  for (std::size_t k = 0; k < weights.size(); ++k) b.output(next_value(weights[k], weights[k] - 0.1 * gradients[k]));
+  for (std::size_t k = 0; k < weights.size(); ++k) b.output(update(weights[k], weights[k] - 0.1 * gradients[k]));
   return b.compile();
 }
 
 /// Expert parallelism: tokens are split by groups, and the layer of examples/moe by experts.
 inline dynamic::program expert_parallel(const dynamic::mesh& m, const moe::sizes& n) {
   dynamic::builder b(m);
-  const value x = b.input(dynamic::in<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
-  const value target = b.input(dynamic::in<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
-  const std::vector<value> w{b.input(dynamic::in<float>({n.model, n.experts}, {"", ""})),
-                             b.input(dynamic::in<float>({n.experts, n.model, n.hidden}, {"d", "", ""})),
-                             b.input(dynamic::in<float>({n.experts, n.hidden, n.model}, {"d", "", ""}))};
-  const value key = b.input(dynamic::in<std::uint64_t>({}));
+  const value x = b.input(dynamic::input<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
+  const value target = b.input(dynamic::input<float>({n.groups, n.tokens, n.model}, {"d", "", ""}));
+  const std::vector<value> w{b.input(dynamic::input<float>({n.model, n.experts}, {"", ""})),
+                             b.input(dynamic::input<float>({n.experts, n.model, n.hidden}, {"d", "", ""})),
+                             b.input(dynamic::input<float>({n.experts, n.hidden, n.model}, {"d", "", ""}))};
+  const value key = b.input(dynamic::input<std::uint64_t>({}));
   const auto y = moe::layer(x, w[0], w[1], w[2], key, n, moe::dispatch::indices);
   const value difference = x + y.outputs - target;
   return descend(b, mean(difference * difference) + y.sent.auxiliary_loss, w);
@@ -57,7 +57,7 @@ inline double expert_parallel_bytes(const moe::sizes& n, int devices) {
 inline dynamic::program expert_parallel_fully_sharded(const dynamic::mesh& m, const moe::sizes& n) {
   dynamic::builder b(m);
   const auto in = [&](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-    return b.input(dynamic::in<float>(std::move(shape), std::move(sharding)));
+    return b.input(dynamic::input<float>(std::move(shape), std::move(sharding)));
   };
   const std::int64_t G = n.groups, S = n.tokens, E = n.experts, C = n.capacity, M = n.model, H = n.hidden;
   const value x = in({G, S, M}, {"data,expert", "", ""}), target = in({G, S, M}, {"data,expert", "", ""});
@@ -87,13 +87,13 @@ struct table_sizes {
 inline dynamic::program embedding_tables(const dynamic::mesh& m, const table_sizes& n) {
   dynamic::builder b(m);
   const auto [B, tables, rows, E, numbers] = n;
-  const value dense = b.input(dynamic::in<float>({B, numbers}, {"d", ""}));
-  const value clicked = b.input(dynamic::in<float>({B, 1}, {"d", ""}));
+  const value dense = b.input(dynamic::input<float>({B, numbers}, {"d", ""}));
+  const value clicked = b.input(dynamic::input<float>({B, 1}, {"d", ""}));
   const auto products = (tables + 1) * (tables + 1);
-  const std::vector<value> w{b.input(dynamic::in<float>({tables, rows, E}, {"d", "", ""})),
-                             b.input(dynamic::in<float>({numbers, E}, {"", ""})),
-                             b.input(dynamic::in<float>({products + E, 1}, {"", ""}))};
-  const value ids = b.input(dynamic::in<std::int32_t>({tables, B}, {"d", ""}));
+  const std::vector<value> w{b.input(dynamic::input<float>({tables, rows, E}, {"d", "", ""})),
+                             b.input(dynamic::input<float>({numbers, E}, {"", ""})),
+                             b.input(dynamic::input<float>({products + E, 1}, {"", ""}))};
+  const value ids = b.input(dynamic::input<std::int32_t>({tables, B}, {"d", ""}));
   const value found = gather(w[0], ids,
                              {.offset_dims = {2},
                               .collapsed_slice_dims = {1},
@@ -107,7 +107,7 @@ inline dynamic::program embedding_tables(const dynamic::mesh& m, const table_siz
   const value all = concatenate({expand_dims(bottom, 0), looked_up}, 0);
   const value pairs = reshape(einsum<"sbe,tbe->bst">(all, all), {B, products});
   const value logit = einsum<"bp,po->bo">(concatenate({bottom, pairs}, 1), w[2]);
-  return descend(b, mean(log(1.0 + exponential(logit)) - clicked * logit), w);
+  return descend(b, mean(log(1.0 + exp(logit)) - clicked * logit), w);
 }
 /// Naumov et al. 2019, "Deep learning recommendation model", 4: an all_to_all of the looked-up rows, and one of their
 /// gradients.
@@ -124,10 +124,10 @@ struct image_sizes {
 /// Spatial parallelism: `space` splits the rows of the images, `data` the images. Neighbours exchange a row.
 inline dynamic::program spatial(const dynamic::mesh& m, const image_sizes& n) {
   dynamic::builder b(m);
-  const value x = b.input(dynamic::in<float>({n.images, n.side, n.side, n.channels}, {"data", "space", "", ""}));
-  const value target = b.input(dynamic::in<float>({n.images, n.side, n.side, n.channels}, {"data", "space", "", ""}));
-  const std::vector<value> w{b.input(dynamic::in<float>({3, 3, n.channels, n.features}, {"", "", "", ""})),
-                             b.input(dynamic::in<float>({3, 3, n.features, n.channels}, {"", "", "", ""}))};
+  const value x = b.input(dynamic::input<float>({n.images, n.side, n.side, n.channels}, {"data", "space", "", ""}));
+  const value target = b.input(dynamic::input<float>({n.images, n.side, n.side, n.channels}, {"data", "space", "", ""}));
+  const std::vector<value> w{b.input(dynamic::input<float>({3, 3, n.channels, n.features}, {"", "", "", ""})),
+                             b.input(dynamic::input<float>({3, 3, n.features, n.channels}, {"", "", "", ""}))};
   const value hidden = relu(convolution(x, w[0], "NHWC,HWIO->NHWC", {.padding = "same"}));
   const value y = convolution(hidden, w[1], "NHWC,HWIO->NHWC", {.padding = "same"});
   const value difference = y - target;

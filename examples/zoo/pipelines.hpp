@@ -35,9 +35,9 @@ struct stage_inputs {
 inline stage_inputs inputs_of_stages(dynamic::builder& b, const pipeline_sizes& n, const placement& where,
                                      const std::string& stages = "stage") {
   const auto [B, T, D, N, F] = n.layer;
-  const auto batch = dynamic::in<float>({n.microbatches, B, T, D}, behind("", where.tokens));
+  const auto batch = dynamic::input<float>({n.microbatches, B, T, D}, behind("", where.tokens));
   const value xs = b.input(batch), targets = b.input(batch);
-  return {xs, targets, inputs(b, n.layer, where.weights, [&](dynamic::input one) {
+  return {xs, targets, inputs(b, n.layer, where.weights, [&](dynamic::input_spec one) {
             one.shape.insert(one.shape.begin(), n.stages);
             one.sharding = behind(stages, one.sharding);
             return one;
@@ -46,7 +46,7 @@ inline stage_inputs inputs_of_stages(dynamic::builder& b, const pipeline_sizes& 
 inline dynamic::program descend_by(dynamic::builder& b, value loss, const std::vector<value>& w,
                                    const std::vector<value>& gradients) {
   b.output(loss);
-  for (std::size_t k = 0; k < w.size(); ++k) b.output(next_value(w[k], w[k] - 0.1 * gradients[k]));
+  for (std::size_t k = 0; k < w.size(); ++k) b.output(update(w[k], w[k] - 0.1 * gradients[k]));
   return b.compile();
 }
 

@@ -26,8 +26,8 @@ inline value ring_attention(value all_q, value all_k, value all_v) {
     const auto along = [](value row, value like) { return broadcast_in_dim(row, like.shape(), {0, 1, 2}); };
     const auto read = [&](value keys, value values, value most, value weight, value mixed) {
       const value scores = scale * einsum<"bntk,bnsk->bnts">(q, keys);
-      const value next = stop_gradient(maximum(most, reduce(scores, monoid::maximum, 3)));
-      const value weights = exponential(scores - along(next, scores)), kept = exponential(most - next);
+      const value next = stop_gradient(max(most, reduce(scores, monoid::max, 3)));
+      const value weights = exp(scores - along(next, scores)), kept = exp(most - next);
       return std::tuple{next, kept * weight + sum(weights, 3),
                         along(kept, mixed) * mixed + einsum<"bnts,bnsk->bntk">(weights, values)};
     };

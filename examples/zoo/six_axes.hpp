@@ -30,7 +30,7 @@ inline value sent_to(value tokens, value gate, const six_axes_sizes& n) {
   const value gates = softmax(einsum<"gsm,me->gse">(tokens, gate), 2);
   const value chosen = one_hot<float>(argmax(gates, 2), n.experts);
   const value place = sum(cumsum(chosen, 1, {.exclusive = true}) * chosen, 2);
-  return einsum<"gse,gsc->gsec">(gates * chosen, one_hot<float>(convert<std::int32_t>(place), n.capacity));
+  return einsum<"gse,gsc->gsec">(gates * chosen, one_hot<float>(cast<std::int32_t>(place), n.capacity));
 }
 
 /// Returns the result of a stage for x, [B,T,D]. The weights are those of a layer, with experts [E,D,F] and [E,F,D]
@@ -47,7 +47,7 @@ inline value layer_of_experts(dynamic::builder& b, const std::vector<value>& w, 
 
   const value groups = reshape(layer_norm(attended), {B * n.chunks, T / n.chunks, D});
   const value weights = sent_to(groups, w[6], n);
-  const value buffers = einsum<"gsm,gsec->egcm">(groups, convert<float>(weights > 0.0));
+  const value buffers = einsum<"gsm,gsec->egcm">(groups, cast<float>(weights > 0.0));
   const names by_expert{of_expert, "replica,shard_of_experts", "", ""};
   const value hidden = relu(einsum<"egcm,emh->egch">(b.reshard(buffers, by_expert), w[4]));
   const value answers = b.reshard(einsum<"egch,ehm->egcm">(hidden, w[5]), {"", every_batch + ",context", "", ""});
@@ -59,14 +59,14 @@ inline dynamic::program six_axes(const dynamic::mesh& m, const six_axes_sizes& n
   dynamic::builder b(m);
   const auto [B, T, D, N, F] = n.layers.layer;
   const auto S = n.layers.stages, M = n.layers.microbatches, E = n.experts;
-  const auto batch = dynamic::in<float>({M, B, T, D}, {"", every_batch, "context", ""});
+  const auto batch = dynamic::input<float>({M, B, T, D}, {"", every_batch, "context", ""});
   const value xs = b.input(batch), targets = b.input(batch);
   std::vector<value> w;
-  for (int k = 0; k < 3; ++k) w.push_back(b.input(dynamic::in<float>({S, D, N, D / N}, {"stage", all_shards, "model", ""})));
-  w.push_back(b.input(dynamic::in<float>({S, N, D / N, D}, {"stage", "model", "", all_shards})));
-  w.push_back(b.input(dynamic::in<float>({S, E, D, F}, {"stage", of_expert, "shard_of_experts", "model"})));
-  w.push_back(b.input(dynamic::in<float>({S, E, F, D}, {"stage", of_expert, "model", "shard_of_experts"})));
-  w.push_back(b.input(dynamic::in<float>({S, D, E}, {"stage", "", ""})));
+  for (int k = 0; k < 3; ++k) w.push_back(b.input(dynamic::input<float>({S, D, N, D / N}, {"stage", all_shards, "model", ""})));
+  w.push_back(b.input(dynamic::input<float>({S, N, D / N, D}, {"stage", "model", "", all_shards})));
+  w.push_back(b.input(dynamic::input<float>({S, E, D, F}, {"stage", of_expert, "shard_of_experts", "model"})));
+  w.push_back(b.input(dynamic::input<float>({S, E, F, D}, {"stage", of_expert, "model", "shard_of_experts"})));
+  w.push_back(b.input(dynamic::input<float>({S, D, E}, {"stage", "", ""})));
   const auto stage = [&](const std::vector<value>& own, value x) { return layer_of_experts(b, own, x, n); };
   const value ys = by_pipeline ? pipeline<"stage">(stage, gpipe{S, M})(w, xs) : one_by_one(stage, w, xs);
   const value loss = mean_of_squares(b.reshard(ys, {"stage", every_batch, "context", ""}), targets);

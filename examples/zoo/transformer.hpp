@@ -15,7 +15,7 @@
 #include <gspmd/nn/norms.hpp>
 #include <gspmd/ops.hpp>
 #include <gspmd/transform/grad.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/update.hpp>
 #include <gspmd/windows.hpp>
 
 /// A training step of one layer of a Transformer, written for one device: forward pass, backward pass, momentum,
@@ -63,7 +63,7 @@ std::vector<value> inputs(dynamic::builder& b, const layer_sizes& n, const weigh
   const std::vector<std::int64_t> heads{D, N, D / N}, answers{N, D / N, D},
       shapes[]{heads, heads, heads, answers, {D, F}, {F, D}};
   std::vector<value> all;
-  for (std::size_t k = 0; k < 6; ++k) all.push_back(b.input(changed(dynamic::in<float>(shapes[k], of_weight(w, k)))));
+  for (std::size_t k = 0; k < 6; ++k) all.push_back(b.input(changed(dynamic::input<float>(shapes[k], of_weight(w, k)))));
   return all;
 }
 
@@ -85,8 +85,8 @@ inline value layer(dynamic::builder& b, const std::vector<value>& w, value x, co
 /// previous layer, six weights and their momenta.
 inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, const placement& where) {
   dynamic::builder b(m);
-  const value x = b.input(dynamic::in<float>({n.batch, n.tokens, n.width}, where.tokens));
-  const value target = b.input(dynamic::in<float>({n.batch, n.tokens, n.width}, where.tokens));
+  const value x = b.input(dynamic::input<float>({n.batch, n.tokens, n.width}, where.tokens));
+  const value target = b.input(dynamic::input<float>({n.batch, n.tokens, n.width}, where.tokens));
   const auto w = inputs(b, n, where.weights);
   const auto momenta = inputs(b, n, where.momenta.value_or(where.weights));
   const value y = layer(b, w, x, where);
@@ -102,8 +102,8 @@ inline dynamic::program train(const dynamic::mesh& m, const layer_sizes& n, cons
   for (std::size_t i = 0; i < w.size(); ++i) {
     value g = gradients[i];
     if (const auto& of = where.gradients) g = b.reshard(g, of_weight(*of, i));
-    next.push_back(next_value(momenta[i], 0.9 * momenta[i] + g));
-    b.output(next_value(w[i], w[i] - 0.1 * next.back()));
+    next.push_back(update(momenta[i], 0.9 * momenta[i] + g));
+    b.output(update(w[i], w[i] - 0.1 * next.back()));
   }
   for (const value& v_next : next) b.output(v_next);
   return b.compile();

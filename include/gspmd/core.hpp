@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The header that most programs include: meshes, shardings, `compile`, gradients, budgets, and `run` on self, threads
+/// The header that most programs include: meshes, shardings, `compile`, gradients, budgets, and `run` on serial, threads
 /// and simulated devices. The operators are einsum, elementwise operators, reductions, movements, loops and
 /// conditionals.
 ///

@@ -5,8 +5,8 @@
 
 #include "gspmd/report/draw.hpp"
 #include "gspmd/report/explain.hpp"
+#include "gspmd/report/explain_sharding.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
 #include "gspmd/report/report.hpp"
-#include "gspmd/report/what_would_avoid.hpp"
-#include "gspmd/report/why.hpp"
+#include "gspmd/report/suggest_annotations.hpp"

@@ -97,7 +97,7 @@ TEST_CASE("simulated: large enough to be written around the caches, at an odd ad
 TEST_CASE("the largest and the smallest of numbers with a NaN is a NaN, on whatever side it stands") {
   const auto mesh = mesh_of({2});
   gspmd::simulated_communicator comm(2);
-  for (auto kind : {gspmd::monoid::maximum, gspmd::monoid::minimum})
+  for (auto kind : {gspmd::monoid::max, gspmd::monoid::min})
     for (int with_nan : {0, 1}) {
       float values[2][100];
       for (auto& row : values)
@@ -113,12 +113,12 @@ TEST_CASE("the largest and the smallest of numbers with a NaN is a NaN, on whate
     }
 }
 
-TEST_CASE("self and simulated: launch") {
+TEST_CASE("serial and simulated: launch") {
   int calls = 0;
-  gspmd::launch(gspmd::self{}, 1, [&](gspmd::communicator auto& comm) { calls += comm.device_count(); });
+  gspmd::launch(gspmd::serial{}, 1, [&](gspmd::communicator auto& comm) { calls += comm.device_count(); });
   gspmd::launch(gspmd::simulated{}, 6, [&](gspmd::communicator auto& comm) { calls += comm.local_count(); });
   CHECK(calls == 7);
-  CHECK_THROWS_WITH_AS(gspmd::launch(gspmd::self{}, 8, [](auto&) {}),
+  CHECK_THROWS_WITH_AS(gspmd::launch(gspmd::serial{}, 8, [](auto&) {}),
                        "gspmd: the mesh has 8 devices but the communicator has 1 rank; start one rank for each device of the "
                        "mesh, or give the mesh 1 device",
                        gspmd::error);

@@ -65,7 +65,7 @@ TEST_CASE("a device that starts no reduction, or another one, is named") {
   using namespace oracle;
   const auto mesh = mesh_of({3});
   const auto sum = reduction_between(shape_of({5000}), {}, {}, 1, monoid::add),
-             most = reduction_between(shape_of({5000}), {}, {}, 1, monoid::maximum);
+             most = reduction_between(shape_of({5000}), {}, {}, 1, monoid::max);
   for (const bool comes : {false, true}) {
     const auto text = error_of([&] {
       launch(threads{}, 3, [&](auto& comm) {
@@ -82,7 +82,7 @@ TEST_CASE("a device that starts no reduction, or another one, is named") {
     // The rank that arrives second reports the error. It may be the rank that adds, or the rank that takes the maximum.
     for (const char* words :
          {comes ? "in all_reduce by add of f32 [5000]" : "waits in a collective for rank 1, which has finished",
-          comes ? "rank 1 in all_reduce by maximum of f32 [5000]" : "rank 1"})
+          comes ? "rank 1 in all_reduce by max of f32 [5000]" : "rank 1"})
       CHECK(text.find(words) != std::string::npos);
   }
 }
@@ -133,7 +133,7 @@ drawn draw(unsigned seed, bool only_sums) {
   constexpr std::pair<int, int> meshes[] = {{2, 1}, {3, 1}, {2, 2}, {1, 3}, {2, 3}, {1, 1}, {5, 1}};
   const auto [x, y] = meshes[below(7)];
   drawn d{x, y, 1 + below(4), (1 + below(2)) * x * y * (below(3) == 0 ? 40 : 1), {}};
-  constexpr monoid kinds[] = {monoid::add, monoid::maximum, monoid::minimum};
+  constexpr monoid kinds[] = {monoid::add, monoid::max, monoid::min};
   const int count = 1 + below(4);
   for (int k = 0; k < count; ++k)
     d.ops.push_back({below(2) == 0, 1 + below(3), only_sums ? monoid::add : kinds[below(3)], 1 + below(3)});
@@ -223,8 +223,8 @@ std::vector<T> naive(const drawn& d, const std::vector<T>& in) {
           for (std::size_t j = 1; j < members.size(); ++j) {
             const T next = of(members[j]);
             if constexpr (std::is_arithmetic_v<T>) {
-              if (d.ops[k].kind == monoid::maximum) all = std::max(all, next);
-              else if (d.ops[k].kind == monoid::minimum) all = std::min(all, next);
+              if (d.ops[k].kind == monoid::max) all = std::max(all, next);
+              else if (d.ops[k].kind == monoid::min) all = std::min(all, next);
               else all += next;
             } else {
               all += next;
@@ -246,7 +246,7 @@ int try_random(unsigned seed) {
           return manual<"x", "y">([&](value v) { return region(d, starts, v); }, takes<split<"x,y", _>>{},
                                   gives<split<"x,y", _>>{})(x);
         },
-        dynamic::mesh({{"x", d.x}, {"y", d.y}}), dynamic::in<T>({d.x * d.y * d.rows, d.columns}));
+        dynamic::mesh({{"x", d.x}, {"y", d.y}}), dynamic::input<T>({d.x * d.y * d.rows, d.columns}));
   };
   std::vector<T> in(static_cast<std::size_t>(d.x * d.y * d.rows * d.columns));
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = number<T>(static_cast<int>((i * 7 + seed) % 5) - 2);  // sums are exact
@@ -263,7 +263,7 @@ int try_random(unsigned seed) {
   check(blocking, simulated{});
   check(starting, simulated{});
   check(starting, threads{});
-  if (d.x * d.y == 1) check(starting, self{});
+  if (d.x * d.y == 1) check(starting, serial{});
   CHECK(under_way(blocking.view()) == 0);
   return under_way(starting.view());
 }
@@ -358,10 +358,11 @@ TEST_CASE("a backward pass that starts the reduction of each weight's gradient, 
   for (const int devices : {1, 2, 3}) {
     const auto compiled = [&](auto f, bool parts) {
       const auto weight_of = [&](std::int64_t rows, std::int64_t columns) {
-        return parts ? dynamic::in<double>({rows, columns}, {"data", ""}) : dynamic::in<double>({rows, columns});
+        return parts ? dynamic::input<double>({rows, columns}, {"data", ""}) : dynamic::input<double>({rows, columns});
       };
-      return dynamic::compile(f, dynamic::mesh({{"data", devices}}), dynamic::in<double>({12, 6}, {"data", ""}),
-                              dynamic::in<double>({12, 6}, {"data", ""}), weight_of(6, 18), weight_of(18, 12), weight_of(12, 6));
+      return dynamic::compile(f, dynamic::mesh({{"data", devices}}), dynamic::input<double>({12, 6}, {"data", ""}),
+                              dynamic::input<double>({12, 6}, {"data", ""}), weight_of(6, 18), weight_of(18, 12),
+                              weight_of(12, 6));
     };
     const auto run = [&](const auto& program, const auto& backend) { return program.run(backend, x, t, w1, w2, w3); };
     const auto starting = compiled(by_hand<true>, false), blocking = compiled(by_hand<false>, false);
@@ -377,8 +378,8 @@ TEST_CASE("a backward pass that starts the reduction of each weight's gradient, 
 
 using pair = mesh<axis<"data", 2>>;
 template <auto& F>
-using step = compile<F, pair, in<double, dims<12, 6>, split<"data", _>>, in<double, dims<12, 6>, split<"data", _>>,
-                     in<double, dims<6, 18>>, in<double, dims<18, 12>>, in<double, dims<12, 6>>>;
+using step = compile<F, pair, input<double, shape<12, 6>, split<"data", _>>, input<double, shape<12, 6>, split<"data", _>>,
+                     input<double, shape<6, 18>>, input<double, shape<18, 12>>, input<double, shape<12, 6>>>;
 
 TEST_CASE("a backward pass that starts the reduction of each weight's gradient, planned when compiling") {
   array<double> x({12, 6}), t({12, 6}), w1({6, 18}), w2({18, 12}), w3({12, 6});
@@ -431,7 +432,7 @@ TEST_CASE("a reduction that a trip of a loop starts is finished in that trip") {
               },
               takes<split<"x", _>>{}, gives<split<"x", _>>{})(x);
         },
-        is_checked ? m.with({.checked = true}) : m, dynamic::in<double>({6, 4}));
+        is_checked ? m.with({.checked = true}) : m, dynamic::input<double>({6, 4}));
   };
   const auto in = some(24, 7);
   const auto starting = loop(true, false), blocking = loop(false, false);
@@ -458,7 +459,7 @@ TEST_CASE("a reduction that a trip of a loop starts is finished in that trip") {
               },
               takes<split<"x", _>>{}, gives<split<"x", _>>{})(x);
         },
-        dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 4})));
+        dynamic::mesh({{"x", 2}}), dynamic::input<double>({6, 4})));
   });
   CHECK(mistake.find("uses a value of the body of a loop or conditional outside of the body; return the value from the body") !=
         std::string::npos);
@@ -469,7 +470,7 @@ TEST_CASE("a started reduction that is not finished, or twice, is refused") {
     return error_of([&] {
       static_cast<void>(
           dynamic::compile([&](value x) { return manual<"x">(body, takes<split<"x", _>>{}, gives<split<"x", _>>{})(x); },
-                           dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 4})));
+                           dynamic::mesh({{"x", 2}}), dynamic::input<double>({6, 4})));
     });
   };
   CHECK(refused([](value v) {

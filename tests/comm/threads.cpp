@@ -222,7 +222,7 @@ TEST_CASE("threads: no allocation after the first collectives") {
       comm.move(mesh, movement_between(mesh, shape, split({{0, 0}}), split({{0, 1}})), &in, &out);
       comm.move(mesh, movement_between(mesh, shape, split({{1, 0}, {0, 1}}), {}), &in, &out);
       comm.reduce(mesh, reduction_between(shape, {}, split({{1, 1}}), 2, gspmd::monoid::add), &in, &out);
-      comm.reduce(mesh, reduction_between(shape, {}, {}, 3, gspmd::monoid::maximum), &in, &out);
+      comm.reduce(mesh, reduction_between(shape, {}, {}, 3, gspmd::monoid::max), &in, &out);
       comm.reduce(mesh, reduction_between(shape_of({4}), {}, {}, 3, gspmd::monoid::add), &in, &out);
       comm.barrier();
     };
@@ -328,7 +328,7 @@ TEST_CASE("threads: ranks that meet in different collectives get an error that n
   larger.global[0] = 500'000;
   auto few = sum, maximum = sum, other_line = sum;
   few.global[0] = 4;
-  maximum.reduced_by = gspmd::monoid::maximum;
+  maximum.reduced_by = gspmd::monoid::max;
   other_line.origin.line = 13;
   const auto gather = movement_between(mesh, shape_of({5000}), split({{0, 0}}), {});
   const auto failure = [&](int odd_one, auto call) {
@@ -356,7 +356,7 @@ TEST_CASE("threads: ranks that meet in different collectives get an error that n
     };
     check(reduces(larger), odd_one, "all_reduce by add of f32 [500000] (reduce at program.cpp:12)");
     check(reduces(few), odd_one, "all_reduce by add of f32 [4] (");
-    check(reduces(maximum), odd_one, "all_reduce by maximum of f32 [5000] (");
+    check(reduces(maximum), odd_one, "all_reduce by max of f32 [5000] (");
     check(reduces(other_line), odd_one, "all_reduce by add of f32 [5000] (reduce at program.cpp:13)");
     check(failure(odd_one, [&](auto& comm, const float* in, float* out) { comm.move(mesh, gather, &in, &out); }), odd_one,
           "all_gather of f32 [5000]");

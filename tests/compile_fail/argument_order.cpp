@@ -3,16 +3,16 @@
 // mistakes: 6
 // expect: gspmd: compile: the second argument is an input; write the mesh before the inputs
 // expect: gspmd: compile: the second argument is no mesh
-// expect: gspmd: in: the second argument is no dims<...>
-// expect: gspmd: in: the third argument is no split<...>
-// expect: gspmd: in: the fourth argument is no partial<...>
+// expect: gspmd: input: the second argument is no shape<...>
+// expect: gspmd: input: the third argument is no split<...>
+// expect: gspmd: input: the fourth argument is no partial<...>
 // expect: gspmd: compile: each input is an
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
-using rows = in<double, dims<64>, split<"data">>;
+using rows = input<double, shape<64>, split<"data">>;
 constexpr auto twice = [](auto x) { return 2.0 * x; };
 
 #ifdef FIXED
@@ -25,9 +25,9 @@ using mesh_as_input = compile<twice, pod, rows>;
 #else
 using no_mesh = compile<twice, rows>;
 using axis_as_mesh = compile<twice, axis<"data", 2>, rows>;
-using no_dims = compile<twice, pod, in<double, split<"data">>>;
-using no_split = compile<twice, pod, in<double, dims<64>, partial<"data">>>;
-using no_partial = compile<twice, pod, in<double, dims<64>, split<_>, split<"data">>>;
+using no_dims = compile<twice, pod, input<double, split<"data">>>;
+using no_split = compile<twice, pod, input<double, shape<64>, partial<"data">>>;
+using no_partial = compile<twice, pod, input<double, shape<64>, split<_>, split<"data">>>;
 using mesh_as_input = compile<twice, pod, pod>;
 #endif
 

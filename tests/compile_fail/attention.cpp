@@ -15,8 +15,8 @@ constexpr std::int64_t depth = 32;
 #endif
 
 constexpr auto program = [](auto q, auto k, auto v) { return attention(q, k, v); };
-using step =
-    compile<program, mesh<axis<"x", 2>>, in<float, dims<8, 16, depth>>, in<float, dims<8, 20, 64>>, in<float, dims<8, 20, 64>>>;
+using step = compile<program, mesh<axis<"x", 2>>, input<float, shape<8, 16, depth>>, input<float, shape<8, 20, 64>>,
+                     input<float, shape<8, 20, 64>>>;
 
 int main() {
   array<float> q({8, 16, depth}), k({8, 20, 64}), v({8, 20, 64});

@@ -16,7 +16,7 @@ constexpr auto product = [](auto x, auto w) {
   return reshard(y, split<"data", "model,data">{});
 #endif
 };
-using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+using step = compile<product, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 256>>>;
 
 int main() {
   array<float> x({64, 512}), w({512, 256});

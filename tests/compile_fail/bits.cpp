@@ -5,8 +5,8 @@
 
 using namespace gspmd;
 
-constexpr auto chosen = [](auto m, auto a) { return select(m, a, 0.0 * a); };
-using step = compile<chosen, mesh<axis<"x", 1>>, in<bool, dims<8>>, in<double, dims<8>>>;
+constexpr auto chosen = [](auto m, auto a) { return where(m, a, 0.0 * a); };
+using step = compile<chosen, mesh<axis<"x", 1>>, input<bool, shape<8>>, input<double, shape<8>>>;
 
 int main() {
 #ifdef FIXED
@@ -17,8 +17,8 @@ int main() {
   std::vector<double> a(8), y(8);
   simulated_communicator comm(1);
   step s;
-  const auto chosen_of_m = run<step>(self{}, m, a);  // <- here
-  static_cast<void>(scatter<step, 0>(comm, m));
+  const auto chosen_of_m = run<step>(serial{}, m, a);  // <- here
+  static_cast<void>(distribute<step, 0>(comm, m));
   s(comm, m, a, y);
   return chosen_of_m[0] > 0;
 }

@@ -18,7 +18,7 @@ constexpr auto program = [](auto x) {
   return std::tuple{x.size() * 2.0, sum(x)};  // <- here
 #endif
 };
-using step = compile<program, pod, in<double, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<double, shape<64, 32>, split<"data", _>>>;
 static_assert(step::collectives == collectives{all_reduce<"data">});
 
 int main() {

@@ -13,8 +13,8 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
   auto h = relu(einsum<"bd,df->bf">(x, w1));
   return einsum<"bf,fd->bd">(h, w2);
 };
-using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>,
-                     in<float, dims<2048, 512>, split<"model", _>>>;
+using step = compile<mlp, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 2048>, split<_, "model">>,
+                     input<float, shape<2048, 512>, split<"model", _>>>;
 #ifdef FIXED
 static_assert(within_budget<step, max_messages<2, in_kind<collective_kind::all_reduce>>>);
 #else

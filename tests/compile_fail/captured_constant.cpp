@@ -3,7 +3,7 @@
 // how to continue.
 // mistakes: 2
 // expect: lr
-// expect: gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`
+// expect: gspmd: compile: the callable captures a run-time value; make that number an input, `input<float, shape<>>`
 #include <cstdlib>
 #include <gspmd/gspmd.hpp>
 
@@ -17,7 +17,7 @@ int main(int, char** argv) {
   float lr = std::strtof(argv[1], nullptr);
 #endif
   constexpr auto f = [lr](auto x) { return x * lr; };  // <- here
-  using step = compile<f, mesh<axis<"x", 2>>, in<float, dims<8>, split<"x">>>;
+  using step = compile<f, mesh<axis<"x", 2>>, input<float, shape<8>, split<"x">>>;
   array<float> x({8});
   auto y = run<step>(threads{}, x);  // <- here
   return y[0] != 0;

@@ -4,7 +4,7 @@
 // reports its own error (docs/reference/errors.md). For a `constexpr` closure, the compiler's own error precedes this
 // one (captured_constant.cpp).
 // mistakes: 3
-// expect: gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`
+// expect: gspmd: compile: the callable captures a run-time value; make that number an input, `input<float, shape<>>`
 // expect: or give the callable to dynamic::compile
 #include <cstdlib>
 #include <gspmd/gspmd.hpp>
@@ -12,13 +12,13 @@
 using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
-using rows = in<float, dims<64>, split<"data">>;
+using rows = input<float, shape<64>, split<"data">>;
 
 int main(int, char** argv) {
   array<float> x({64});
 #ifdef FIXED
   const auto scaled = [](auto a, auto rate) { return a * rate; };
-  using step = compile<scaled, pod, rows, in<float, dims<>>>;
+  using step = compile<scaled, pod, rows, input<float, shape<>>>;
   array<float> rate{{}};
   rate[0] = std::strtof(argv[1], nullptr);
   return run<step>(simulated{}, x, rate)[0] > 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: carried: the function has fewer arguments than are carried
 #include <gspmd/gspmd.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/update.hpp>
 
 using namespace gspmd;
 
@@ -11,6 +11,6 @@ constexpr auto program = carried<2>(move);
 #else
 constexpr auto program = carried<3>(move);
 #endif
-using step = compile<program, mesh<axis<"x", 2>>, in<float, dims<8>>, in<float, dims<8>>>;
+using step = compile<program, mesh<axis<"x", 2>>, input<float, shape<8>>, input<float, shape<8>>>;
 
 int main() { return step::traffic.bytes > 0 ? 0 : 1; }  // <- here

@@ -12,7 +12,7 @@ constexpr auto total = [](auto cells, auto nodes) {
   return cells + nodes;
 #endif
 };
-using step = compile<total, mesh<axis<"x", 4>>, in<double, dims<16>, split<"x">>, in<double, dims<17>>>;
+using step = compile<total, mesh<axis<"x", 4>>, input<double, shape<16>, split<"x">>, input<double, shape<17>>>;
 
 int main() {
   array<double> cells({16}), nodes({17});

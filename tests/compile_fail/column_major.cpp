@@ -22,9 +22,9 @@ inline constexpr bool gspmd::is_row_major<grid> = true;
 #endif
 
 constexpr auto twice = [](auto x) { return x * 2; };
-using step = compile<twice, mesh<axis<"data", 1>>, in<float, dims<3, 4>>>;
+using step = compile<twice, mesh<axis<"data", 1>>, input<float, shape<3, 4>>>;
 
 int main() {
-  auto y = run<step>(self{}, grid{});  // <- here
+  auto y = run<step>(serial{}, grid{});  // <- here
   return y[0] > 0;
 }

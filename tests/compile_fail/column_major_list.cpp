@@ -33,10 +33,10 @@ using grid_in_list = listed_grid<2>;
 #endif
 
 constexpr auto twice = [](auto x) { return x * 2; };
-using step = compile<twice, mesh<axis<"data", 1>>, in<float, dims<4, 4>>>;
+using step = compile<twice, mesh<axis<"data", 1>>, input<float, shape<4, 4>>>;
 
 int main() {
-  auto y = run<step>(self{}, std::vector<matrix_in_list>(1));             // <- here
-  auto z = run<step>(self{}, std::vector<std::vector<grid_in_list>>(1));  // <- here
+  auto y = run<step>(serial{}, std::vector<matrix_in_list>(1));             // <- here
+  auto z = run<step>(serial{}, std::vector<std::vector<grid_in_list>>(1));  // <- here
   return y[0] + z[0] > 0;
 }

@@ -21,10 +21,10 @@ using given = matrix<false>;
 #endif
 
 constexpr auto twice = [](auto x) { return x * 2; };
-using step = compile<twice, mesh<axis<"data", 1>>, in<float, dims<3, 4>>>;
+using step = compile<twice, mesh<axis<"data", 1>>, input<float, shape<3, 4>>>;
 
 int main() {
-  launch(self{}, step::device_count, [](auto& comm) {
+  launch(serial{}, step::device_count, [](auto& comm) {
     step s;
     given x, y;
     s(comm, x, y.elements);  // <- here

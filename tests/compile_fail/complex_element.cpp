@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: maximum at complex_element.cpp:
+// expect: max at complex_element.cpp:
 // expect: is not defined for c64; take
 #include <complex>
 #include <gspmd/gspmd.hpp>
@@ -9,13 +9,13 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>>;
 constexpr auto larger = [](auto x, auto y) {
 #ifdef FIXED
-  return maximum(abs(x), abs(y));
+  return max(abs(x), abs(y));
 #else
-  return maximum(x, y);
+  return max(x, y);
 #endif
 };
 using number = std::complex<float>;
-using step = compile<larger, pod, in<number, dims<64, 32>, split<"data", _>>, in<number, dims<64, 32>, split<"data", _>>>;
+using step = compile<larger, pod, input<number, shape<64, 32>, split<"data", _>>, input<number, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<number> x({64, 32});

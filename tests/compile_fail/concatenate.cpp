@@ -16,7 +16,7 @@ constexpr auto both = [](auto x, auto y) {
   return concatenate({x, y}, 0);
 #endif
 };
-using step = compile<both, four, in<float, dims<64, 512>, split<"x", _>>, in<float, dims<64, 256>, split<"x", _>>>;
+using step = compile<both, four, input<float, shape<64, 512>, split<"x", _>>, input<float, shape<64, 256>, split<"x", _>>>;
 
 int main() {
   array<float> x({64, 512}), y({64, 256});

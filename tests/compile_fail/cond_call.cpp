@@ -15,7 +15,7 @@ constexpr auto other = [] { return 0.0; };
 constexpr auto program = [](auto x) {
   return cond(sum(x) > 0.0, same, other, x);  // <- here
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

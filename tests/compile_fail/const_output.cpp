@@ -7,7 +7,7 @@
 using namespace gspmd;
 
 constexpr auto twice = [](auto x) { return x * 2.0F; };
-using step = compile<twice, mesh<axis<"data", 2>>, in<float, dims<8>, split<"data">>>;
+using step = compile<twice, mesh<axis<"data", 2>>, input<float, shape<8>, split<"data">>>;
 
 void run(simulated_communicator& comm, const sharded_array<float>& x, sharded_array<float>& y) {
   step s;

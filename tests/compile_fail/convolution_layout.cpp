@@ -13,7 +13,7 @@ constexpr auto layer = [](auto x, auto w) {
   return convolution(x, w, "NHWC,HWIO->NHC");
 #endif
 };
-using step =
-    compile<layer, mesh<axis<"data", 2>>, in<float, dims<4, 8, 8, 3>, split<"data", _, _, _>>, in<float, dims<3, 3, 3, 5>>>;
+using step = compile<layer, mesh<axis<"data", 2>>, input<float, shape<4, 8, 8, 3>, split<"data", _, _, _>>,
+                     input<float, shape<3, 3, 3, 5>>>;
 
 int main() { return step::traffic.bytes > 0; }  // <- here

@@ -13,7 +13,7 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>, device_order<0, 1, 3, 3>>;
 #endif
 
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
-using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+using step = compile<product, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 256>>>;
 
 int main() {
   array<float> x({64, 512}), w({512, 256});

@@ -9,11 +9,11 @@
 using namespace gspmd;
 
 using pod = mesh<axis<"dp", 2>>;
-using batch = tensor<float, dims<4, 5>, place<pod, split<"dp", _>>>;
+using batch = tensor<float, shape<4, 5>, place<pod, split<"dp", _>>>;
 #ifdef FIXED
 using bias = batch;
 #else
-using bias = tensor<float, dims<4, 5>, place<pod, split<_, _>>>;
+using bias = tensor<float, shape<4, 5>, place<pod, split<_, _>>>;
 #endif
 
 auto add(const distributed<batch, threads_communicator>& x, const distributed<bias, threads_communicator>& b) {

@@ -35,9 +35,9 @@ struct columns_edge : extend::edge_struct, extend::block_of_step {
 };
 
 constexpr auto twice = [](auto x) { return x * 2; };
-using step = compile<twice, mesh<axis<"x", 1>>, in<float, dims<3, 4>>>;
+using step = compile<twice, mesh<axis<"x", 1>>, input<float, shape<3, 4>>>;
 
 int main() {
   std::vector<float> x(12);
-  return run<step>(self{}, columns{&x})[0] == 0 ? 0 : 1;  // <- here
+  return run<step>(serial{}, columns{&x})[0] == 0 ? 0 : 1;  // <- here
 }

@@ -11,7 +11,7 @@ constexpr auto product = [](auto a, auto b) { return einsum<"ik,kj->ij">(a, b); 
 #else
 constexpr auto product = [](auto a, auto b) { return einsum<"ik,kj->im">(a, b); };  // <- here
 #endif
-using step = compile<product, mesh<axis<"x", 4>>, in<double, dims<100, 80>, split<"x", _>>, in<double, dims<80, 60>>>;
+using step = compile<product, mesh<axis<"x", 4>>, input<double, shape<100, 80>, split<"x", _>>, input<double, shape<80, 60>>>;
 
 int main() {
   array<double> a({100, 80}), b({80, 60});

@@ -14,6 +14,6 @@ constexpr auto blur = [](auto x, auto w) {
   return einsum<"b(x+2w),w->bx">(x, w);
 #endif
 };
-using step = compile<blur, mesh<axis<"data", 2>>, in<float, dims<4, 8>, split<"data", _>>, in<float, dims<5>>>;
+using step = compile<blur, mesh<axis<"data", 2>>, input<float, shape<4, 8>, split<"data", _>>, input<float, shape<5>>>;
 
 int main() { return step::traffic.bytes > 0; }  // <- here

@@ -13,7 +13,7 @@ constexpr auto program = [](auto x) {
   return x[0] * 2.0;  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -8,12 +8,12 @@ using pod = mesh<axis<"data", 2>>;
 
 constexpr auto program = [](auto x, auto y) {
 #ifdef FIXED
-  return select(equal(x, y), x, 0.0);
+  return where(equal(x, y), x, 0.0);
 #else
-  return select(x == y, x, 0.0);  // <- here
+  return where(x == y, x, 0.0);  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>, in<float, dims<64, 32>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>, input<float, shape<64, 32>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -13,6 +13,6 @@ constexpr auto blur = [](auto x, auto w) {
   return einsum<"b(2x+v),w->bx">(x, w);  // <- here
 #endif
 };
-using step = compile<blur, mesh<axis<"data", 2>>, in<float, dims<4, 8>, split<"data", _>>, in<float, dims<3>>>;
+using step = compile<blur, mesh<axis<"data", 2>>, input<float, shape<4, 8>, split<"data", _>>, input<float, shape<3>>>;
 
 int main() { return step::traffic.bytes > 0; }

@@ -20,21 +20,22 @@ namespace {
 using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
 using mixed = explicit_axes<pod, "data">;
 template <class... Parts>
-using vector = tensor<float, dims<8>, place<pod, Parts...>>;
+using vector = tensor<float, shape<8>, place<pod, Parts...>>;
 constexpr auto doubled = [](auto x) { return x + x; };
 constexpr auto terms = [](auto x) { return reshard<gspmd::partial<"model">>(x); };
 constexpr auto region = [](auto x) { return manual<"model">([](auto v) { return v; })(x); };
 constexpr auto squares = [](auto x) { return sum(x) * sum(x); };
 constexpr auto kept = [](auto x, auto y) { return forbid_reshard(x + y); };
 template <class Split>
-using table = tensor<float, dims<8, 8>, place<pod, replica<"data">, Split>>;
+using table = tensor<float, shape<8, 8>, place<pod, replica<"data">, Split>>;
 }  // namespace
 
 #ifndef FIXED
-constexpr int axis_name = explicit_axes<pod, "z">::device_count;                                                        // <- here
-constexpr int order = compile<doubled, mixed, vector<split<"model,data">>>::device_count;                               // <- here
-constexpr int uneven = compile<doubled, mixed, tensor<float, dims<6>, place<pod, split<"data,model">>>>::device_count;  // <- here
-constexpr int sum_along = compile<terms, mixed, vector<split<"data">>>::device_count;                                   // <- here
+constexpr int axis_name = explicit_axes<pod, "z">::device_count;                           // <- here
+constexpr int order = compile<doubled, mixed, vector<split<"model,data">>>::device_count;  // <- here
+constexpr int uneven =
+    compile<doubled, mixed, tensor<float, shape<6>, place<pod, split<"data,model">>>>::device_count;  // <- here
+constexpr int sum_along = compile<terms, mixed, vector<split<"data">>>::device_count;                 // <- here
 constexpr int all_found =
     compile<doubled, explicit_axes<pod>, vector<replica<"data">, gspmd::partial<"model">>>::device_count;           // <- here
 constexpr int local = compile<region, mixed, vector<split<"data">>>::device_count;                                  // <- here

@@ -16,7 +16,7 @@ using element = float;
 #endif
 
 constexpr auto program = [](auto u) { return fft(u, {0, 1}); };
-using step = compile<program, mesh<axis<"x", 2>>, in<element, dims<8, 16>, split<"x", _>>>;
+using step = compile<program, mesh<axis<"x", 2>>, input<element, shape<8, 16>, split<"x", _>>>;
 
 int main() {
   array<element> u({8, 16});

@@ -13,9 +13,11 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
 constexpr auto product = [](auto x, auto w) { return forbid_reshard(einsum<"bd,df->bf">(x, w)); };
 #ifdef FIXED
-using step = compile<product, pod, in<float, dims<64, 512>, split<_, "model">>, in<float, dims<512, 256>, split<"model", _>>>;
+using step =
+    compile<product, pod, input<float, shape<64, 512>, split<_, "model">>, input<float, shape<512, 256>, split<"model", _>>>;
 #else
-using step = compile<product, pod, in<float, dims<64, 512>, split<_, "data">>, in<float, dims<512, 256>, split<"model", _>>>;
+using step =
+    compile<product, pod, input<float, shape<64, 512>, split<_, "data">>, input<float, shape<512, 256>, split<"model", _>>>;
 #endif
 
 int main() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gather at gather_indices.cpp:
 // expect: the indices are f32; they are
-// expect: convert<std::int64_t>(indices)
+// expect: cast<std::int64_t>(indices)
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
@@ -10,12 +10,12 @@ using four = mesh<axis<"x", 4>>;
 
 constexpr auto program = [](auto x, auto i) {
 #ifdef FIXED
-  return take(x, convert<std::int64_t>(i), 0);
+  return take(x, cast<std::int64_t>(i), 0);
 #else
   return take(x, i, 0);
 #endif
 };
-using step = compile<program, four, in<float, dims<64, 32>, split<"x", _>>, in<float, dims<8>, split<_>>>;
+using step = compile<program, four, input<float, shape<64, 32>, split<"x", _>>, input<float, shape<8>, split<_>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -14,7 +14,7 @@ constexpr auto program = [](auto x, auto i) {
   return gather(x, i, {.offset_dims = {1}, .collapsed_slice_dims = {0}, .start_index_map = {0}, .index_vector_dim = 1}, {1, 33});
 #endif
 };
-using step = compile<program, four, in<float, dims<64, 32>, split<"x", _>>, in<std::int32_t, dims<8>, split<_>>>;
+using step = compile<program, four, input<float, shape<64, 32>, split<"x", _>>, input<std::int32_t, shape<8>, split<_>>>;
 
 int main() {
   array<float> x({64, 32});

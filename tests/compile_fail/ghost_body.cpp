@@ -19,7 +19,7 @@ constexpr auto decay = [](auto x) {
   };
   return fori_loop(10, ghost<4>(body), x);
 };
-using step = compile<decay, mesh<axis<"x", 4>>, in<float, dims<64, 32>, split<"x", _>>>;
+using step = compile<decay, mesh<axis<"x", 4>>, input<float, shape<64, 32>, split<"x", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -21,7 +21,7 @@ constexpr auto decay = [](auto x) {
   };
   return manual<"y">(by_hand, takes<split<_, "y">>{}, gives<split<_, "y">>{})(x);
 };
-using step = compile<decay, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<64, 32>, split<"x", _>>>;
+using step = compile<decay, mesh<axis<"x", 2>, axis<"y", 2>>, input<float, shape<64, 32>, split<"x", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -6,16 +6,16 @@
 using namespace gspmd;
 
 constexpr auto two = [](auto u) { return shift(u, 0, 1) + shift(u, 0, 1, boundary::edge()); };
-using step = compile<two, mesh<axis<"x", 1>>, in<double, dims<8, 4>>>;
+using step = compile<two, mesh<axis<"x", 1>>, input<double, shape<8, 4>>>;
 
 int main() {
-  launch(self{}, 1, [](auto& comm) {
+  launch(serial{}, 1, [](auto& comm) {
     double u[10][4] = {}, next[8][4] = {};
     ghosted_step<step, ghosts<1, 0>> s;
 #ifdef FIXED
     s(comm, strided_view(u), strided_view(next));
 #else
-    s(comm, filled(strided_view(u)), strided_view(next));  // <- here
+    s(comm, exchange_ghosts(strided_view(u)), strided_view(next));  // <- here
 #endif
   });
 }

@@ -6,7 +6,7 @@
 using namespace gspmd;
 
 constexpr auto twice = [](auto u) { return u * 2; };
-using step = compile<twice, mesh<axis<"x", 1>>, in<double, dims<8, 4>>>;
+using step = compile<twice, mesh<axis<"x", 1>>, input<double, shape<8, 4>>>;
 
 int main() {
 #ifdef FIXED

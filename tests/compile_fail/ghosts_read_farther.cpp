@@ -8,7 +8,7 @@
 using namespace gspmd;
 
 constexpr auto forward = [](auto u) { return shift(u, 0, 2) - u; };
-using step = compile<forward, mesh<axis<"x", 2>>, in<double, dims<8, 4>, split<"x", _>>>;
+using step = compile<forward, mesh<axis<"x", 2>>, input<double, shape<8, 4>, split<"x", _>>>;
 
 int main() {
 #ifdef FIXED

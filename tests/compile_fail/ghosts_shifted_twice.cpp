@@ -12,7 +12,7 @@ constexpr auto forward = [](auto u) { return shift(u, 0, 2) - u; };
 #else
 constexpr auto forward = [](auto u) { return shift(shift(u, 0, 1), 0, 1) - u; };
 #endif
-using step = compile<forward, mesh<axis<"x", 2>>, in<double, dims<8, 4>, split<"x", _>>>;
+using step = compile<forward, mesh<axis<"x", 2>>, input<double, shape<8, 4>, split<"x", _>>>;
 
 int main() {
   using ghosted = ghosted_step<step, ghosts<2, 0>>;

@@ -10,12 +10,12 @@ template <class T>
 struct layer {
   BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
 };
-using layer_in = record<layer, in<float, dims<8>>, in<float, dims<8>>>;
+using layer_in = record<layer, input<float, shape<8>>, input<float, shape<8>>>;
 constexpr auto program = [](auto l) { return transform_leaves([](value x) { return 2.0 * x; }, l); };
 #ifdef FIXED
 using step = compile<program, pod, repeat<2, layer_in>>;
 #else
-using step = compile<program, pod, array_of<layer_in, in<float, dims<8>>>>;
+using step = compile<program, pod, array_of<layer_in, input<float, shape<8>>>>;
 #endif
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

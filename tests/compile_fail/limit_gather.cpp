@@ -13,7 +13,7 @@ constexpr auto layer = [](auto x, auto w) { return relu(limit_gather(einsum<"bd,
 #else
 constexpr auto layer = [](auto x, auto w) { return limit_gather(relu(einsum<"bd,df->bf">(x, w)), 1024); };
 #endif
-using step = compile<layer, pod, in<float, dims<64, 16>, split<"x", _>>, in<float, dims<16, 32>, split<_, "x">>>;
+using step = compile<layer, pod, input<float, shape<64, 16>, split<"x", _>>, input<float, shape<16, 32>, split<_, "x">>>;
 
 int main() {
   array<float> x({64, 16}), w({16, 32});

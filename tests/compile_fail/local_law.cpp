@@ -50,7 +50,7 @@ constexpr auto solved = local_op<"r[j],[k][j]->r[k]">(  // <- here
     });
 
 constexpr auto sums = [](auto x, auto l) { return bounded(solved(running_sum(x) * 2.0, l)); };
-using step = compile<sums, mesh<axis<"data", 2>>, in<float, dims<8, 8>, split<"data", _>>, in<float, dims<8, 8>>>;
+using step = compile<sums, mesh<axis<"data", 2>>, input<float, shape<8, 8>, split<"data", _>>, input<float, shape<8, 8>>>;
 
 int main() {
   array<float> x({8, 8}), l({8, 8});

@@ -15,7 +15,7 @@ constexpr auto row_maximum = [](auto x, auto y) {
   }
 };
 #ifdef FIXED
-constexpr auto op = local_op<"bt->b", reduces<monoid::maximum>>(row_maximum);
+constexpr auto op = local_op<"bt->b", reduces<monoid::max>>(row_maximum);
 #else
 constexpr auto op = local_op<"bt->b">(row_maximum);  // <- here
 #endif

@@ -15,7 +15,7 @@ constexpr auto program = [](auto x) {
   return copy(x, x);  // <- here
 #endif
 };
-using step = compile<program, mesh<axis<"data", 2>>, in<float, dims<8>, split<"data">>>;
+using step = compile<program, mesh<axis<"data", 2>>, input<float, shape<8>, split<"data">>>;
 
 int main() {
   array<float> x({8});

@@ -18,7 +18,7 @@ constexpr auto decay = [](auto x) {
       10, [](value, value h) { return sum(h, {1}); }, x);
 #endif
 };
-using step = compile<decay, pod, in<float, dims<64, 512>, split<"data", _>>>;
+using step = compile<decay, pod, input<float, shape<64, 512>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 512});

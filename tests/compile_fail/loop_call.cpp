@@ -6,7 +6,7 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 
-constexpr auto grow = [](value i, value t) { return t * convert<float>(i); };
+constexpr auto grow = [](value i, value t) { return t * cast<float>(i); };
 constexpr auto program = [](auto x) {
 #ifdef FIXED
   return fori_loop(100, grow, x);
@@ -14,7 +14,7 @@ constexpr auto program = [](auto x) {
   return fori_loop(0, 100, grow, x);  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -14,7 +14,7 @@ constexpr auto program = [](auto x) {
   return fori_loop(100, add, 0.0);  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -30,7 +30,7 @@ using rows = split<"x", _>;
 template <auto Body, class Weight, class Gives = gives<>>
 struct program {
   static constexpr auto callable = [](auto a, auto w) { return manual<"x">(Body, takes<columns, Weight>{}, Gives{})(a, w); };
-  using step = compile<callable, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>;
+  using step = compile<callable, pod, input<float, shape<4, 6>>, input<float, shape<6, 4>>>;
 };
 constexpr auto forgotten = [](auto a, auto w) { return einsum<"bd,df->bf">(a, w); };
 constexpr auto whole_weight = [](auto a, auto w) { return a + reshape(slice(w, {0, 0}, {6, 2}), {4, 3}); };
@@ -68,18 +68,19 @@ constexpr auto two_send_to_one = [](auto a, auto) { return local::permute<"x">(a
 }  // namespace
 
 #ifndef FIXED
-constexpr int a = program<forgotten, rows>::step::device_count;                                                      // <- here
-constexpr int b = program<whole_weight, invariant<"x">, gives<columns>>::step::device_count;                         // <- here
-constexpr int c = program<summed_twice, rows>::step::device_count;                                                   // <- here
-constexpr int d = program<branch, rows>::step::device_count;                                                         // <- here
-constexpr int e = compile<outside, pod, in<float, dims<4, 6>>, in<float, dims<6, 4>>>::device_count;                 // <- here
-constexpr int f = program<carried, rows, gives<rows>>::step::device_count;                                           // <- here
-constexpr int g = program<unfinished, rows, gives<columns>>::step::device_count;                                     // <- here
-constexpr int h = program<finished_twice, rows>::step::device_count;                                                 // <- here
-constexpr int i = program<two_send_to_one, rows, gives<columns>>::step::device_count;                                // <- here
-constexpr int j = compile<major_axis_first, mesh<axis<"x", 2>, axis<"y", 3>>, in<float, dims<6, 4>>>::device_count;  // <- here
-constexpr int k = program<relu_of_terms, rows>::step::device_count;                                                  // <- here
-constexpr int l = program<mean_of_parts, rows>::step::device_count;                                                  // <- here
+constexpr int a = program<forgotten, rows>::step::device_count;                                               // <- here
+constexpr int b = program<whole_weight, invariant<"x">, gives<columns>>::step::device_count;                  // <- here
+constexpr int c = program<summed_twice, rows>::step::device_count;                                            // <- here
+constexpr int d = program<branch, rows>::step::device_count;                                                  // <- here
+constexpr int e = compile<outside, pod, input<float, shape<4, 6>>, input<float, shape<6, 4>>>::device_count;  // <- here
+constexpr int f = program<carried, rows, gives<rows>>::step::device_count;                                    // <- here
+constexpr int g = program<unfinished, rows, gives<columns>>::step::device_count;                              // <- here
+constexpr int h = program<finished_twice, rows>::step::device_count;                                          // <- here
+constexpr int i = program<two_send_to_one, rows, gives<columns>>::step::device_count;                         // <- here
+constexpr int j =
+    compile<major_axis_first, mesh<axis<"x", 2>, axis<"y", 3>>, input<float, shape<6, 4>>>::device_count;  // <- here
+constexpr int k = program<relu_of_terms, rows>::step::device_count;                                        // <- here
+constexpr int l = program<mean_of_parts, rows>::step::device_count;                                        // <- here
 #endif
 
 int main() {}

@@ -14,7 +14,7 @@ constexpr auto scaled = [](auto x) {
   return map([factor](auto a) { return a * static_cast<decltype(a)>(factor); }, x);
 #endif
 };
-using step = compile<scaled, mesh<axis<"data", 2>>, in<float, dims<64>, split<"data">>>;
+using step = compile<scaled, mesh<axis<"data", 2>>, input<float, shape<64>, split<"data">>>;
 
 int main() {
   array<float> x({64});

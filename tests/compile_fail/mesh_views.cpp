@@ -15,6 +15,6 @@ using columns = mesh<axis<"a", 3>, axis<"b", 2>>;
 #endif
 
 constexpr auto turned = [](auto x) { return reshard(x, split<"a", "b">{}); };
-using step = compile<turned, mesh_views<rows, columns>, in<float, dims<6, 6>, split<"x", "y">>>;
+using step = compile<turned, mesh_views<rows, columns>, input<float, shape<6, 6>, split<"x", "y">>>;
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

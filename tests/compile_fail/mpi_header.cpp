@@ -7,7 +7,7 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 constexpr auto twice = [](auto x) { return x * 2.0; };
-using step = compile<twice, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<twice, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -2,7 +2,7 @@
 // expect: gspmd: the element type of a tensor cannot represent a number exactly; convert the tensor
 // expect: compare_lt at number.cpp:
 // expect: number 4.5 is no value of s32
-// expect: convert<float>(x)
+// expect: cast<float>(x)
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
@@ -11,12 +11,12 @@ using pod = mesh<axis<"data", 2>>;
 
 constexpr auto small = [](auto x) {
 #ifdef FIXED
-  return select(x < 4.0, convert<float>(x) * 0.5, 2);
+  return where(x < 4.0, cast<float>(x) * 0.5, 2);
 #else
-  return select(x < 4.5, x * 2, x);
+  return where(x < 4.5, x * 2, x);
 #endif
 };
-using step = compile<small, pod, in<std::int32_t, dims<8>, split<"data">>>;
+using step = compile<small, pod, input<std::int32_t, shape<8>, split<"data">>>;
 
 int main() {
   auto y = run<step>(simulated{}, array<std::int32_t>({8}));  // <- here

@@ -8,12 +8,12 @@ using pod = mesh<axis<"data", 2>>;
 
 constexpr auto program = [](auto x) {
 #ifdef FIXED
-  return x * one_hot<float>(convert<std::int32_t>(sum(x, 1)), 32);
+  return x * one_hot<float>(cast<std::int32_t>(sum(x, 1)), 32);
 #else
-  return x * one_hot(convert<std::int32_t>(sum(x, 1)), 32);  // <- here
+  return x * one_hot(cast<std::int32_t>(sum(x, 1)), 32);  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

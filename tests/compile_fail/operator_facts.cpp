@@ -137,9 +137,9 @@ template <class Op>
 constexpr auto program =
     [](auto x) { return gspmd::detail::made(new_operator::add_last<Op>(*x.graph(), x.id(), location::current()), x); };
 template <class Op>
-using step = compile<program<Op>, mesh<axis<"x", 2>>, in<double, dims<5, 7>>>;
+using step = compile<program<Op>, mesh<axis<"x", 2>>, input<double, shape<5, 7>>>;
 template <class Op>
-using split_step = compile<program<Op>, mesh<axis<"x", 2>>, in<double, dims<5, 7>, split<"_", "x">>>;
+using split_step = compile<program<Op>, mesh<axis<"x", 2>>, input<double, shape<5, 7>, split<"_", "x">>>;
 
 }  // namespace wrong
 

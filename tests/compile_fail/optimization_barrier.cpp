@@ -17,7 +17,7 @@ constexpr auto program = [](auto x) {
   return optimization_barrier(x, std::array{a, b, a, b, a, b, a, b}) + b;
 #endif
 };
-using step = compile<program, mesh<axis<"data", 2>>, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, mesh<axis<"data", 2>>, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

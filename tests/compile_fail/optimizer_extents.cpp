@@ -9,11 +9,11 @@ using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
 constexpr auto program = [](auto w, auto g, auto s) { return optimizer::lamb{}.update(w, g, s); };
-using w_in = in<float, dims<8>, split<"data">>;
+using w_in = input<float, shape<8>, split<"data">>;
 #ifdef FIXED
-using g_in = in<float, dims<8>>;
+using g_in = input<float, shape<8>>;
 #else
-using g_in = in<float, dims<6>>;
+using g_in = input<float, shape<6>>;
 #endif
 using step = compile<program, pod, w_in, g_in, optimizer::state_of<optimizer::lamb, w_in>>;
 

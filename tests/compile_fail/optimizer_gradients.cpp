@@ -17,7 +17,7 @@ constexpr auto program = [](auto l, auto s) {
   return optimizer::adam{}.update(l, grad(sum(l.w * l.b), std::tuple(l.w, l.b)), s);  // <- here
 };
 #endif
-using l_in = record<layer, in<float, dims<8>, split<"data">>, in<float, dims<8>>>;
+using l_in = record<layer, input<float, shape<8>, split<"data">>, input<float, shape<8>>>;
 using step = compile<program, pod, l_in, optimizer::state_of<optimizer::adam, l_in>>;
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }

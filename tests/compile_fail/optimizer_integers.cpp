@@ -9,9 +9,9 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>>;
 constexpr auto program = [](auto w, auto g, auto s) { return optimizer::adam{}.update(w, g, s); };
 #ifdef FIXED
-using w_in = in<float, dims<8>, split<"data">>;
+using w_in = input<float, shape<8>, split<"data">>;
 #else
-using w_in = in<int, dims<8>, split<"data">>;
+using w_in = input<int, shape<8>, split<"data">>;
 #endif
 using step = compile<program, pod, w_in, w_in, optimizer::state_of<optimizer::adam, w_in>>;
 

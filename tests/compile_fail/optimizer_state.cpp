@@ -13,7 +13,7 @@ constexpr auto program = [](auto w, auto s) {
   return optimizer::adam{}.update(w, grad(sum(w * w), w), s);  // <- here
 };
 #endif
-using w_in = in<float, dims<8>, split<"data">>;
+using w_in = input<float, shape<8>, split<"data">>;
 using step = compile<program, pod, w_in, optimizer::state_of<optimizer::momentum, w_in>>;
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }

@@ -19,7 +19,7 @@ using namespace gspmd;
 using pod = mesh<axis<"x", 4>>;
 constexpr auto twice = [](auto x) { return x + x; };
 template <options Options>
-using step = compile<twice, pod, with<Options>, in<float, dims<32>, split<"x">>>;
+using step = compile<twice, pod, with<Options>, input<float, shape<32>, split<"x">>>;
 constexpr auto hiding = step<options{.overlap = true}>::traffic.bytes;  // <- here
 constexpr auto sought = step<options{.search = true}>::traffic.bytes;   // <- here
 constexpr auto small = step<options{.memory = room}>::traffic.bytes;    // <- here

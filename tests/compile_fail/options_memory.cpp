@@ -12,6 +12,6 @@ constexpr std::int64_t room = 64 * KiB;
 constexpr std::int64_t room = 4 * KiB;
 #endif
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
-using step = compile<product, mesh<axis<"x", 4>>, with<options{.memory = room}>, in<float, dims<32, 64>, split<"x", _>>,
-                     in<float, dims<64, 32>, split<"x", _>>>;
+using step = compile<product, mesh<axis<"x", 4>>, with<options{.memory = room}>, input<float, shape<32, 64>, split<"x", _>>,
+                     input<float, shape<64, 32>, split<"x", _>>>;
 constexpr auto bytes = step::peak_bytes_per_device;  // <- here

@@ -15,6 +15,6 @@ constexpr network links(1e12, {{"x", topology::torus, 1e9, 1e-6}});
 #endif
 
 constexpr auto turned = [](auto x) { return reshard(x, split<_, "y">{}); };
-using step = compile<turned, pod, with<options{.network = links}>, in<float, dims<6, 6>, split<"x", _>>>;
+using step = compile<turned, pod, with<options{.network = links}>, input<float, shape<6, 6>, split<"x", _>>>;
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

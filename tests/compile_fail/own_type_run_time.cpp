@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// expect: gspmd: dynamic::in: an element type of your own has no run-time path
+// expect: gspmd: dynamic::input: an element type of your own has no run-time path
 #include <gspmd/dynamic.hpp>
 
 struct fixed_point {
@@ -13,9 +13,9 @@ struct gspmd::element_type<fixed_point> : gspmd::own_type<fixed_point, 0> {};
 
 int main() {
 #ifdef FIXED
-  const auto given = gspmd::dynamic::in<int>({8});
+  const auto given = gspmd::dynamic::input<int>({8});
 #else
-  const auto given = gspmd::dynamic::in<fixed_point>({8});  // <- here
+  const auto given = gspmd::dynamic::input<fixed_point>({8});  // <- here
 #endif
   return static_cast<int>(given.shape.size()) - 1;
 }

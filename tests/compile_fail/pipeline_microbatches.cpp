@@ -13,6 +13,6 @@ constexpr gpipe schedule{2, 4};
 constexpr gpipe schedule{2, 8};
 #endif
 constexpr auto program = [](auto w, auto x) { return pipeline<"stage">(layer, schedule)(w, x); };
-using step = compile<program, mesh<axis<"stage", 2>>, in<float, dims<2, 3, 3>>, in<float, dims<4, 2, 3>>>;
+using step = compile<program, mesh<axis<"stage", 2>>, input<float, shape<2, 3, 3>>, input<float, shape<4, 2, 3>>>;
 
 int main() { return step::traffic.bytes > 0 ? 0 : 1; }  // <- here

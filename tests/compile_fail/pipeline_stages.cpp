@@ -14,7 +14,7 @@ constexpr auto program = [](auto w, auto x) {
   return pipeline<"stage">(layer, gpipe{4, 4})(w, x);
 #endif
 };
-using step = compile<program, mesh<axis<"stage", 2>>, in<float, dims<2, 3, 3>>, in<float, dims<4, 2, 3>>>;
+using step = compile<program, mesh<axis<"stage", 2>>, input<float, shape<2, 3, 3>>, input<float, shape<4, 2, 3>>>;
 
 int main() {
   array<float> w({2, 3, 3}), x({4, 2, 3});

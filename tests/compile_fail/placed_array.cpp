@@ -12,14 +12,14 @@ using pod = mesh<axis<"data", 2>>;
 
 // contracts a strided dim with a plain dim; DTensor once accepted this by mistake (pytorch#166598)
 constexpr auto product = [](auto x, auto w) { return einsum<"db,df->bf">(x, w); };
-using step = compile<product, pod, in<float, dims<64, 32>, split<"data", _>>, in<float, dims<64, 16>, split<"data", _>>>;
+using step = compile<product, pod, input<float, shape<64, 32>, split<"data", _>>, input<float, shape<64, 16>, split<"data", _>>>;
 
 int main() {
   const array<float> x({64, 32}), w({64, 16});
   launch(simulated{}, step::device_count, [&](auto& comm) {
     const placed_layout strided_rows(pod::info.shape, x.shape(), step::view.value(step::view.inputs[0]).layout, strided<2>{});
-    auto xs = scatter(comm, strided_rows, x);
-    auto ws = scatter<step, 1>(comm, w);
+    auto xs = distribute(comm, strided_rows, x);
+    auto ws = distribute<step, 1>(comm, w);
     auto y = make_result<step, 0>(comm);
     step s;
 #ifdef FIXED

@@ -21,6 +21,6 @@ using pod = mesh<axis<"data", 2>>;
 int main() {
   detail::sharding rows;
   rows.add_split(0, 0);
-  placed_layout<backwards> layout(pod::info.shape, dims<8>::value, rows, backwards{});  // <- here
+  placed_layout<backwards> layout(pod::info.shape, shape<8>::value, rows, backwards{});  // <- here
   return layout.shape().count;
 }

@@ -16,8 +16,8 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
   return einsum<"bf,df->bd">(h, w2);
 #endif
 };
-using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 2048>, split<_, "model">>,
-                     in<float, dims<2048, 512>, split<"model", _>>>;
+using step = compile<mlp, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 2048>, split<_, "model">>,
+                     input<float, shape<2048, 512>, split<"model", _>>>;
 
 int main() {
   array<float> x({64, 512}), w1({512, 2048}), w2({2048, 512});

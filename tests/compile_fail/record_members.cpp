@@ -11,9 +11,9 @@ struct layer {
 };
 constexpr auto program = [](auto l) { return l.w + l.b; };
 #ifdef FIXED
-using step = compile<program, pod, record<layer, in<float, dims<4, 8>>, in<float, dims<8>>>>;
+using step = compile<program, pod, record<layer, input<float, shape<4, 8>>, input<float, shape<8>>>>;
 #else
-using step = compile<program, pod, record<layer, in<float, dims<4, 8>>>>;
+using step = compile<program, pod, record<layer, input<float, shape<4, 8>>>>;
 #endif
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

@@ -15,9 +15,10 @@ struct network {
 };
 constexpr auto program = [](auto n) { return (n.first.w + n.first.b) * n.scale; };
 #ifdef FIXED
-using step = compile<program, pod, record<network, record<layer, in<float, dims<4, 8>>, in<float, dims<8>>>, in<float, dims<>>>>;
+using step = compile<program, pod,
+                     record<network, record<layer, input<float, shape<4, 8>>, input<float, shape<8>>>, input<float, shape<>>>>;
 #else
-using step = compile<program, pod, record<network, in<float, dims<4, 8>>, in<float, dims<>>>>;
+using step = compile<program, pod, record<network, input<float, shape<4, 8>>, input<float, shape<>>>>;
 #endif
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

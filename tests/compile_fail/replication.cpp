@@ -17,7 +17,7 @@ constexpr auto program = [](auto x) { return allow_replication(reshape(x, {3, 2}
 #else
 constexpr auto program = [](auto x) { return reshape(x, {3, 2}); };
 #endif
-using step = compile<program, pod, in<float, dims<2, 3>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<2, 3>, split<"data", _>>>;
 
 int main() {
   array<float> x({2, 3});

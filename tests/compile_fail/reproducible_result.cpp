@@ -15,7 +15,7 @@ constexpr auto program = [](auto x) {
   return reproducible([](value) { return 2.0; })(x);  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of run, run_into, scatter, ghosted_step and a step: wrong numbers of arguments and wrong element types.
+// Arguments of run, run_into, distribute, ghosted_step and a step: wrong numbers of arguments and wrong element types.
 // mistakes: 9
 // expect: gspmd: pass one array for each input of the program, of the element type of the input
 // expect: the call passes 1 array; also pass
@@ -28,9 +28,9 @@ struct weights {
   BOOST_HANA_DEFINE_STRUCT(weights, (T, w));
 };
 constexpr auto product = [](auto x, auto layer) { return einsum<"bd,df->bf">(x, layer.w); };
-using step = compile<product, mesh<axis<"x", 1>>, in<double, dims<4, 4>>, record<weights, in<double, dims<4, 2>>>>;
+using step = compile<product, mesh<axis<"x", 1>>, input<double, shape<4, 4>>, record<weights, input<double, shape<4, 2>>>>;
 constexpr auto twice = [](auto x, auto y) { return x + 2.0 * y; };
-using plain = compile<twice, mesh<axis<"x", 1>>, in<double, dims<4, 4>>, in<double, dims<4, 4>>>;
+using plain = compile<twice, mesh<axis<"x", 1>>, input<double, shape<4, 4>>, input<double, shape<4, 4>>>;
 
 int main() {
   const array<double> x({4, 4});
@@ -41,25 +41,25 @@ int main() {
   plain s;
   ghosted_step<plain> ghosted;
 #ifdef FIXED
-  run<step>(self{}, x, w);
+  run<step>(serial{}, x, w);
   run<step>(threads{}, x, weights<double[4][2]>{});
-  run_into<step>(self{}, strided_view(y), x, w);
-  static_cast<void>(scatter<step, 0>(comm, x));
+  run_into<step>(serial{}, strided_view(y), x, w);
+  static_cast<void>(distribute<step, 0>(comm, x));
   ghosted(comm, u, v, next);
   s(comm, u, v, next);
 #else
   const float single[4][2]{};
   const std::array<bool, 8> bools{};
   std::vector<float> f(16);
-  run<step>(self{}, x);                                                  // <- here
-  run<step>(simulated{}, x, w, w, x);                                    // <- here
-  run<step>(threads{}, x, single);                                       // <- here
-  run<step>(threads{}, x, bools);                                        // <- here
-  run<step>(simulated{}, x, "abc");                                      // <- here
-  run_into<step>(self{}, strided_view(f.data(), {4, 2}), x, w);          // <- here
-  static_cast<void>(scatter<step, 0>(comm, std::span<const float>(f)));  // <- here
-  ghosted(comm, u, v);                                                   // <- here
-  s(comm, f, v, next);                                                   // <- here
+  run<step>(serial{}, x);                                                   // <- here
+  run<step>(simulated{}, x, w, w, x);                                       // <- here
+  run<step>(threads{}, x, single);                                          // <- here
+  run<step>(threads{}, x, bools);                                           // <- here
+  run<step>(simulated{}, x, "abc");                                         // <- here
+  run_into<step>(serial{}, strided_view(f.data(), {4, 2}), x, w);           // <- here
+  static_cast<void>(distribute<step, 0>(comm, std::span<const float>(f)));  // <- here
+  ghosted(comm, u, v);                                                      // <- here
+  s(comm, f, v, next);                                                      // <- here
 #endif
   return y[0][0] > 0;
 }

@@ -13,7 +13,7 @@ constexpr auto program = [](auto x) {
   return std::get<0>(scan([](auto h) { return std::tuple{h, h}; }, sum(x, 0), x));  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>>;
 
 int main() {
   array<float> x({64, 32});

@@ -9,7 +9,7 @@
 #include <gspmd/search/search_annotations.hpp>
 using namespace gspmd;
 using pod = mesh<axis<"x", 4>>;
-using row_shards = tensor<float, dims<8>, place<pod, split<"x">>>;
+using row_shards = tensor<float, shape<8>, place<pod, split<"x">>>;
 constexpr auto twice = [](auto x) { return x + x; };
 #ifdef FIXED
 constexpr std::size_t most_plans_of_all = 1;
@@ -24,6 +24,6 @@ constexpr auto sums = [](auto x) {
   for (int k = 0; k < adds; ++k) x = x + x;
   return x;
 };
-constexpr auto many = search_annotations<most_plans_of_all, twice, pod, in<float, dims<8>>>::step::device_count;  // <- here
-constexpr auto large = search_annotations<1, sums, pod, in<float, dims<8>>>::step::device_count;                  // <- here
+constexpr auto many = search_annotations<most_plans_of_all, twice, pod, input<float, shape<8>>>::step::device_count;  // <- here
+constexpr auto large = search_annotations<1, sums, pod, input<float, shape<8>>>::step::device_count;                  // <- here
 constexpr auto written = typed::device_count;

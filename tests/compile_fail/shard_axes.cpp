@@ -14,7 +14,7 @@ using tiles = split<"first_axis_of_the_machine", "second_axis_of_the_machine", "
 #endif
 
 constexpr auto flat = [](auto x) { return reshape(x, {8}); };
-using step = compile<flat, pod, in<float, dims<2, 2, 2>, tiles>>;
+using step = compile<flat, pod, input<float, shape<2, 2, 2>, tiles>>;
 
 int main() {
   float y[1] = {};

@@ -11,16 +11,16 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
-using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+using step = compile<product, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 256>>>;
 
 int main() {
   std::vector<float> x(32 * 512), w(512 * 256), y(32 * 256);
   launch(threads{}, step::device_count, [&](auto& comm) {
     step s;
 #ifdef FIXED
-    shard_view<float, pod, dims<64, 512>, split<"data", _>> shard(x);
+    shard_view<float, pod, shape<64, 512>, split<"data", _>> shard(x);
 #else
-    shard_view<float, mesh<axis<"data", 4>>, dims<64, 512>, split<"data", _>> shard(x);
+    shard_view<float, mesh<axis<"data", 4>>, shape<64, 512>, split<"data", _>> shard(x);
 #endif
     s(comm, shard, w, y);  // <- here
   });

@@ -9,7 +9,7 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
-using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+using step = compile<product, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 256>>>;
 
 int main() {
   std::vector<float> x(32 * 512), w(512 * 256), y(32 * 256);

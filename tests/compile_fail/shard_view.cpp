@@ -11,9 +11,9 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 int main() {
   std::vector<float> x(32 * 512);
 #ifdef FIXED
-  shard_view<float, pod, dims<64, 512>, split<"data", _>> shard(x);
+  shard_view<float, pod, shape<64, 512>, split<"data", _>> shard(x);
 #else
-  shard_view<float, pod, dims<64, 512>, split<"row", _>> shard(x);  // <- here
+  shard_view<float, pod, shape<64, 512>, split<"row", _>> shard(x);  // <- here
 #endif
   return shard[0] > 0;
 }

@@ -16,7 +16,7 @@ constexpr auto difference = [](auto x) {
   return shift(x, 2, 1) - x;
 #endif
 };
-using step = compile<difference, four, in<float, dims<64, 512>, split<"x", _>>>;
+using step = compile<difference, four, input<float, shape<64, 512>, split<"x", _>>>;
 
 int main() {
   array<float> x({64, 512});

@@ -15,7 +15,7 @@ constexpr auto total = [](auto x) {
   return sum(broadcast_in_dim(x, {std::int64_t{1} << 32, std::int64_t{1} << 32, 2}, {2}));
 #endif
 };
-using step = compile<total, pod, in<float, dims<2>>>;
+using step = compile<total, pod, input<float, shape<2>>>;
 
 int main() {
   auto y = run<step>(simulated{}, array<float>({2}));  // <- here

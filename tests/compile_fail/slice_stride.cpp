@@ -15,7 +15,7 @@ constexpr auto part = [](auto x) {
   return slice(x, {8, 0}, {64, 512}, {0, 1});
 #endif
 };
-using step = compile<part, four, in<float, dims<64, 512>, split<"x", _>>>;
+using step = compile<part, four, input<float, shape<64, 512>, split<"x", _>>>;
 
 int main() {
   array<float> x({64, 512});

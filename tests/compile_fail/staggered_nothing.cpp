@@ -6,13 +6,13 @@
 using namespace gspmd;
 
 #ifdef FIXED
-using h_in = in<float, dims<32>>;
+using h_in = input<float, shape<32>>;
 #else
-using h_in = in<float, dims<33>>;
+using h_in = input<float, shape<33>>;
 #endif
 constexpr auto field = [](value e, value h) {
   return staggered([](value u, value v) { return v + (v.shape()[0] == 32 ? slice(u, {1}, {33}) : u); }, e, h);
 };
-using step = compile<field, mesh<axis<"x", 2>>, in<float, dims<33>>, h_in>;
+using step = compile<field, mesh<axis<"x", 2>>, input<float, shape<33>>, h_in>;
 
 int main() { return step::traffic.bytes > 0 ? 0 : 1; }  // <- here

@@ -28,8 +28,8 @@ constexpr auto program = [](auto x, weights<value> p) {
 #endif
   return std::tuple{y, weights<value>{p.w * 2.0, p.b * 2.0}, sum(y)};
 };
-using step =
-    compile<program, pod, in<double, dims<64, 32>, split<"data", _>>, record<weights, in<double, dims<8>>, in<double, dims<4>>>>;
+using step = compile<program, pod, input<double, shape<64, 32>, split<"data", _>>,
+                     record<weights, input<double, shape<8>>, input<double, shape<4>>>>;
 static_assert(step::collectives == collectives{all_reduce<"data">});  // <- here
 
 int main() {
@@ -43,8 +43,8 @@ int main() {
   auto z = make_result<step, 0>(comm);
   auto r = make_result<step, 1>(comm);
   auto sums = make_result<step, 2>(comm);
-  s(comm, scatter<step, 0>(comm, x), scatter<step, 1>(comm, p), z, r, sums);
+  s(comm, distribute<step, 0>(comm, x), distribute<step, 1>(comm, p), z, r, sums);
   static_assert(step::output_shard<0>::local_extents.count == 3);
   const double* data = y.data();
-  return std::abs(whole[0] - total[0]) > data[1] + q.w[2] + gather(comm, z)[0];
+  return std::abs(whole[0] - total[0]) > data[1] + q.w[2] + collect(comm, z)[0];
 }

@@ -15,9 +15,9 @@
 using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
-using activations = tensor<float, dims<6, 5>, place<pod, split<"data", _>, replica<"model">>>;
-using weights = tensor<float, dims<5, 7>, place<pod, split<_, "model">, replica<"data">>>;
-using biases = tensor<float, dims<6, 7>, place<pod, split<"data", _>>>;
+using activations = tensor<float, shape<6, 5>, place<pod, split<"data", _>, replica<"model">>>;
+using weights = tensor<float, shape<5, 7>, place<pod, split<_, "model">, replica<"data">>>;
+using biases = tensor<float, shape<6, 7>, place<pod, split<"data", _>>>;
 
 constexpr auto layer = [](auto x, auto w, auto b) {
 #ifdef FIXED
@@ -29,7 +29,7 @@ using step = compile<layer, pod, activations, weights, biases>;
 #ifdef FIXED
 static_assert(step::collectives == collectives{});
 static_assert(std::is_same_v<typed_result<layer, pod, activations, weights, biases>,
-                             tensor<float, dims<6, 7>, place<pod, split<"data", "model">>>>);
+                             tensor<float, shape<6, 7>, place<pod, split<"data", "model">>>>);
 #endif
 
 int main() {

@@ -16,7 +16,7 @@ constexpr auto difference = [](auto x) {
   return stencil<1, 1>([](auto u) { return u(0, 1) - u(0, -2); }, x);
 #endif
 };
-using step = compile<difference, four, in<float, dims<64, 512>, split<"x", _>>>;
+using step = compile<difference, four, input<float, shape<64, 512>, split<"x", _>>>;
 
 int main() {
   array<float> x({64, 512});

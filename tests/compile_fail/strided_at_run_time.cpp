@@ -12,7 +12,7 @@
 using namespace gspmd;
 
 int main() {
-  const auto program = dynamic::compile([](value u) { return u * 2; }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({3, 4}));
+  const auto program = dynamic::compile([](value u) { return u * 2; }, dynamic::mesh({{"x", 1}}), dynamic::input<double>({3, 4}));
   std::vector<double> x(12);
   const strided_view given(x.data(), {3, 4}, column_major);
   simulated_communicator comm(1);
@@ -22,7 +22,7 @@ int main() {
   const strided_view<const double> dense = given;
   const auto& dense_too = given;
 #endif
-  const auto shards = dynamic::scatter(comm, program, 0, dense);  // <- here
-  const auto y = program.run(self{}, dense_too);                  // <- here
-  return run(program, self{}, given).size() == y.size() && shards.local_count() == 1 ? 0 : 1;
+  const auto shards = dynamic::distribute(comm, program, 0, dense);  // <- here
+  const auto y = program.run(serial{}, dense_too);                   // <- here
+  return run(program, serial{}, given).size() == y.size() && shards.local_count() == 1 ? 0 : 1;
 }

@@ -8,10 +8,10 @@
 using namespace gspmd;
 
 constexpr auto twice = [](auto x) { return x * 2; };
-using step = compile<twice, mesh<axis<"data", 1>>, in<float, dims<3, 4>>>;
+using step = compile<twice, mesh<axis<"data", 1>>, input<float, shape<3, 4>>>;
 
 int main() {
-  launch(self{}, step::device_count, [](auto& comm) {
+  launch(serial{}, step::device_count, [](auto& comm) {
     strided_step<step> s;
     float x[3][4] = {}, y[3][4] = {};
 #ifdef FIXED

@@ -11,12 +11,12 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
 constexpr auto product = [](auto x, auto w) {
 #ifdef FIXED
-  return x + convert<float>(w);
+  return x + cast<float>(w);
 #else
   return x + w;
 #endif
 };
-using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<std::int32_t, dims<512>>>;
+using step = compile<product, pod, input<float, shape<64, 512>, split<"data", _>>, input<std::int32_t, shape<512>>>;
 
 int main() {
   array<float> x({64, 512});

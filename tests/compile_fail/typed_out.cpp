@@ -9,8 +9,8 @@
 using namespace gspmd;
 
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
-using rows = tensor<float, dims<6, 4>, place<pod, split<"y", _>, replica<"x">>>;
-using weight = tensor<float, dims<4, 4>, place<pod, split<_, _>, replica<"x,y">>>;
+using rows = tensor<float, shape<6, 4>, place<pod, split<"y", _>, replica<"x">>>;
+using weight = tensor<float, shape<4, 4>, place<pod, split<_, _>, replica<"x,y">>>;
 constexpr auto product = [](auto a, auto b) {
 #ifdef FIXED
   return reshard<split<"y,x", _>>(einsum<"ab,bc->ac">(a, b));

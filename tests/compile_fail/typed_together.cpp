@@ -9,7 +9,7 @@
 using namespace gspmd;
 
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
-using keys = tensor<float, dims<8>, place<pod, split<"x,y">>>;
+using keys = tensor<float, shape<8>, place<pod, split<"x,y">>>;
 constexpr auto sorted = [](auto a, auto b) {
 #ifdef FIXED
   return sort_together({reshard<split<_>>(a), reshard<split<_>>(b)}, 1, 0)[1];

@@ -10,9 +10,9 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
 #ifdef FIXED
-using step = compile<product, pod, in<float, dims<64, 512>, split<"data", _>>, in<float, dims<512, 256>>>;
+using step = compile<product, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 256>>>;
 #else
-using step = compile<product, pod, in<float, dims<64, 512>, split<"dta", _>>, in<float, dims<512, 256>>>;
+using step = compile<product, pod, input<float, shape<64, 512>, split<"dta", _>>, input<float, shape<512, 256>>>;
 #endif
 
 int main() {

@@ -2,7 +2,7 @@
 // Notations of other libraries. Each gives an error of one sentence.
 // mistakes: 5
 // expect: gspmd: std::sqrt takes a number and not a value; write gspmd::sqrt(x)
-// expect: gspmd: std::max takes numbers and not values; write gspmd::maximum(x, y)
+// expect: gspmd: std::max takes numbers and not values; write gspmd::max(x, y)
 // expect: gspmd: softmax needs a dim; pass it
 // expect: gspmd: compile: each input is an
 // expect: gspmd: run: the first argument says where
@@ -19,7 +19,7 @@ template <class T>
 struct layer {
   BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
 };
-using layer_input = record<layer, in<double, dims<64>>, in<double, dims<64>>>;
+using layer_input = record<layer, input<double, shape<64>>, input<double, shape<64>>>;
 
 struct options {
   bool fast = true;
@@ -27,10 +27,10 @@ struct options {
 
 #ifdef FIXED
 constexpr auto root = [](auto x) { return sqrt(x); };
-constexpr auto clipped = [](auto x) { return maximum(x, 0.0); };
+constexpr auto clipped = [](auto x) { return max(x, 0.0); };
 constexpr auto shares = [](auto x) { return softmax(x, -1); };
 constexpr auto net = [](auto x, auto a, auto b) { return (x * a.w + a.b) * b.w + b.b; };
-using net_step = compile<net, pod, in<double, dims<64>>, layer_input, layer_input>;
+using net_step = compile<net, pod, input<double, shape<64>>, layer_input, layer_input>;
 #else
 constexpr auto root = [](auto x) { return std::sqrt(x); };         // <- here
 constexpr auto clipped = [](auto x) { return std::max(x, 0.0); };  // <- here
@@ -39,10 +39,10 @@ constexpr auto net = [](auto x, std::array<layer<value>, 2> layers) {
   for (const auto& l : layers) x = x * l.w + l.b;
   return x;
 };
-using net_step = compile<net, pod, in<double, dims<64>>, std::array<layer_input, 2>>;
+using net_step = compile<net, pod, input<double, shape<64>>, std::array<layer_input, 2>>;
 #endif
 template <auto Program>
-using step = compile<Program, pod, in<double, dims<64>>>;
+using step = compile<Program, pod, input<double, shape<64>>>;
 
 int main() {
   array<double> x({64});

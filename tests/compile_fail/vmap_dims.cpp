@@ -15,7 +15,7 @@ constexpr auto program = [](auto x, auto w) {
   return vmap<0>(product)(x, w);  // <- here
 #endif
 };
-using step = compile<program, pod, in<float, dims<64, 32>, split<"data", _>>, in<float, dims<64, 32>>>;
+using step = compile<program, pod, input<float, shape<64, 32>, split<"data", _>>, input<float, shape<64, 32>>>;
 
 int main() {
   array<float> x({64, 32}), w({64, 32});

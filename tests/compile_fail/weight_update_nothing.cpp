@@ -6,12 +6,12 @@
 using namespace gspmd;
 
 using pod = mesh<axis<"data", 2>>;
-constexpr auto train = [](value w, value x) { return next_value(w, w - grad(sum(tanh(x * w)), w)); };
+constexpr auto train = [](value w, value x) { return update(w, w - grad(sum(tanh(x * w)), w)); };
 #ifdef FIXED
-using batch = in<float, dims<4, 8>, split<"data", _>>;
+using batch = input<float, shape<4, 8>, split<"data", _>>;
 #else
-using batch = in<float, dims<4, 8>, split<_, _>>;
+using batch = input<float, shape<4, 8>, split<_, _>>;
 #endif
-using step = compile<shard_weight_update<"data">(train), pod, in<float, dims<8>, split<_>>, batch>;
+using step = compile<shard_weight_update<"data">(train), pod, input<float, shape<8>, split<_>>, batch>;
 
 int main() { return step::traffic.bytes > 0 ? 0 : 1; }  // <- here

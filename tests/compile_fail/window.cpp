@@ -15,7 +15,7 @@ constexpr auto pooled = [](auto x) {
   return max_pool(x, {9, 1}, {1, 1});
 #endif
 };
-using step = compile<pooled, four, in<float, dims<8, 5>, split<"x", _>>>;
+using step = compile<pooled, four, input<float, shape<8, 5>, split<"x", _>>>;
 
 int main() {
   array<float> x({8, 5});

@@ -14,10 +14,11 @@ using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
 
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
 #ifdef FIXED
-using step = compile<product, pod, in<float, dims<64, 512>, xla_split<"{devices=[8,1]<=[8]}">>, in<float, dims<512, 256>>>;
-#else
 using step =
-    compile<product, pod, in<float, dims<64, 512>, xla_split<"{devices=[8,1]<=[8] shard_as 1}">>, in<float, dims<512, 256>>>;
+    compile<product, pod, input<float, shape<64, 512>, xla_split<"{devices=[8,1]<=[8]}">>, input<float, shape<512, 256>>>;
+#else
+using step = compile<product, pod, input<float, shape<64, 512>, xla_split<"{devices=[8,1]<=[8] shard_as 1}">>,
+                     input<float, shape<512, 256>>>;
 #endif
 
 int main() {

@@ -9,7 +9,7 @@
 using namespace gspmd;
 
 constexpr auto twice = [](auto u) { return 2.0 * u; };
-using step = compile<twice, mesh<axis<"x", 2>>, in<double, dims<3, 4>, split<"x", _>>>;
+using step = compile<twice, mesh<axis<"x", 2>>, input<double, shape<3, 4>, split<"x", _>>>;
 
 int wrong(auto from, auto to, bool is_in_place_expected) {
   for (int i = 0; i < 3; ++i)

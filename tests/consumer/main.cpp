@@ -21,9 +21,9 @@ constexpr auto iterate = [](auto a, auto x, auto r, auto p) {
   return std::tuple{x + alpha * p, r_next, r_next + rr_next / rr * p, rr_next};
 };
 template <int Devices>
-using step = compile<iterate, mesh<axis<"rows", Devices>>, in<double, dims<unknowns, unknowns>, split<"rows", _>>,
-                     in<double, dims<unknowns>, split<"rows">>, in<double, dims<unknowns>, split<"rows">>,
-                     in<double, dims<unknowns>, split<"rows">>>;
+using step = compile<iterate, mesh<axis<"rows", Devices>>, input<double, shape<unknowns, unknowns>, split<"rows", _>>,
+                     input<double, shape<unknowns>, split<"rows">>, input<double, shape<unknowns>, split<"rows">>,
+                     input<double, shape<unknowns>, split<"rows">>>;
 static_assert(within_budget<step<4>, max_bytes<512>, max_collectives<6>>);
 
 template <class Step, class Backend>
@@ -63,6 +63,6 @@ int main(int argc, char** argv) {
   static_cast<void>(argc);
   static_cast<void>(argv);
   std::puts(explain<step<4>>().c_str());
-  return solve<step<4>>(threads{}) + solve<step<4>>(simulated{}) + solve<step<1>>(self{});
+  return solve<step<4>>(threads{}) + solve<step<4>>(simulated{}) + solve<step<1>>(serial{});
 #endif
 }

@@ -10,7 +10,7 @@
 using namespace gspmd;
 
 constexpr auto twice = [](auto u) { return 2.0 * u; };
-using step = compile<twice, mesh<axis<"x", 2>>, in<double, dims<3, 4>, split<"x", _>>>;
+using step = compile<twice, mesh<axis<"x", 2>>, input<double, shape<3, 4>, split<"x", _>>>;
 using matrix = std::dextents<int, 2>;
 
 template <class Layout>

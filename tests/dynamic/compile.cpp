@@ -33,11 +33,11 @@ array<float> counted(std::initializer_list<std::int64_t> shape) {
 
 TEST_CASE("the same callable, compiled and at run time: one plan, one result") {
   using pod = mesh<axis<"data", 2>, axis<"model", 3>>;
-  using step = gspmd::compile<mlp, pod, in<float, dims<7, 5>, split<"data", _>>, in<float, dims<5, 8>, split<_, "model">>,
-                              in<float, dims<8, 4>>>;
+  using step = gspmd::compile<mlp, pod, input<float, shape<7, 5>, split<"data", _>>, input<float, shape<5, 8>, split<_, "model">>,
+                              input<float, shape<8, 4>>>;
   const dynamic::mesh m({{"data", 2}, {"model", 3}});
-  const auto program = dynamic::compile(mlp, m, dynamic::in<float>({7, 5}, {"data", ""}),
-                                        dynamic::in<float>({5, 8}, {"", "model"}), dynamic::in<float>({8, 4}));
+  const auto program = dynamic::compile(mlp, m, dynamic::input<float>({7, 5}, {"data", ""}),
+                                        dynamic::input<float>({5, 8}, {"", "model"}), dynamic::input<float>({8, 4}));
   CHECK(reference::difference(step::view, program.view()) == "");
   CHECK(program.traffic().bytes == step::traffic.bytes);
   CHECK(program.peak_bytes_per_device() == step::peak_bytes_per_device);
@@ -62,7 +62,7 @@ TEST_CASE("any mesh size, the extents from outside, one callable") {
       const dynamic::mesh m({{"x", devices}});
       const auto program =
           dynamic::compile([](auto a, auto b) { return einsum("ij,ij->i", a, b) + 1; }, m,
-                           dynamic::in<double>({rows, 6}, {"x", "_"}), dynamic::in<double>({rows, 6}, {"", "x"}));
+                           dynamic::input<double>({rows, 6}, {"x", "_"}), dynamic::input<double>({rows, 6}, {"", "x"}));
       std::vector<double> a(static_cast<std::size_t>(rows * 6), 2.0);
       const auto result = program.run(simulated{}, a, a);
       for (std::int64_t i = 0; i < rows; ++i) CHECK(result[0].data<double>()[i] == 25);
@@ -72,7 +72,7 @@ TEST_CASE("any mesh size, the extents from outside, one callable") {
 TEST_CASE("a program is a value: a session keeps its scratch, other data go through it") {
   const dynamic::mesh m({{"x", 4}});
   dynamic::builder b(m);
-  auto x = b.input(dynamic::in<float>({10}, {"x"}));
+  auto x = b.input(dynamic::input<float>({10}, {"x"}));
   b.output(b.reshard(x * 2, {""}));
   const auto program = b.compile();
   const auto copy = program;
@@ -94,7 +94,7 @@ TEST_CASE("what is a compile error on the static path is an exception with the s
   const dynamic::mesh m({{"data", 2}, {"model", 2}});
   const auto with = [&](std::vector<std::string> sharding) {
     return error_of([&] {
-      static_cast<void>(dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({4, 4}, std::move(sharding))));
+      static_cast<void>(dynamic::compile([](auto x) { return x; }, m, dynamic::input<float>({4, 4}, std::move(sharding))));
     });
   };
   CHECK(contains(with({"nope", ""}), "`nope` is not an axis of the mesh; its axes are data,model"));
@@ -103,8 +103,8 @@ TEST_CASE("what is a compile error on the static path is an exception with the s
   CHECK(contains(with({std::string(70, 'x'), ""}), "is not an axis of the mesh"));
   const auto einsum_of_4x5_and_6x7 = [&](const char* equation) {
     return error_of([&] {
-      static_cast<void>(dynamic::compile([&](auto x, auto y) { return einsum(equation, x, y); }, m, dynamic::in<float>({4, 5}),
-                                         dynamic::in<float>({6, 7})));
+      static_cast<void>(dynamic::compile([&](auto x, auto y) { return einsum(equation, x, y); }, m, dynamic::input<float>({4, 5}),
+                                         dynamic::input<float>({6, 7})));
     });
   };
   CHECK(contains(einsum_of_4x5_and_6x7("ab,bc->ac"), "einsum at compile.cpp:"));
@@ -113,7 +113,8 @@ TEST_CASE("what is a compile error on the static path is an exception with the s
   CHECK(contains(einsum_of_4x5_and_6x7("abc,cd->ad"), "has 3 letters"));
   CHECK(contains(error_of([&] {
                    static_cast<void>(dynamic::compile([](auto x, auto y) { return forbid_reshard(x + y); }, m,
-                                                      dynamic::in<float>({4}, {"data"}), dynamic::in<float>({4}, {"model"})));
+                                                      dynamic::input<float>({4}, {"data"}),
+                                                      dynamic::input<float>({4}, {"model"})));
                  }),
                  "which forbid_reshard does not allow"));
 }
@@ -127,24 +128,25 @@ TEST_CASE("bad meshes, shapes and data are refused") {
   CHECK(contains(error_of([] { dynamic::mesh(std::vector<dynamic::mesh::axis>(17, {"x", 1})); }), "at most 16 axes"));
   const dynamic::mesh m({{"x", 2}});
   const auto of_shape = [&](std::vector<std::int64_t> shape) {
-    return error_of([&] { static_cast<void>(dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>(shape))); });
+    return error_of([&] { static_cast<void>(dynamic::compile([](auto x) { return x; }, m, dynamic::input<float>(shape))); });
   };
   CHECK(contains(of_shape({-1}), "an extent of [-1] is negative"));
   CHECK(contains(of_shape({std::int64_t{1} << 40, std::int64_t{1} << 40}), "more than 2^60 bytes"));
   CHECK(contains(of_shape(std::vector<std::int64_t>(33, 1)), "at most 32 dims"));
-  const auto program = dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({4}));
+  const auto program = dynamic::compile([](auto x) { return x; }, m, dynamic::input<float>({4}));
   CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<float>(3))); }),
                  "4 elements and the array given has 3"));
   CHECK(contains(error_of([&] { static_cast<void>(program.run(threads{}, std::vector<double>(4))); }),
                  "input 0 is float [4] and the array passed for it is of double; pass an array of float"));
-  CHECK(contains(error_of([&] { static_cast<void>(program.run(self{}, std::vector<float>(4))); }), "the mesh has 2 devices"));
+  CHECK(contains(error_of([&] { static_cast<void>(program.run(serial{}, std::vector<float>(4))); }), "the mesh has 2 devices"));
 }
 
 TEST_CASE("a tensor of integers takes no number that no integer is near") {
   const dynamic::mesh m({{"x", 2}});
   const auto plus = [&m](double number) {
-    return error_of(
-        [&] { static_cast<void>(dynamic::compile([number](auto x) { return x + number; }, m, dynamic::in<std::int32_t>({4}))); });
+    return error_of([&] {
+      static_cast<void>(dynamic::compile([number](auto x) { return x + number; }, m, dynamic::input<std::int32_t>({4})));
+    });
   };
   CHECK(contains(plus(std::numeric_limits<double>::quiet_NaN()), "the number nan is no value of s32"));
   CHECK(contains(plus(-1e300), " is no value of s32"));

@@ -27,8 +27,8 @@ constexpr auto mlp = [](auto x, auto w) {
   auto g = grad(loss, w);
   return std::tuple{loss, weights<value>{w.w1 - g.w1, w.w2 - g.w2}};
 };
-using batch = in<double, dims<7, 5>, split<"data", _>>;
-using layers = record<weights, in<double, dims<5, 9>, split<_, "model">>, in<double, dims<9, 4>, split<"model", "?">>>;
+using batch = input<double, shape<7, 5>, split<"data", _>>;
+using layers = record<weights, input<double, shape<5, 9>, split<_, "model">>, input<double, shape<9, 4>, split<"model", "?">>>;
 
 array<double> counted(std::initializer_list<std::int64_t> shape) {
   array<double> a(shape);
@@ -44,8 +44,8 @@ void check_on(const std::vector<std::int32_t>& order = {}) {
       [](auto x, auto w1, auto w2) {
         return mlp(x, weights<value>{w1, w2});
       },
-      m, dynamic::in<double>({7, 5}, {"data", ""}), in<double, dims<5, 9>, split<_, "model">>{},
-      dynamic::in<double>({9, 4}, {"model", "?"}));
+      m, dynamic::input<double>({7, 5}, {"data", ""}), input<double, shape<5, 9>, split<_, "model">>{},
+      dynamic::input<double>({9, 4}, {"model", "?"}));
   CHECK(reference::difference(program.view(), by_numbers.view()) == "");
   if (order.empty()) {
     using step = gspmd::compile<mlp, mesh<axis<"data", Data>, axis<"model", Model>>, batch, layers>;
@@ -54,7 +54,7 @@ void check_on(const std::vector<std::int32_t>& order = {}) {
   const auto x = counted({7, 5});
   const weights<array<double>> w{counted({5, 9}), counted({9, 4})};
   using alone = gspmd::compile<mlp, mesh<axis<"data", 1>, axis<"model", 1>>, batch, layers>;
-  const auto expected = run<alone>(self{}, x, w);  // no structured binding: Clang 16 captures none
+  const auto expected = run<alone>(serial{}, x, w);  // no structured binding: Clang 16 captures none
   const auto check = [&](const std::vector<dynamic::any_array>& result) {
     const auto& [loss, next] = expected;
     REQUIRE(result.size() == 3);
@@ -83,12 +83,12 @@ TEST_CASE("extents 0 and 1, more devices than elements, a partial input") {
         [](auto a) {
           return std::tuple{sum(a), a + 1};
         },
-        m, in<float, dims<0, 3>, split<"x", _>>{});
+        m, input<float, shape<0, 3>, split<"x", _>>{});
     const auto nothing = empty.run(simulated{}, array<float>({0, 3}));
     CHECK(nothing[0].data<float>()[0] == 0);
     CHECK(nothing[1].bytes.empty());
-    const auto one = dynamic::compile([](auto a, auto p) { return a + p; }, m, in<float, dims<1>, split<"x">>{},
-                                      in<float, dims<1>, split<_>, partial<"x">>{});
+    const auto one = dynamic::compile([](auto a, auto p) { return a + p; }, m, input<float, shape<1>, split<"x">>{},
+                                      input<float, shape<1>, split<_>, partial<"x">>{});
     CHECK(one.run(simulated{}, std::vector<float>{2}, std::vector<float>{3})[0].data<float>()[0] == 5);
   }
 }
@@ -105,22 +105,23 @@ TEST_CASE("mistakes have the words of the static path") {
   };
   constexpr auto sum_of_two = [](auto x, auto y) { return x + y; };
   const std::integral_constant<decltype(sum_of_two), sum_of_two> both;
-  using good = in<float, dims<4, 4>>;
-  CHECK(same(both, good{}, in<float, dims<4, 4>, split<"nope", _>>{}) ==
+  using good = input<float, shape<4, 4>>;
+  CHECK(same(both, good{}, input<float, shape<4, 4>, split<"nope", _>>{}) ==
         "gspmd: input 1: `nope` is not an axis of the mesh; its axes are data,model");
-  CHECK(same(both, in<float, dims<4, 4>, split<"data", "data">>{}, good{}).find("axis `data` is used twice") !=
+  CHECK(same(both, input<float, shape<4, 4>, split<"data", "data">>{}, good{}).find("axis `data` is used twice") !=
         std::string::npos);
-  CHECK(same(both, in<float, dims<4, 4>, split<"data">>{}, good{}).find("input 0: the sharding names 1 dim") !=
+  CHECK(same(both, input<float, shape<4, 4>, split<"data">>{}, good{}).find("input 0: the sharding names 1 dim") !=
         std::string::npos);
-  CHECK(same(both, in<float, dims<4, 5>>{}, good{})
+  CHECK(same(both, input<float, shape<4, 5>>{}, good{})
             .find("operand 1 is [4,4] and operand 0 is [4,5]; dim 1 differs; slice the longer operand, or correct the extents") !=
         std::string::npos);
-  CHECK(same(both, in<double, dims<4, 4>>{}, good{}).find("operand 1 is f32 and must be f64") != std::string::npos);
+  CHECK(same(both, input<double, shape<4, 4>>{}, good{}).find("operand 1 is f32 and must be f64") != std::string::npos);
 
   // a part that the mesh does not have, and one of no axis
   const auto by_part = [&](const char* part) {
     return error_of([&] {
-      static_cast<void>(dynamic::compile([](auto x) { return -x; }, dynamic::mesh({{"x", 4}}), dynamic::in<float>({8}, {part})));
+      static_cast<void>(
+          dynamic::compile([](auto x) { return -x; }, dynamic::mesh({{"x", 4}}), dynamic::input<float>({8}, {part})));
     });
   };
   CHECK(by_part("x:(2)2") ==
@@ -130,9 +131,9 @@ TEST_CASE("mistakes have the words of the static path") {
 
   // the same mistake, said by numbers
   CHECK(error_of([&] {
-          static_cast<void>(dynamic::compile(sum_of_two, m, good{}, dynamic::in<float>({4, 4}, {"nope", ""})));
+          static_cast<void>(dynamic::compile(sum_of_two, m, good{}, dynamic::input<float>({4, 4}, {"nope", ""})));
         }) == "gspmd: input 1: `nope` is not an axis of the mesh; its axes are data,model");
-  using huge = in<float, dims<(std::int64_t{1} << 40), (std::int64_t{1} << 40)>>;
+  using huge = input<float, shape<(std::int64_t{1} << 40), (std::int64_t{1} << 40)>>;
   CHECK(error_of([&] {
           static_cast<void>(dynamic::compile([](auto x) { return x; }, m, huge{}));
         }).find("more than 2^60 bytes") != std::string::npos);
@@ -141,12 +142,12 @@ TEST_CASE("mistakes have the words of the static path") {
 TEST_CASE("a result that is no value of the program is refused, not dropped") {
   const dynamic::mesh m({{"x", 2}});
   dynamic::builder other(m);
-  const auto foreign = other.input(in<float, dims<4>>{});
+  const auto foreign = other.input(input<float, shape<4>>{});
   CHECK(error_of([&] {
-          static_cast<void>(dynamic::compile([](auto x) { return std::tuple{x, value{}}; }, m, in<float, dims<4>>{}));
+          static_cast<void>(dynamic::compile([](auto x) { return std::tuple{x, value{}}; }, m, input<float, shape<4>>{}));
         }).find("this is no value of this program") != std::string::npos);
   dynamic::builder b(m);
-  b.output(b.input(dynamic::in<float>({4})));
+  b.output(b.input(dynamic::input<float>({4})));
   b.output(foreign);
   CHECK(error_of([&] { static_cast<void>(b.compile()); }).find("output at mixed_extents.cpp:") != std::string::npos);
 }

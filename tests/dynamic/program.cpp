@@ -30,16 +30,16 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 };
 
 dynamic::program program_on(const dynamic::mesh& m, std::int64_t rows = 7, const std::string& split = "data") {
-  return dynamic::compile(mlp, m, dynamic::in<float>({rows, 5}, {split, ""}), dynamic::in<float>({5, 8}, {"", "model"}),
-                          dynamic::in<float>({8, 4}));
+  return dynamic::compile(mlp, m, dynamic::input<float>({rows, 5}, {split, ""}), dynamic::input<float>({5, 8}, {"", "model"}),
+                          dynamic::input<float>({8, 4}));
 }
 
 }  // namespace
 
 TEST_CASE("collectives, bytes, messages, memory and the text are those of the static path") {
   using pod = mesh<axis<"data", 2>, axis<"model", 3>>;
-  using step = gspmd::compile<mlp, pod, in<float, dims<7, 5>, split<"data", _>>, in<float, dims<5, 8>, split<_, "model">>,
-                              in<float, dims<8, 4>>>;
+  using step = gspmd::compile<mlp, pod, input<float, shape<7, 5>, split<"data", _>>, input<float, shape<5, 8>, split<_, "model">>,
+                              input<float, shape<8, 4>>>;
   const auto program = program_on(dynamic::mesh({{"data", 2}, {"model", 3}}));
   REQUIRE(program.collectives().size() == step::collectives.count);
   for (std::size_t i = 0; i < step::collectives.count; ++i) CHECK(program.collectives()[i] == step::collectives.items[i]);
@@ -113,7 +113,7 @@ TEST_CASE("valid ranges cover every element: uneven, empty and single extents, m
   for (const std::int64_t devices : {1, 2, 5, 8})
     for (const std::int64_t rows : {0, 1, 4, 9}) {
       const dynamic::mesh m({{"a", devices}, {"b", 2}});
-      const auto program = dynamic::compile([](auto x) { return x; }, m, dynamic::in<double>({rows, 3}, {"a,b", ""}));
+      const auto program = dynamic::compile([](auto x) { return x; }, m, dynamic::input<double>({rows, 3}, {"a,b", ""}));
       const auto x = program.input(0);
       std::vector<int> counts(static_cast<std::size_t>(rows));
       for (std::int64_t d = 0; d < 2 * devices; ++d) {
@@ -138,13 +138,13 @@ TEST_CASE("equal programs, and unequal ones") {
   CHECK(program != program_on(m, 7, ""));
   CHECK(program_on(m, 7, "") != program_on(dynamic::mesh({{"data", 2}, {"model", 3}}), 7, "data"));
   const auto named = [](const char* axis) {
-    return dynamic::compile([](auto x) { return x; }, dynamic::mesh({{axis, 2}}), dynamic::in<float>({4}));
+    return dynamic::compile([](auto x) { return x; }, dynamic::mesh({{axis, 2}}), dynamic::input<float>({4}));
   };
   CHECK(named("x") == named("x"));
   CHECK(named("x") != named("y"));
 
   const auto plus = [&](double number) {
-    return dynamic::compile([&](auto x) { return x + number; }, m, dynamic::in<double>({4}));
+    return dynamic::compile([&](auto x) { return x + number; }, m, dynamic::input<double>({4}));
   };
   CHECK(plus(0.5) == plus(0.5));
   CHECK(plus(0.5) != plus(0.25));
@@ -153,14 +153,14 @@ TEST_CASE("equal programs, and unequal ones") {
 
   const auto mapped = [&](double number) {
     return dynamic::compile([&](auto x) { return map([number](double a) { return a + number; }, x); }, m,
-                            dynamic::in<double>({4}));
+                            dynamic::input<double>({4}));
   };
   const auto one = mapped(1);
   const auto copy = one;
   CHECK(one == copy);
   CHECK(one != mapped(2));
   const auto constant = [&] {
-    return dynamic::compile([](auto x) { return map([](auto a) { return a; }, x); }, m, dynamic::in<double>({4}));
+    return dynamic::compile([](auto x) { return map([](auto a) { return a; }, x); }, m, dynamic::input<double>({4}));
   };
   CHECK(constant() == constant());
 }
@@ -168,8 +168,8 @@ TEST_CASE("equal programs, and unequal ones") {
 TEST_CASE("equality sees every table of a plan") {
   const dynamic::mesh m({{"data", 2}, {"model", 3}});
   dynamic::builder b(m);
-  const auto x = b.input(dynamic::in<float>({7, 5}, {"data", ""}));
-  const auto w = b.input(dynamic::in<float>({5, 8}, {"", "model"}));
+  const auto x = b.input(dynamic::input<float>({7, 5}, {"data", ""}));
+  const auto w = b.input(dynamic::input<float>({5, 8}, {"", "model"}));
   const auto h = einsum("bd,df->bf", x, w) + iota<float>(x, {7, 8}, 0);
   b.output(transpose(h, {1, 0}));
   b.output(sum(h));
@@ -188,7 +188,7 @@ TEST_CASE("equality sees every table of a plan") {
   REQUIRE_FALSE(table_of<detail::reduction_spec>(original).empty());
   REQUIRE_FALSE(table_of<detail::contraction_plan>(original).empty());
   CHECK(is_noticed([](detail::plan& p) { ++p.mesh.sizes[0]; }));
-  CHECK(is_noticed([](detail::plan& p) { p.nodes.back().op = detail::in_words(detail::code_of<detail::power_op>); }));
+  CHECK(is_noticed([](detail::plan& p) { p.nodes.back().op = detail::in_words(detail::code_of<detail::pow_op>); }));
   CHECK(is_noticed([](detail::plan& p) { p.nodes.pop_back(); }));
   CHECK(is_noticed([](detail::plan& p) { p.completed[0].splits.clear(); }));
   CHECK(is_noticed([](detail::plan& p) { ++p.values.back().where.at; }));
@@ -199,13 +199,13 @@ TEST_CASE("equality sees every table of a plan") {
   CHECK(is_noticed([](detail::plan& p) { ++p.slots.back(); }));
   CHECK(is_noticed([](detail::plan& p) { ++p.bounds.back().dim; }));
   CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::planned_group>(p).back().loop[0]; }));
-  CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().op = detail::scalar_code_of<detail::power_op>; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().op = detail::scalar_code_of<detail::pow_op>; }));
   CHECK(is_noticed([](detail::plan& p) { table_of<detail::scalar_op>(p).back().real = 7; }));
   CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::fused_store>(p).back().op; }));
   CHECK(is_noticed([](detail::plan& p) { ++table_of<detail::contraction_plan>(p)[0].n; }));
   CHECK(is_noticed([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].vector.stride[2] = 9; }));
   CHECK(is_noticed([](detail::plan& p) { table_of<detail::contraction_plan>(p)[0].lhs.packed_at = 9; }));
-  CHECK(is_noticed([](detail::plan& p) { table_of<detail::reduction_spec>(p)[0].reduced_by = monoid::maximum; }));
+  CHECK(is_noticed([](detail::plan& p) { table_of<detail::reduction_spec>(p)[0].reduced_by = monoid::max; }));
   CHECK(is_noticed([](detail::plan& p) { table_of<detail::permutation_spec>(p)[0].permutation[0] = 9; }));
   CHECK(is_noticed([](detail::plan& p) { ++p.inputs[0]; }));
   CHECK(is_noticed([](detail::plan& p) { ++p.outputs[0]; }));

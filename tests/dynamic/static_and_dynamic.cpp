@@ -30,22 +30,23 @@ constexpr auto train = [](auto x, auto labels, auto w) {
 };
 constexpr auto mixed = [](auto x, auto y) {
   auto a = map([](auto p, auto q) { return p * q + p; }, x, y);
-  auto b = reduce(a, monoid::maximum, {1});
+  auto b = reduce(a, monoid::max, {1});
   auto c = einsum<"ab,cb->ca">(a, y);
   auto d = allow_replication(reshape(transpose(c, {1, 0}), {49}));
-  auto e = select(x > 0.25, tanh(x), exponential(y)) - iota<double>(x, {7, 5}, 0);
+  auto e = where(x > 0.25, tanh(x), exp(y)) - iota<double>(x, {7, 5}, 0);
   // Loops with reductions: long rows in parts, several short rows together.
   auto f = sum(iota<double>(x, {3, 5, 1100}, 2) * 0.37 - iota<double>(x, {3, 5, 1100}, 1), {0, 2});
-  auto g = minimum(iota<std::int32_t>(x, {70, 5, 3}, 2), iota<std::int32_t>(x, {70, 5, 3}, 0));
-  return std::tuple{b, d, e, convert<std::int32_t>(sum(e) * 100), f, sum(g, {0, 2}), reduce(g, monoid::maximum, {0, 2})};
+  auto g = min(iota<std::int32_t>(x, {70, 5, 3}, 2), iota<std::int32_t>(x, {70, 5, 3}, 0));
+  return std::tuple{b, d, e, cast<std::int32_t>(sum(e) * 100), f, sum(g, {0, 2}), reduce(g, monoid::max, {0, 2})};
 };
 
 template <class M>
-using train_step = compile<train, M, in<float, dims<15, 64>, split<"data", _>>, in<std::int32_t, dims<15>>,
-                           record<weights, in<float, dims<64, 30>, split<_, "model">>, in<float, dims<30>>,
-                                  in<float, dims<30, 10>, split<"model", _>>, in<float, dims<10>>>>;
+using train_step = compile<train, M, input<float, shape<15, 64>, split<"data", _>>, input<std::int32_t, shape<15>>,
+                           record<weights, input<float, shape<64, 30>, split<_, "model">>, input<float, shape<30>>,
+                                  input<float, shape<30, 10>, split<"model", _>>, input<float, shape<10>>>>;
 template <class M>
-using mixed_step = compile<mixed, M, in<double, dims<7, 5>, split<"data", "model?">>, in<double, dims<7, 5>, split<_, "data">>>;
+using mixed_step =
+    compile<mixed, M, input<double, shape<7, 5>, split<"data", "model?">>, input<double, shape<7, 5>, split<_, "data">>>;
 
 using square = mesh<axis<"data", 2>, axis<"model", 2>>;
 using wide = mesh<axis<"data", 2>, axis<"model", 4>, device_order<7, 6, 5, 4, 3, 2, 1, 0>>;
@@ -126,12 +127,12 @@ void compare(const Graph& graph) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("static and run-time planning give the same plan and the same bits", Mesh, single, square, wide) {
-  using weights_in = record<weights, in<float, dims<64, 30>, split<_, "model">>, in<float, dims<30>>,
-                            in<float, dims<30, 10>, split<"model", _>>, in<float, dims<10>>>;
-  compare<train_step<Mesh>>(
-      detail::trace_program<train, Mesh, in<float, dims<15, 64>, split<"data", _>>, in<std::int32_t, dims<15>>, weights_in>());
-  compare<mixed_step<Mesh>>(detail::trace_program<mixed, Mesh, in<double, dims<7, 5>, split<"data", "model?">>,
-                                                  in<double, dims<7, 5>, split<_, "data">>>());
+  using weights_in = record<weights, input<float, shape<64, 30>, split<_, "model">>, input<float, shape<30>>,
+                            input<float, shape<30, 10>, split<"model", _>>, input<float, shape<10>>>;
+  compare<train_step<Mesh>>(detail::trace_program<train, Mesh, input<float, shape<15, 64>, split<"data", _>>,
+                                                  input<std::int32_t, shape<15>>, weights_in>());
+  compare<mixed_step<Mesh>>(detail::trace_program<mixed, Mesh, input<double, shape<7, 5>, split<"data", "model?">>,
+                                                  input<double, shape<7, 5>, split<_, "data">>>());
 }
 
 TEST_CASE_TEMPLATE("a session has one function for a collective of all element types", Comm, simulated_communicator,
@@ -159,17 +160,17 @@ TEST_CASE("explain calls inputs by the names of their struct's members") {
 }
 
 TEST_CASE("1024 simulated devices, most of them without data") {
-  compare<mixed_step<huge>>(detail::trace_program<mixed, huge, in<double, dims<7, 5>, split<"data", "model?">>,
-                                                  in<double, dims<7, 5>, split<_, "data">>>());
+  compare<mixed_step<huge>>(detail::trace_program<mixed, huge, input<double, shape<7, 5>, split<"data", "model?">>,
+                                                  input<double, shape<7, 5>, split<_, "data">>>());
 }
 
 TEST_CASE("a step on threads allocates nothing after the first call") {
   using step_type = train_step<square>;
   std::atomic<bool> allocated = false;
   launch(threads{}, step_type::device_count, [&](auto& comm) {
-    auto x = scatter<step_type, 0>(comm, array<float>({15, 64}));
-    auto labels = scatter<step_type, 1>(comm, array<std::int32_t>({15}));
-    auto w = scatter<step_type, 2>(
+    auto x = distribute<step_type, 0>(comm, array<float>({15, 64}));
+    auto labels = distribute<step_type, 1>(comm, array<std::int32_t>({15}));
+    auto w = distribute<step_type, 2>(
         comm, weights<array<float>>{array<float>({64, 30}), array<float>({30}), array<float>({30, 10}), array<float>({10})});
     auto loss = make_result<step_type, 0>(comm);
     auto next = make_result<step_type, 1>(comm);

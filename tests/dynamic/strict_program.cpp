@@ -46,7 +46,7 @@ struct random_typed_program {
   };
   std::vector<refusal> refused{};
 
-  [[nodiscard]] dynamic::input input() const { return dynamic::in<double>({size, size}); }
+  [[nodiscard]] dynamic::input_spec input() const { return dynamic::input<double>({size, size}); }
 
   static value apply(const written& w, const std::vector<value>& v, dynamic::strict_program* p) {
     const value a = v[static_cast<std::size_t>(w.a)], b = v[static_cast<std::size_t>(w.b)];
@@ -222,7 +222,7 @@ TEST_CASE("a manual region whose states are known at run time") {  // the exampl
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
   dynamic::written_program p(b);
   const dynamic::value_states rows{{{state::shard, 0}}, {{0, 0}}}, whole{{{state::invariant}}};
-  const value x = b.input(dynamic::in<float>({4, 2}));
+  const value x = b.input(dynamic::input<float>({4, 2}));
   p.input(x, rows);
   const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
     return std::vector<value>{p.transition(in[0], transition_kind::all_gather, "x", {state::shard, 0}, {state::invariant})};
@@ -260,7 +260,7 @@ TEST_CASE("what varies is stacked along a dim of its own and cut along it, with 
           dynamic::written_program p(b);
           const dynamic::value_states parts{{{state::shard, 0}}, {{0, 0}}}, whole{{{w.from}}}, terms{{{state::partial}}};
           const dynamic::value_states of_gradient{{detail::dual({w.from})}};
-          const value x = b.input(dynamic::in<double>(all));
+          const value x = b.input(dynamic::input<double>(all));
           p.input(x, joins ? parts : whole);
           const auto y = p.region(
               "x", {joins ? parts : whole}, {terms, joins ? parts : of_gradient}, {x}, [&](const std::vector<value>& in) {
@@ -308,7 +308,7 @@ TEST_CASE("a manual region gathers scalars, as every device's loss, along a new 
     dynamic::written_program p(b);
     const dynamic::value_states block{{{state::shard, 0}, {state::shard, 1}}, {{0, 0}, {1, 1}}},
         whole{{{state::invariant}, {state::invariant}}, {}};
-    const value x = b.input(dynamic::in<double>({2, 3}));
+    const value x = b.input(dynamic::input<double>({2, 3}));
     p.input(x, block);
     const auto y = p.region("x,y", {block}, {whole}, {x}, [&](const std::vector<value>& in) {
       const auto gathered = [&](value v, std::string_view axes) {
@@ -348,7 +348,7 @@ TEST_CASE("an operator is accepted exactly when its values and gradients are rig
           dynamic::strict_program p(g, "");
           std::vector<value> x;
           for (const auto& is : {a, b}) {
-            x.push_back(g.input(dynamic::in<double>({6, 6})));
+            x.push_back(g.input(dynamic::input<double>({6, 6})));
             p.input(x.back(), {{is}}, is.is != state::constant);
           }
           const value y = random_typed_program::apply(w, x, &p);
@@ -404,7 +404,7 @@ TEST_CASE("random programs with types give one device's values and gradients, an
       for (auto& e : data.back()) e = static_cast<double>(random() % 5) - 2;
     }
     CHECK(sent_by(step) == written_in(typed));
-    const auto expected = plain.compile().run(self{}, data[0], data[1], data[2]);
+    const auto expected = plain.compile().run(serial{}, data[0], data[1], data[2]);
     const auto found = step.run(simulated{}, data[0], data[1], data[2]);
     REQUIRE(found.size() == expected.size());
     for (std::size_t k = 0; k < found.size(); ++k) {
@@ -423,14 +423,14 @@ TEST_CASE("random programs with types give one device's values and gradients, an
 TEST_CASE("what is partial by a maximum stays so where that is right, and has no gradient") {
   dynamic::builder b{dynamic::mesh({{"x", 3}})};
   dynamic::strict_program p(b, "");
-  const axis_state maxima{state::partial, 0, monoid::maximum}, minima{state::partial, 0, monoid::minimum};
-  const auto v = b.input(dynamic::in<double>({4, 2})), r = b.input(dynamic::in<double>({2}));
+  const axis_state maxima{state::partial, 0, monoid::max}, minima{state::partial, 0, monoid::min};
+  const auto v = b.input(dynamic::input<double>({4, 2})), r = b.input(dynamic::input<double>({2}));
   p.input(v, {{{state::shard}}});
   p.input(r, {{{state::replica}}});
-  const value most = reduce(v, monoid::maximum, {0});  // the parts are uneven, and one part is empty
+  const value most = reduce(v, monoid::max, {0});  // the parts are uneven, and one part is empty
   const value own = p.transition(r, transition_kind::convert, "x", {state::replica}, maxima);   // all other devices have -inf
   const value spread = p.transition(v, transition_kind::convert, "x", {state::shard}, maxima);  // their parts among -inf
-  const value all = maximum(relu(most + r), own);
+  const value all = max(relu(most + r), own);
   const value least = p.transition(-operand(all), transition_kind::all_reduce, "x", minima, {state::replica});
   b.output(least);
   b.output(p.transition(spread, transition_kind::all_reduce, "x", maxima, {state::invariant}));
@@ -452,7 +452,7 @@ TEST_CASE("what is partial by a maximum stays so where that is right, and has no
 TEST_CASE("gradients of microbatches stay terms in a loop, and are summed once behind it") {
   dynamic::builder b{dynamic::mesh({{"dp", 2}})};
   dynamic::strict_program p(b, "");
-  const auto x = b.input(dynamic::in<double>({3, 4, 5})), w = b.input(dynamic::in<double>({5, 2}));
+  const auto x = b.input(dynamic::input<double>({3, 4, 5})), w = b.input(dynamic::input<double>({5, 2}));
   p.input(x, {{{state::shard, 1, monoid::add}}});
   p.input(w, {{{state::replica}}});
   const auto [sum, losses] = scan(
@@ -488,9 +488,9 @@ TEST_CASE("what a loop carries and what branches give has one state") {
   const auto first_error = [](auto&& body) {
     dynamic::builder b{dynamic::mesh({{"x", 2}})};
     dynamic::strict_program p(b, "");
-    const auto r = b.input(dynamic::in<double>({4})), i = b.input(dynamic::in<double>({4})),
-               s = b.input(dynamic::in<double>({4}));
-    const auto flag = b.input(dynamic::in<bool>({}));
+    const auto r = b.input(dynamic::input<double>({4})), i = b.input(dynamic::input<double>({4})),
+               s = b.input(dynamic::input<double>({4}));
+    const auto flag = b.input(dynamic::input<bool>({}));
     p.input(r, {{{state::replica}}});
     p.input(i, {{{state::invariant}}});
     p.input(s, {{{state::shard}}});
@@ -536,10 +536,10 @@ TEST_CASE("a maximum of which devices have candidates is scaled by a positive nu
   const auto scaled = [](auto f) {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));
     dynamic::strict_program p(b, "");
-    const value x = b.input(dynamic::in<double>({4, 3}));
+    const value x = b.input(dynamic::input<double>({4, 3}));
     p.input(x, {{detail::shard_of(0)}, {{0, 0}}});
-    const value most = f(reduce(x, monoid::maximum, {0}));
-    b.output(p.transition(most, transition_kind::all_reduce, "x", detail::partial_by(monoid::maximum), {state::invariant}));
+    const value most = f(reduce(x, monoid::max, {0}));
+    b.output(p.transition(most, transition_kind::all_reduce, "x", detail::partial_by(monoid::max), {state::invariant}));
     return p.compile();
   };
   const std::vector<double> in{-1, 2, -3, -4, 5, -6, -7, 8, -9, 10, -11, -12};
@@ -547,14 +547,14 @@ TEST_CASE("a maximum of which devices have candidates is scaled by a positive nu
   const std::vector<double> expected{15, 12, -4.5};
   for (std::size_t i = 0; i < 3; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
   const auto refused = [&](auto f) {
-    return caught::error_of([&] { static_cast<void>(scaled(f)); }).find("partial by maximum over `x`, and ") != std::string::npos;
+    return caught::error_of([&] { static_cast<void>(scaled(f)); }).find("partial by max over `x`, and ") != std::string::npos;
   };
   CHECK(refused([](value m) { return -2.0 * m; }));
   CHECK(refused([](value m) { return 0.0 * m; }));
   CHECK(refused([](value m) { return m * m; }));
   CHECK(refused([](value m) { return 1.0 / m; }));
   CHECK(refused([](value m) { return m / -1.0; }));
-  CHECK(refused([](value m) { return m * exponential(zeros_like(m)); }));
+  CHECK(refused([](value m) { return m * exp(zeros_like(m)); }));
 }
 
 TEST_CASE("a bias that is a replica is added to rows that are split, and its gradient is partial") {
@@ -568,7 +568,7 @@ TEST_CASE("a bias that is a replica is added to rows that are split, and its gra
                                               bias{state::replica, true, "elementwise_conflict"}}) {
       dynamic::builder g(dynamic::mesh({{"x", n}}));
       dynamic::strict_program p(g, "");
-      const value x = g.input(dynamic::in<double>({5, 4})), b = g.input(dynamic::in<double>({4}));
+      const value x = g.input(dynamic::input<double>({5, 4})), b = g.input(dynamic::input<double>({4}));
       p.input(x, {{{state::shard, static_cast<std::int8_t>(is_cut ? 1 : 0), monoid::add}}});
       p.input(b, {{{is}}});
       const value y = x * b + b * 2.0;

@@ -73,8 +73,10 @@ static_assert(!detail::is_external_view<std::vector<double>> && detail::is_exter
 namespace {
 
 constexpr auto program = [](auto x) { return x * 2.0 + 1.0; };
-using step = compile<program, mesh<axis<"x", 2>>, in<double, dims<7, 5>, split<"x", _>>>;
-dynamic::builder written() { return dynamic::build(program, dynamic::mesh({{"x", 2}}), dynamic::in<double>({7, 5}, {"x", ""})); }
+using step = compile<program, mesh<axis<"x", 2>>, input<double, shape<7, 5>, split<"x", _>>>;
+dynamic::builder written() {
+  return dynamic::build(program, dynamic::mesh({{"x", 2}}), dynamic::input<double>({7, 5}, {"x", ""}));
+}
 dynamic::program plan() { return written().compile(); }
 
 /// A matrix in tiles of 3 x 2 elements, with the element 10 i + j at row i and column j.
@@ -110,7 +112,7 @@ TEST_CASE("a view of the tests' own is read and written in place of whole arrays
   run_into<step>(threads{}, x.view, x.view);  // the result is copied after all devices have read the argument
   CHECK(wrong_elements(x.view, 7) == 0);
   simulated_communicator comm(2);
-  CHECK(gather(comm, scatter<step, 0>(comm, y.view))[3 * 5 + 4] == 20 * 3 + 2 * 4 + 1);
+  CHECK(collect(comm, distribute<step, 0>(comm, y.view))[3 * 5 + 4] == 20 * 3 + 2 * 4 + 1);
 }
 
 TEST_CASE("a view of the tests' own is a shard, with or without its padding") {
@@ -142,7 +144,7 @@ TEST_CASE("a view of the tests' own is a shard, with or without its padding") {
 }
 
 TEST_CASE("results in overlapping tiles are refused") {
-  using two = compile<[](auto x) { return std::tuple{x * 2.0, x * 3.0}; }, mesh<axis<"x", 1>>, in<double, dims<4, 5>>>;
+  using two = compile<[](auto x) { return std::tuple{x * 2.0, x * 3.0}; }, mesh<axis<"x", 1>>, input<double, shape<4, 5>>>;
   const matrix x(4, 5), y(4, 5);
   simulated_communicator comm(1);
   strided_step<two> s;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr auto program = [](auto x) { return std::tuple{new_kernel::median_of(x), new_kernel::median_of(x * 2.0 + 1.0)}; };
 constexpr std::size_t lines = 41, length = 512;
-using step = compile<program, mesh<axis<"x", 2>>, in<double, dims<41, 512>, split<"x", _>>>;
+using step = compile<program, mesh<axis<"x", 2>>, input<double, shape<41, 512>, split<"x", _>>>;
 
 struct data {
   std::vector<double> x = std::vector<double>(lines * length), medians = std::vector<double>(lines);
@@ -44,7 +44,7 @@ void check(const Backend& backend) {
   const auto [first, second] = run<step>(backend, d.x);
   const auto planned =
       dynamic::compile(program, dynamic::mesh({{"x", 2}}),
-                       dynamic::in<double>({static_cast<std::int64_t>(lines), static_cast<std::int64_t>(length)}, {"x", ""}));
+                       dynamic::input<double>({static_cast<std::int64_t>(lines), static_cast<std::int64_t>(length)}, {"x", ""}));
   const auto at_run_time = planned.run(backend, d.x);
   for (std::size_t l = 0; l < lines; ++l) {
     CHECK(first.data()[l] == d.medians[l]);
@@ -62,7 +62,7 @@ TEST_CASE("a kernel of the tests' own runs on both paths") {
 }
 
 TEST_CASE("the threads of a device share its lines") {
-  using alone = compile<program, mesh<axis<"x", 1>>, in<double, dims<41, 512>>>;
+  using alone = compile<program, mesh<axis<"x", 1>>, input<double, shape<41, 512>>>;
   static_assert(alone::view.steps.size() == 3);
   CHECK(new_kernel::medians_by_parts::work(alone::view, alone::view.steps[0]) > detail::least_shared_work);
   check(threads_per_device(3, simulated{}));
@@ -73,6 +73,6 @@ TEST_CASE("its descriptions are stored once if they are equal, and explained") {
   for (const auto& s : step::view.steps) medians += detail::is<new_kernel::median>(s) ? 1 : 0;
   CHECK(medians == 2);
   CHECK(detail::table_of<detail::described_range>(step::view).size() == 1);
-  const auto planned = dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 6}, {"x", ""}));
+  const auto planned = dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::input<double>({4, 6}, {"x", ""}));
   CHECK(explain(planned).find("median of 6") != std::string::npos);
 }

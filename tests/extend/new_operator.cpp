@@ -26,9 +26,9 @@ using namespace gspmd;
 TEST_CASE("an operator of the tests' own runs on both paths") {
   CHECK(new_operator::wrong_elements(simulated{}) == 0);
   CHECK(new_operator::wrong_elements(threads{}) == 0);
-  using alone = compile<new_operator::program, mesh<axis<"x", 1>>, in<double, dims<5, 7>>, in<double, dims<5, 7>>>;
+  using alone = compile<new_operator::program, mesh<axis<"x", 1>>, input<double, shape<5, 7>>, input<double, shape<5, 7>>>;
   const new_operator::data d;
-  const auto [sums, gradient, largest, by_largest] = run<alone>(self{}, d.x, d.w);
+  const auto [sums, gradient, largest, by_largest] = run<alone>(serial{}, d.x, d.w);
   for (std::size_t i = 0; i < 5; ++i) CHECK(sums.data()[i] == d.sums[i]);
   for (std::size_t i = 0; i < 35; ++i) CHECK(gradient.data()[i] == d.gradient[i]);
   for (std::size_t i = 0; i < 5; ++i) CHECK(largest.data()[i] == d.largest[i]);
@@ -37,13 +37,13 @@ TEST_CASE("an operator of the tests' own runs on both paths") {
 
 TEST_CASE("it is explained, counted and refused") {
   const auto sums = [](auto x) { return new_operator::sum_last(x); };
-  const auto planned = dynamic::compile(sums, dynamic::mesh({{"x", 2}}), dynamic::in<float>({4, 6}, {"x", ""}));
+  const auto planned = dynamic::compile(sums, dynamic::mesh({{"x", 2}}), dynamic::input<float>({4, 6}, {"x", ""}));
   const std::string explained = explain(planned);
   CHECK(explained.find("sum_last of the last dim") != std::string::npos);
   CHECK(planned.flops_per_device() == 2 * 6);
   std::string refused;
   try {
-    static_cast<void>(dynamic::compile(sums, dynamic::mesh({{"x", 2}}), dynamic::in<float>({})));
+    static_cast<void>(dynamic::compile(sums, dynamic::mesh({{"x", 2}}), dynamic::input<float>({})));
   } catch (const error& e) {
     refused = e.what();
   }
@@ -53,7 +53,7 @@ TEST_CASE("it is explained, counted and refused") {
 
 TEST_CASE("it takes a dim of examples") {
   const auto sums = [](value x) { return vmap<1>([](value one) { return new_operator::sum_last(one); })(x); };
-  const auto planned = dynamic::compile(sums, dynamic::mesh({{"x", 2}}), dynamic::in<double>({2, 3, 4}, {"", "x", ""}));
+  const auto planned = dynamic::compile(sums, dynamic::mesh({{"x", 2}}), dynamic::input<double>({2, 3, 4}, {"", "x", ""}));
   CHECK(planned.traffic().bytes == 0);
   std::vector<double> x(24);
   for (std::size_t i = 0; i < 24; ++i) x[i] = static_cast<double>(i);
@@ -66,7 +66,7 @@ TEST_CASE("it takes a dim of examples") {
 
 TEST_CASE("a composite of the tests' own computes bf16 in float and rounds once") {
   const auto mean_of = [](auto x, auto w) { return new_operator::weighted_mean(x, w, {1}); };
-  const auto in = dynamic::in<bf16>({2, 600}, {"", "x"});
+  const auto in = dynamic::input<bf16>({2, 600}, {"", "x"});
   const auto planned = dynamic::compile(mean_of, dynamic::mesh({{"x", 2}}), in, in);
   const std::vector<bf16> x(1200, bf16(3.0F)), w(1200, bf16(1.0F));
   const auto found = planned.run(simulated{}, x, w);
@@ -82,11 +82,12 @@ constexpr auto soft_maximum = [](auto a, auto b) {
 }  // namespace
 
 TEST_CASE("an elementwise operator of the tests' own has values and gradients on both paths, in one loop") {
-  using step = compile<soft_maximum, mesh<axis<"x", 2>>, in<double, dims<6>, split<"x">>, in<double, dims<6>, split<"x">>>;
+  using step =
+      compile<soft_maximum, mesh<axis<"x", 2>>, input<double, shape<6>, split<"x">>, input<double, shape<6>, split<"x">>>;
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> a = {1, 2, -3, 700, 0, infinity}, b = {2, 2, 5, 1, -infinity, 3};
-  const auto planned =
-      dynamic::compile(soft_maximum, dynamic::mesh({{"x", 2}}), dynamic::in<double>({6}, {"x"}), dynamic::in<double>({6}, {"x"}));
+  const auto planned = dynamic::compile(soft_maximum, dynamic::mesh({{"x", 2}}), dynamic::input<double>({6}, {"x"}),
+                                        dynamic::input<double>({6}, {"x"}));
   const auto at_run_time = planned.run(simulated{}, a, b);
   const auto [y, by_first, by_second] = run<step>(simulated{}, a, b);
   for (std::size_t i = 0; i < 5; ++i) {
@@ -105,7 +106,7 @@ TEST_CASE("an elementwise operator of the tests' own has values and gradients on
   std::string refused;
   try {
     static_cast<void>(dynamic::compile([](auto x) { return new_operator::logaddexp(x, x); }, dynamic::mesh({{"x", 2}}),
-                                       dynamic::in<std::int32_t>({6}, {"x"})));
+                                       dynamic::input<std::int32_t>({6}, {"x"})));
   } catch (const error& e) {
     refused = e.what();
   }

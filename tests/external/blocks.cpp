@@ -33,7 +33,7 @@ using caught::refusal;
 
 using grid = mesh<axis<"x", 2>, axis<"y", 2>>;
 constexpr auto twice = [](auto u) { return u * 2; };
-using step = compile<twice, grid, in<double, dims<7, 5>, split<"x,y", _>>>;
+using step = compile<twice, grid, input<double, shape<7, 5>, split<"x,y", _>>>;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ TEST_CASE("balanced blocks are those of MPI codes") {
 
 TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
   const auto theirs = layout_of_input<step, 0>(balanced{});  // 2, 2, 2, 1 rows, as the step's
-  const placed_layout uneven = layout_on<grid, dims<7, 5>, split<"x", "y">>(ragged_list{{1, 6}}, balanced{});
+  const placed_layout uneven = layout_on<grid, shape<7, 5>, split<"x", "y">>(ragged_list{{1, 6}}, balanced{});
   CHECK_EQ(theirs.held(3, 0).size(), 1u);
   CHECK_EQ(bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), 0, 8), 0);
   // of device 3's 6 rows of 2, rows 1 and 2 to 5 are the step's devices' 0 to 2
@@ -83,8 +83,8 @@ TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
     check(theirs);
     check(uneven);
     check(layout_of_output<step, 0>(block_cyclic<2>{}, block_cyclic<1>{}));
-    check(layout_on<grid, dims<7, 5>, split<_, "y,x">>(contiguous{}, balanced{}));
-    check(layout_on<grid, dims<7, 5>, split<_, "y">>());  // a replica along x
+    check(layout_on<grid, shape<7, 5>, split<_, "y,x">>(contiguous{}, balanced{}));
+    check(layout_on<grid, shape<7, 5>, split<_, "y">>());  // a replica along x
     std::vector<double> memory(35);
     CHECK(contains(refusal([&] {
                      to_step<step, 0>(comm, theirs, strided_view(memory.data(), {7, 5}));
@@ -112,9 +112,9 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
   using two = compile<[](auto u, auto v) {
     return std::tuple{u * 2 + v, sum(v, 1)};
   },
-                      grid, in<double, dims<7, 5>, split<"x,y", _>>, in<double, dims<7, 5>, split<"x,y", _>>>;
+                      grid, input<double, shape<7, 5>, split<"x,y", _>>, input<double, shape<7, 5>, split<"x,y", _>>>;
   const auto theirs = layout_of_input<two, 0>(ragged_list{{0, 4, 1, 2}});
-  const auto others = layout_on<grid, dims<7, 5>, split<"x", "y">>(balanced{}, balanced{});
+  const auto others = layout_on<grid, shape<7, 5>, split<"x", "y">>(balanced{}, balanced{});
   launch(threads{}, 4, [&](auto& comm) {
     const int me = comm.device(0);
     placed_step<two> s;
@@ -169,7 +169,7 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
   const auto f = [](value u, value v) { return std::tuple{u * 2 + v, sum(v, 1)}; };
   for (const int devices : {1, 3, 4}) {
     const dynamic::mesh m({{"x", devices}});
-    const auto two = dynamic::compile(f, m, dynamic::in<double>({7, 5}, {"x", ""}), dynamic::in<double>({7, 5}, {"x", ""}));
+    const auto two = dynamic::compile(f, m, dynamic::input<double>({7, 5}, {"x", ""}), dynamic::input<double>({7, 5}, {"x", ""}));
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(devices), 0);
     sizes.back() = 7;
     const auto theirs = layout_of_input(two, 0, ragged_list{sizes});  // all rows on the last device
@@ -212,7 +212,7 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
                                    bytes_sent_to_redistribute(layout_of_output(two, 0), others, me, 8) +
                                    bytes_sent_to_redistribute(layout_of_output(two, 1), own_sums, me, 8));
       // together with sharded arrays and dense shards
-      auto second = scatter(comm, two, 1, std::vector<double>(35, 1.0));
+      auto second = distribute(comm, two, 1, std::vector<double>(35, 1.0));
       auto kept = make_result<double>(comm, two, 0);
       s(comm, placed_view(theirs, mine), second, kept, sums_out);
       for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) CHECK(sums[static_cast<std::size_t>(i)] == 5);

@@ -89,7 +89,7 @@ struct drawn_stencil {
 
   [[nodiscard]] dynamic::builder build(const dynamic::mesh& m) const {
     dynamic::builder b(m);
-    const auto u = b.input(dynamic::in<double>(shape, split)), k = b.input(dynamic::in<double>(shape, split));
+    const auto u = b.input(dynamic::input<double>(shape, split)), k = b.input(dynamic::input<double>(shape, split));
     value sum = 2.0 * k;
     for (const auto& p : points) {
       value at = u;
@@ -172,16 +172,16 @@ bool check_drawn(const drawn_stencil& s, const dynamic::mesh& m) {
     };
     const auto run = [&](const auto& of_u) {
       if (s.around_k.empty() || program.is_in_place(1)) session(comm, of_u, k.view(), y.view(), sums.view());
-      else session(comm, of_u, filled(k.view()), y.view(), sums.view());
+      else session(comm, of_u, exchange_ghosts(k.view()), y.view(), sums.view());
       look();
     };
     const auto u_before = u.memory;
-    run(filled(u.view()));
+    run(exchange_ghosts(u.view()));
     if (program.is_in_place(0)) run(u.view());
     else {
       CHECK(u.memory == u_before);  // layers that nothing reads are not filled
       CHECK(contains(refusal([&] { run(u.view()); }), "input 0 has a dim of one element and is moved before it is read"));
-      run(filled(u.view()));
+      run(exchange_ghosts(u.view()));
     }
     CHECK(is_right);
     CHECK(y.memory == y_before);  // neither layers nor gaps are written
@@ -221,14 +221,14 @@ TEST_CASE("stencils that are drawn, on drawn meshes, extents, splits, boundaries
 TEST_CASE("a builder's callable, fields of which some have layers, and what is asked of a program") {
   constexpr auto flow = [](value u, value k) { return u + 0.5 * k * (shift(u, 0, 1) - u); };
   const dynamic::mesh m({{"x", 3}});
-  const auto in = dynamic::in<double>({8, 5}, {"x", ""});
+  const auto in = dynamic::input<double>({8, 5}, {"x", ""});
   const ghosted_program program(dynamic::build(flow, m, in, in), {{layers{0, 1}, 0}, {}, {1, 1}});
   CHECK(program.is_in_place(0));
   CHECK(!program.is_in_place(1));
   CHECK(program.is_in_place(2));
   CHECK_EQ(program.traffic().bytes, 0);
-  CHECK_EQ(program.bytes_filled(0, 1), 5 * 8);
-  CHECK_EQ(program.bytes_filled(0, 0), 0);
+  CHECK_EQ(program.bytes_exchanged(0, 1), 5 * 8);
+  CHECK_EQ(program.bytes_exchanged(0, 0), 0);
   CHECK(contains(explain(program), "subtract"));
   const auto plain = dynamic::compile(flow, m, in, in);
   std::vector<double> u(40), k(40);
@@ -252,7 +252,7 @@ TEST_CASE("a builder's callable, fields of which some have layers, and what is a
     ghosted_session s(program);
     bool is_right = true;
     for (int again = 0; again < 2; ++again) {
-      s(comm, filled(mine.view()), speed.view(), next.view());
+      s(comm, exchange_ghosts(mine.view()), speed.view(), next.view());
       next.each(is.global, [&](double& element, std::int64_t i) { is_right = is_right && element == wanted[i]; });
     }
     CHECK(is_right);
@@ -267,7 +267,7 @@ TEST_CASE("of a tensor without elements nothing is read, filled or written, howe
   };
   for (const auto& shape : std::vector<std::vector<std::int64_t>>{{0, 4}, {1, 0}, {5, 0}, {0, 0}}) {
     const dynamic::mesh m({{"x", 3}});
-    const ghosted_program program(dynamic::build(around, m, dynamic::in<double>(shape, {"x", ""})), {{1, 2}, {1, 2}});
+    const ghosted_program program(dynamic::build(around, m, dynamic::input<double>(shape, {"x", ""})), {{1, 2}, {1, 2}});
     CHECK(program.is_in_place(0));
     launch(threads{}, 3, [&](auto& comm) {
       const auto mine = program.program().input(0).valid_range(comm.device(0), 0);
@@ -277,7 +277,7 @@ TEST_CASE("of a tensor without elements nothing is read, filled or written, howe
       ghosted_session s(program);
       const auto view = [&](std::vector<double>& of) { return strided_view(of.data(), {rows, columns}); };
       for (int again = 0; again < 2; ++again, std::swap(u, next)) {
-        s(comm, filled(view(u)), view(next));
+        s(comm, exchange_ghosts(view(u)), view(next));
         s(comm, view(u), view(next));
       }
       CHECK(next == before);
@@ -292,7 +292,7 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   constexpr auto down = [](value u) { return shift(u, 0, -2) + u; };
   constexpr auto sorted = [](value u) { return sort(u, 1); };
   const dynamic::mesh m({{"x", 2}});
-  const auto in = dynamic::in<double>({8, 3}, {"x", ""});
+  const auto in = dynamic::input<double>({8, 3}, {"x", ""});
   const auto written = dynamic::build(down, m, in);
   const auto says = [](const char* text, const dynamic::builder& b, const std::vector<ghost_widths>& widths) {
     CHECK(contains(refusal([&] { ghosted_program{b, widths}; }), text));
@@ -304,17 +304,17 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   const char* const dense =
       " reads it as a dense shard, for no loop over elements computes it (nor a large sum of products); list no layers for it";
   says(dense, dynamic::build(sorted, m, in), {{1, 0}});
-  const auto k = dynamic::in<double>({3}, {""});
+  const auto k = dynamic::input<double>({3}, {""});
   const auto product = dynamic::build([](value u, value v) { return einsum("ij,j->i", u, v); }, m, in, k);
   const auto why = refusal([&] { ghosted_program{product, {{1, 0}}}; });
   CHECK((contains(why, "einsum in line ") && contains(why, dense)));
-  const auto large = dynamic::in<double>({512, 256}, {"x", ""});
+  const auto large = dynamic::input<double>({512, 256}, {"x", ""});
   says(dense, dynamic::build([](value u, value v) { return sum(u * v, 1); }, m, large, large), {{1, 0}});
   const auto twice = dynamic::build([](value u) { return shift(shift(u, 0, 1, boundary::edge()), 0, 1) + u; }, m, in);
   says("; list no layers for it, or write one shift", twice, {{2, 2}});
   says("a checked mesh compares dense shards", dynamic::build(down, m.with({.checked = true}), in), {{2, 0}});
   const ghosted_program program(written, {{layers{2, 0}, 0}, {0, 0}});
-  CHECK(contains(refusal([&] { static_cast<void>(program.bytes_filled(1, 0)); }), "leaf 1 is no input with ghost layers"));
+  CHECK(contains(refusal([&] { static_cast<void>(program.bytes_exchanged(1, 0)); }), "leaf 1 is no input with ghost layers"));
   const char* const ghosted_only = "the program is planned for blocks among ghost layers; run it by a ghosted_session";
   CHECK(contains(refusal([&] { dynamic::session{program.program()}; }), ghosted_only));
   CHECK(contains(refusal([&] { static_cast<void>(program.program().run(threads{}, std::vector<double>(24))); }), ghosted_only));
@@ -335,11 +335,11 @@ TEST_CASE("what a ghosted_program and its session are not given") {
         block, to.part({0, 0}, {3, 3}));
     refuses(s, "output 0 is given memory that overlaps input 0", block, block.part({2, 0}, {4, 3}));
     refuses(s, "has ghost layers; pass a strided_view that includes the layers", memory.data(), to);
-    refuses(s, "filled() is for inputs with ghost layers, and leaf 1 has none", block, filled(to));
+    refuses(s, "exchange_ghosts() is for inputs with ghost layers, and leaf 1 has none", block, exchange_ghosts(to));
     refuses(s, "and the call gives 1 shard", block);
     refuses(d, "the layers of input 0 cannot be filled: operators of the program go on differently beyond one end",
-            filled(strided_view(memory.data(), {6, 3}).part({1, 0}, {6 - 1, 3})), next);
-    s(comm, filled(block), to);
+            exchange_ghosts(strided_view(memory.data(), {6, 3}).part({1, 0}, {6 - 1, 3})), next);
+    s(comm, exchange_ghosts(block), to);
     CHECK_EQ(s.copied_bytes(), 0);
   });
   ghosted_session s(program);

@@ -50,7 +50,7 @@ void check_as_plain() {
         element = to(55);
       });
     };
-    s(comm, filled(u.view()), y.view());
+    s(comm, exchange_ghosts(u.view()), y.view());
     const bool is_dense = Out::rank > 0 || (y.held == out.local && y.view().is_in_place());
     CHECK_EQ(s.copied_bytes(), is_dense ? 0 : detail::elements(y.held) * static_cast<std::int64_t>(sizeof(to)));
     look();
@@ -81,17 +81,18 @@ using grid = mesh<axis<"x", 2>, axis<"y", 2>>;
 }  // namespace
 
 TEST_CASE("layers around blocks of one dim split, of two, and of replicas") {
-  check_as_plain<compile<diffuse, three, in<double, dims<8, 5>, split<"x", _>>>, ghosts<1, 1>, ghosts<1, 1>>();
-  check_as_plain<compile<diffuse, three, in<float, dims<7, 5>, split<_, "x">>>, ghosts<1, 1>, ghosts<>>();
-  check_as_plain<compile<diffuse, grid, in<double, dims<7, 5>, split<"x", "y">>>, ghosts<2, 1>, ghosts<0, 3>>();
-  check_as_plain<compile<diffuse, grid, in<double, dims<7, 6>, split<"y", _>>>, ghosts<1, 1>, ghosts<0, 0>>();
-  check_as_plain<compile<diffuse, mesh<axis<"x", 1>>, in<double, dims<1, 6>, split<"x", _>>>, ghosts<1, 1>, ghosts<1, 1>>();
+  check_as_plain<compile<diffuse, three, input<double, shape<8, 5>, split<"x", _>>>, ghosts<1, 1>, ghosts<1, 1>>();
+  check_as_plain<compile<diffuse, three, input<float, shape<7, 5>, split<_, "x">>>, ghosts<1, 1>, ghosts<>>();
+  check_as_plain<compile<diffuse, grid, input<double, shape<7, 5>, split<"x", "y">>>, ghosts<2, 1>, ghosts<0, 3>>();
+  check_as_plain<compile<diffuse, grid, input<double, shape<7, 6>, split<"y", _>>>, ghosts<1, 1>, ghosts<0, 0>>();
+  check_as_plain<compile<diffuse, mesh<axis<"x", 1>>, input<double, shape<1, 6>, split<"x", _>>>, ghosts<1, 1>, ghosts<1, 1>>();
 }
 
 TEST_CASE("corners, and parts that are empty or shorter than the layers") {
-  check_as_plain<compile<corners, grid, in<std::int32_t, dims<7, 5>, split<"x", "y">>>, ghosts<1, 1>, ghosts<1, 1>>();
-  check_as_plain<compile<corners, three, in<double, dims<4, 5>, split<"x", _>>>, ghosts<1, 1>, ghosts<1, 1>>();  // 2, 2, 0 rows
-  check_as_plain<compile<corners, mesh<axis<"x", 4>>, in<double, dims<2, 5>, split<"x", _>>>, ghosts<1, 1>, ghosts<>>();
+  check_as_plain<compile<corners, grid, input<std::int32_t, shape<7, 5>, split<"x", "y">>>, ghosts<1, 1>, ghosts<1, 1>>();
+  check_as_plain<compile<corners, three, input<double, shape<4, 5>, split<"x", _>>>, ghosts<1, 1>,
+                 ghosts<1, 1>>();  // 2, 2, 0 rows
+  check_as_plain<compile<corners, mesh<axis<"x", 4>>, input<double, shape<2, 5>, split<"x", _>>>, ghosts<1, 1>, ghosts<>>();
 }
 
 /// Random stencils: five points within a radius of 3, a boundary for each dim, extents, parts, and at least the layers
@@ -157,7 +158,7 @@ template <unsigned Seed, class Mesh, class Split>
 void check_drawn() {
   CAPTURE(Seed);
   constexpr auto& s = drawn<Seed>;
-  check_as_plain<compile<drawn_program<Seed>, Mesh, in<double, dims<s.extent[0], s.extent[1]>, Split>>,
+  check_as_plain<compile<drawn_program<Seed>, Mesh, input<double, shape<s.extent[0], s.extent[1]>, Split>>,
                  ghosts<layers{s.low[0], s.high[0]}, layers{s.low[1], s.high[1]}>, ghosts<Seed % 2, 1>>();
 }
 
@@ -176,10 +177,10 @@ TEST_CASE("three dims, and one") {
   constexpr auto seven = [](auto u) {
     return 6.0 * u - shift(u, 0, -1) - shift(u, 0, 1) - shift(u, 1, -1) - shift(u, 1, 1) - shift(u, 2, -1) - shift(u, 2, 1);
   };
-  check_as_plain<compile<seven, grid, in<double, dims<5, 4, 6>, split<"x", "y", _>>>, ghosts<1, 1, 1>, ghosts<1, 1, 1>>();
-  check_as_plain<compile<seven, grid, in<double, dims<3, 4, 5>, split<_, "x", "y">>>, ghosts<1, 1, 1>, ghosts<>>();
+  check_as_plain<compile<seven, grid, input<double, shape<5, 4, 6>, split<"x", "y", _>>>, ghosts<1, 1, 1>, ghosts<1, 1, 1>>();
+  check_as_plain<compile<seven, grid, input<double, shape<3, 4, 5>, split<_, "x", "y">>>, ghosts<1, 1, 1>, ghosts<>>();
   constexpr auto upwind = [](auto u) { return u - shift(u, 0, -2); };
-  check_as_plain<compile<upwind, three, in<float, dims<11>, split<"x">>>, ghosts<layers{2, 0}>, ghosts<layers{0, 1}>>();
+  check_as_plain<compile<upwind, three, input<float, shape<11>, split<"x">>>, ghosts<layers{2, 0}>, ghosts<layers{0, 1}>>();
 }
 
 TEST_CASE("fields of which some have layers, results of which some are copied, and sums of what is computed") {
@@ -187,8 +188,8 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
     auto flow = k * (shift(u, 0, 1) - u) + shift(v, 1, -1);
     return std::tuple{u + 0.5 * flow, sum(flow * flow, 1), flow};
   };
-  using plain = compile<program, three, in<double, dims<8, 6>, split<"x", _>>, in<double, dims<8, 6>, split<"x", _>>,
-                        in<double, dims<8, 6>, split<"x", _>>>;
+  using plain = compile<program, three, input<double, shape<8, 6>, split<"x", _>>, input<double, shape<8, 6>, split<"x", _>>,
+                        input<double, shape<8, 6>, split<"x", _>>>;
   using step = ghosted_step<plain, ghosts<layers{0, 1}, 0>, ghosts<>, ghosts<1, 1>, ghosts<1, 1>, ghosts<0>>;
   static_assert(step::is_in_place(0) && !step::is_in_place(1) && step::is_in_place(2) && step::is_in_place(3));
   static_assert(!step::is_in_place(4));  // no loop stores sums
@@ -208,11 +209,12 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
     auto next = block_of<double>(*plain::view.mesh, in, ghosts<1, 1>::given, me, 0);
     mine.each(in.global, [&](double& element, std::int64_t i) { element = u[i]; });
     speed.each(in.global, [&](double& element, std::int64_t i) { element = v[i]; });
-    const auto factor = scatter<plain, 1>(comm, k);
+    const auto factor = distribute<plain, 1>(comm, k);
     std::vector<double> sums(3), flow(3 * 6);
     step s;
     for (int again = 0; again < 2; ++again)
-      s(comm, filled(mine.view()), factor, filled(speed.view()), next.view(), strided_view(sums.data(), {next.held[0]}), flow);
+      s(comm, exchange_ghosts(mine.view()), factor, exchange_ghosts(speed.view()), next.view(),
+        strided_view(sums.data(), {next.held[0]}), flow);
     bool is_right = true;
     next.each(in.global, [&](double& element, std::int64_t i) { is_right = is_right && element == std::get<0>(wanted)[i]; });
     for (std::int64_t r = 0; r < next.held[0]; ++r) {
@@ -224,27 +226,27 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
     }
     CHECK(is_right);
   });
-  CHECK_EQ(step::bytes_filled(0, 1), 6 * 8);
-  CHECK_EQ(step::bytes_filled(2, 1), 2 * 6 * 8);
-  CHECK_EQ(step::bytes_filled(2, 2), 6 * 8);
+  CHECK_EQ(step::bytes_exchanged(0, 1), 6 * 8);
+  CHECK_EQ(step::bytes_exchanged(2, 1), 2 * 6 * 8);
+  CHECK_EQ(step::bytes_exchanged(2, 2), 6 * 8);
 }
 
 TEST_CASE("a shift that reads an input through a reshard, or as another one is split") {
   constexpr auto resharded = [](auto u) { return shift(reshard(u, split<"x", _>{}), 0, 1, boundary::edge()) + 0.5 * u; };
-  check_as_plain<compile<resharded, three, in<double, dims<8, 3>, split<"x", _>>>, ghosts<layers{0, 2}, 0>, ghosts<0, 0>>();
+  check_as_plain<compile<resharded, three, input<double, shape<8, 3>, split<"x", _>>>, ghosts<layers{0, 2}, 0>, ghosts<0, 0>>();
   constexpr auto alike = [](auto u) { return shift(shard_alike(u, u), 0, -1, boundary::constant(3)) + 0.5 * u; };
-  check_as_plain<compile<alike, three, in<double, dims<8, 3>, split<"x", _>>>, ghosts<1, 0>, ghosts<0, 0>>();
+  check_as_plain<compile<alike, three, input<double, shape<8, 3>, split<"x", _>>>, ghosts<1, 0>, ghosts<0, 0>>();
 }
 
 TEST_CASE("a read beyond an end that nothing was found of is known to be one") {
-  using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
+  using plain = compile<diffuse, three, input<double, shape<6, 4>, split<"x", _>>>;
   using step = ghosted_step<plain, ghosts<1, 1>>;
   static_assert(!detail::are_reads_known(step::view, detail::input_ends(), 0));
   static_assert(detail::are_reads_known(step::view, detail::input_ends(), 1));  // without an input
 }
 
 TEST_CASE("boundary values of the caller's take the place of the program's") {
-  using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
+  using plain = compile<diffuse, three, input<double, shape<6, 4>, split<"x", _>>>;
   launch(threads{}, 3, [&](auto& comm) {
     std::vector<double> u(4 * 6, 1.0), next(2 * 4);
     ghosted_step<plain, ghosts<1, 1>, ghosts<0, 0>> s;
@@ -254,7 +256,7 @@ TEST_CASE("boundary values of the caller's take the place of the program's") {
 }
 
 TEST_CASE("what a ghosted_step is not given") {
-  using plain = compile<diffuse, three, in<double, dims<6, 4>, split<"x", _>>>;
+  using plain = compile<diffuse, three, input<double, shape<6, 4>, split<"x", _>>>;
   using step = ghosted_step<plain, ghosts<1, 1>, ghosts<1, 1>>;
   simulated_communicator all(3);
   std::vector<double> u(4 * 6), next(4 * 6), more(48);
@@ -269,13 +271,14 @@ TEST_CASE("what a ghosted_step is not given") {
     says("several indices of the view given have the same element", from, strided_view(more.data(), {4, 6}, {0, 1}));
     says("output 0 is given memory that overlaps input 0", from, from);
     says("has ghost layers; pass a strided_view that includes the layers", u.data(), to);
-    says("several indices of the view given have the same element", filled(strided_view(more.data(), {4, 6}, {0, 1})), to);
+    says("several indices of the view given have the same element", exchange_ghosts(strided_view(more.data(), {4, 6}, {0, 1})),
+         to);
   });
 }
 
 TEST_CASE("memory that dense shards of a ghosted_step may not have") {
   constexpr auto program = [](auto u, auto k) { return std::tuple{shift(u, 0, -1) + k, k + 1.0}; };
-  using field = in<double, dims<8, 3>, split<"x", _>>;
+  using field = input<double, shape<8, 3>, split<"x", _>>;
   using plain = compile<program, mesh<axis<"x", 2>>, field, field>;
   launch(threads{}, 2, [](auto& comm) {
     std::vector<double> u(5 * 3, 1.0), k(4 * 3 + 6, 2.0), one(4 * 3), two(4 * 3);
@@ -293,14 +296,14 @@ TEST_CASE("memory that dense shards of a ghosted_step may not have") {
     says(s, "output 1 is given no memory", comm, block, k.data(), next, static_cast<double*>(nullptr));
     ghosted_step<plain, ghosts<layers{1, 0}, 0>> dense;
     says(dense, "output 1 is given memory that overlaps output 0", comm, block, k.data(), two, two);
-    s(comm, filled(block), k.data(), next, two);
+    s(comm, exchange_ghosts(block), k.data(), next, two);
     CHECK_EQ(one.back(), 3.0);
     // An input that is copied is read before the step, and a result that is copied is written after the step.
     std::vector<double> wide(4 * 6, 2.0);
     const strided_view apart(wide.data(), {4, 3}, {6, 1});
-    s(comm, filled(block), apart, next, apart);
+    s(comm, exchange_ghosts(block), apart, next, apart);
     CHECK_EQ(wide[18], 3.0);
-    s(comm, filled(block), apart, strided_view(wide.data(), {4, 3}), two);
+    s(comm, exchange_ghosts(block), apart, strided_view(wide.data(), {4, 3}), two);
     CHECK_EQ(two[11], 4.0);
   });
 }
@@ -308,7 +311,7 @@ TEST_CASE("memory that dense shards of a ghosted_step may not have") {
 TEST_CASE("one block for two inputs whose layers are to be filled") {
   constexpr auto differ = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * shift(b, 0, -1, boundary::edge()); };
   constexpr auto agree = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * shift(b, 0, -1); };
-  using field = in<double, dims<8, 3>, split<"x", _>>;
+  using field = input<double, shape<8, 3>, split<"x", _>>;
   using two = mesh<axis<"x", 2>>;
   using differing = ghosted_step<compile<differ, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
   using agreeing = ghosted_step<compile<agree, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
@@ -317,18 +320,18 @@ TEST_CASE("one block for two inputs whose layers are to be filled") {
     const strided_view block(u.data(), {5, 3}), next(y.data(), {4, 3});
     differing s;
     for (int again = 0; again < 2; ++again)
-      CHECK(contains(refusal([&] { s(comm, filled(block), filled(block), next); }),
+      CHECK(contains(refusal([&] { s(comm, exchange_ghosts(block), exchange_ghosts(block), next); }),
                      "inputs 0 and 1 are given blocks that overlap, and their layers are filled differently"));
     agreeing same;
-    same(comm, filled(block), filled(block), next);
+    same(comm, exchange_ghosts(block), exchange_ghosts(block), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 0.0 : 11.0);
     constexpr auto beside = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * b; };
     ghosted_step<compile<beside, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<0, 0>> inner;
-    inner(comm, filled(block), block.part({1, 0}, {4, 3}), next);
+    inner(comm, exchange_ghosts(block), block.part({1, 0}, {4, 3}), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 10.0 : 11.0);
   });
   // The third device holds nothing, and its layers may be anywhere.
-  using short_field = in<double, dims<4, 3>, split<"x", _>>;
+  using short_field = input<double, shape<4, 3>, split<"x", _>>;
   using short_step =
       ghosted_step<compile<differ, three, short_field, short_field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
   launch(threads{}, 3, [](auto& comm) {
@@ -336,7 +339,7 @@ TEST_CASE("one block for two inputs whose layers are to be filled") {
     std::vector<double> u(3 * 3, 1.0), v(3 * 3, 2.0), y(2 * 3);
     const strided_view first(u.data(), {held + 1, 3}), second((held == 0 ? u : v).data(), {held + 1, 3});
     short_step s;
-    s(comm, filled(first), filled(second), y.data());
+    s(comm, exchange_ghosts(first), exchange_ghosts(second), y.data());
     CHECK((held == 0 || y[0] == (comm.device(0) == 0 ? 20.0 : 21.0)));
   });
 }

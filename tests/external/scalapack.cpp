@@ -28,7 +28,7 @@ using caught::refusal;
 
 constexpr auto doubled = [](auto a) { return 2.0 * a; };
 template <class Mesh, int M, int N>
-using step_on = compile<doubled, Mesh, in<double, dims<M, N>, split<"column", _>>>;  // not as the matrix is split
+using step_on = compile<doubled, Mesh, input<double, shape<M, N>, split<"column", _>>>;  // not as the matrix is split
 
 /// The process that has an element, and where in its columns, one block after the other: nothing of the library's.
 struct place {

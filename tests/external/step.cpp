@@ -66,7 +66,8 @@ bool operator==(const forms& a, const forms& b) {
 
 using rows_mesh = mesh<axis<"x", 3>>;
 constexpr auto twice_and_sum = [](auto u, auto v) { return std::tuple{u * 2 + v, sum(u, 1)}; };
-using step = compile<twice_and_sum, rows_mesh, in<double, dims<7, 4>, split<"x", _>>, in<double, dims<7, 4>, split<"x", _>>>;
+using step =
+    compile<twice_and_sum, rows_mesh, input<double, shape<7, 4>, split<"x", _>>, input<double, shape<7, 4>, split<"x", _>>>;
 
 }  // namespace
 
@@ -253,7 +254,7 @@ TEST_CASE("whole arrays by strides, on every mesh") {
   using small = compile<[](auto s, auto e) {
     return std::tuple{s * 2, sum(e)};
   },
-                        rows_mesh, in<double, dims<>>, in<double, dims<4, 3>>>;
+                        rows_mesh, input<double, shape<>>, input<double, shape<4, 3>>>;
   const auto [s, e] = run<small>(threads{}, strided_view(x.data(), {}), strided_view(x.data(), {4, 3}, {0, 1}));
   CHECK(s[0] == 2);
   CHECK(e[0] == 4 * (1 + 2 + 3));
@@ -277,8 +278,8 @@ TEST_CASE("whole arrays by strides, on every mesh") {
 TEST_CASE("whole results over arguments, which other devices may not have cut yet") {
   constexpr std::int64_t n = 96;
   constexpr auto turned = [](auto u) { return transpose(u, {1, 0}); };
-  using rows_of_4 = compile<turned, mesh<axis<"x", 4>>, in<double, dims<n, n>, split<"x", _>>>;
-  const auto program = dynamic::compile(turned, dynamic::mesh({{"x", 4}}), dynamic::in<double>({n, n}, {"x", ""}));
+  using rows_of_4 = compile<turned, mesh<axis<"x", 4>>, input<double, shape<n, n>, split<"x", _>>>;
+  const auto program = dynamic::compile(turned, dynamic::mesh({{"x", 4}}), dynamic::input<double>({n, n}, {"x", ""}));
   const auto numbers = counted(static_cast<std::size_t>(n * n));
   const auto check = [&](std::int64_t from, std::int64_t to, auto run_over) {
     int wrong = 0;
@@ -311,7 +312,7 @@ TEST_CASE("whole results over arguments, which other devices may not have cut ye
   CHECK(waits({y.data() + n * n - 1, {n, n}, {0, 0}}));
   CHECK(waits({y.data() + 5, {n, n}, {0, 1}}));
   CHECK(!waits({x.data() + 5, {n, n}, {0, 1}}));
-  using one_row = compile<[](auto u) { return u * 2; }, mesh<axis<"x", 4>>, in<double, dims<1, 8>, split<_, "x">>>;
+  using one_row = compile<[](auto u) { return u * 2; }, mesh<axis<"x", 4>>, input<double, shape<1, 8>, split<_, "x">>>;
   std::iota(x.begin(), x.end(), 0.0);
   run_into<one_row>(threads{}, strided_view(x.data(), {1, 8}, {0, 1}), strided_view(x.data() + 3, {1, 8}, {0, 0}));
   CHECK(std::vector<double>(x.begin(), x.begin() + 9) == std::vector<double>{6, 6, 6, 6, 6, 6, 6, 6, 8});
@@ -363,7 +364,7 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
     check({a.data(), {rows, 4}}, {b.data(), {rows, 4}}, {c.data(), {rows, 4}}, {d.data(), {rows}},
           rows < 3 ? 3 * rows * 4 + rows : 0);
     if (rows < 3) CHECK(c[static_cast<std::size_t>(rows) * 4] == -1);
-    // a result over an input, regardless of may_overwrite, if they are copied: the sums read u after the first result
+    // a result over an input, regardless of can_alias, if they are copied: the sums read u after the first result
     // is written
     const strided_view<double> block(a.data(), {3, 4}, column_major);
     check(block, {b.data(), {3, 4}}, {c.data(), {3, 4}}, {d.data(), {3}}, 12);
@@ -402,7 +403,8 @@ struct pair_of {
 
 TEST_CASE("groups of views") {
   constexpr auto swapped = [](auto p) { return pair_of<value>{p.v * 2, p.u * 1}; };
-  using grouped = compile<swapped, rows_mesh, record<pair_of, in<double, dims<4, 3>, split<"x", _>>, in<double, dims<4, 3>>>>;
+  using grouped =
+      compile<swapped, rows_mesh, record<pair_of, input<double, shape<4, 3>, split<"x", _>>, input<double, shape<4, 3>>>>;
   const auto x = counted(12), z = counted(40);
   std::vector<double> a(12), b(40);
   const pair_of<strided_view<const double>> given{{x.data(), {4, 3}, column_major}, {z.data(), {4, 3}, {9, 2}}};
@@ -416,12 +418,13 @@ TEST_CASE("groups of views") {
   CHECK(listed(place.u) == doubled);
   CHECK(listed(place.v) == listed(given.u));
   simulated_communicator comm(3);
-  const auto shards = scatter<grouped, 0>(comm, given);
-  const auto u = gather(comm, shards.u), v = gather(comm, shards.v);
+  const auto shards = distribute<grouped, 0>(comm, given);
+  const auto u = collect(comm, shards.u), v = collect(comm, shards.v);
   CHECK((std::ranges::equal(u, listed(given.u)) && std::ranges::equal(v, listed(given.v))));
-  CHECK(contains(refusal([&] { scatter<step, 0>(comm, given.u); }), "scatter: the input is [7,4] and the view given is [4,3]"));
+  CHECK(contains(refusal([&] { distribute<step, 0>(comm, given.u); }),
+                 "distribute: the input is [7,4] and the view given is [4,3]"));
   // shards: one device
-  using alone = compile<swapped, mesh<axis<"x", 1>>, record<pair_of, in<double, dims<4, 3>>, in<double, dims<4, 3>>>>;
+  using alone = compile<swapped, mesh<axis<"x", 1>>, record<pair_of, input<double, shape<4, 3>>, input<double, shape<4, 3>>>>;
   simulated_communicator one(1);
   strided_step<alone> s;
   std::fill(a.begin(), a.end(), 0), std::fill(b.begin(), b.end(), 0);
@@ -437,8 +440,8 @@ TEST_CASE("programs compiled at run time") {
   const auto by_type = run<step>(threads{}, u, v);
   const auto &next = std::get<0>(by_type), &sums = std::get<1>(by_type);
   for (const std::int64_t devices : {1, 2, 3, 5, 9}) {
-    const auto p = dynamic::compile(twice_and_sum, dynamic::mesh({{"x", devices}}), dynamic::in<double>({7, 4}, {"x", ""}),
-                                    dynamic::in<double>({7, 4}, {"", ""}));
+    const auto p = dynamic::compile(twice_and_sum, dynamic::mesh({{"x", devices}}), dynamic::input<double>({7, 4}, {"x", ""}),
+                                    dynamic::input<double>({7, 4}, {"", ""}));
     const auto whole = run(p, threads{}, u, v);
     CHECK(std::equal(next.begin(), next.end(), whole[0].data<double>()));
     CHECK(std::equal(sums.begin(), sums.end(), whole[1].data<double>()));
@@ -468,7 +471,7 @@ TEST_CASE("programs compiled at run time") {
     CHECK(y[4] == -1);
   }
   const auto p =
-      dynamic::compile(twice_and_sum, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 4}), dynamic::in<double>({7, 4}));
+      dynamic::compile(twice_and_sum, dynamic::mesh({{"x", 1}}), dynamic::input<double>({7, 4}), dynamic::input<double>({7, 4}));
   strided_session session(p);
   simulated_communicator comm(1), two(2);
   std::vector<double> y(28), s(7);
@@ -484,13 +487,13 @@ TEST_CASE("programs compiled at run time") {
   CHECK(contains(refused(u, v, constant, s), "step: output 0 is written and the shard given is const"));
   CHECK(contains(refused(u, y, s, y), "step: output 0 is [7,4]"));
   CHECK(contains(refusal([&] { session(two, u, v, y, s); }), "the communicator holds 2 devices"));
-  CHECK(contains(refusal([&] { static_cast<void>(run(p, self{}, u, u.reversed())); }),
+  CHECK(contains(refusal([&] { static_cast<void>(run(p, serial{}, u, u.reversed())); }),
                  "run: input 1 is [7,4] and the view given is [4,7]"));
   CHECK(refused(u, v, y, s) == "accepted");
   CHECK(std::ranges::equal(y, next));
 
   // sharded_arrays together with views
-  const auto shards = dynamic::scatter(comm, p, 1, listed(v));
+  const auto shards = dynamic::distribute(comm, p, 1, listed(v));
   auto kept = dynamic::make_result<double>(comm, p, 0);
   sharded_array<double> empty;
   const auto& constant_shards = kept;
@@ -513,7 +516,7 @@ TEST_CASE("a second caller is refused before it touches the copies of the first 
     return element + 1;
   };
   const auto program =
-      dynamic::compile([&](value u) { return map(again, u); }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({4}));
+      dynamic::compile([&](value u) { return map(again, u); }, dynamic::mesh({{"x", 1}}), dynamic::input<double>({4}));
   strided_session s(program);
   running = &s;
   simulated_communicator comm(1);

@@ -59,16 +59,16 @@ value by_matrix(value x, int dim, bool is_inverse) {
   for (int d = 0; d < x.rank(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : s[d];
   const int64_t n = s[dim];
   const value jk = (iota<int64_t>(x, {n, n}, 0) * iota<int64_t>(x, {n, n}, 1)) % n;
-  const value turn = convert<double>(jk) * ((is_inverse ? 2 : -2) * std::numbers::pi / static_cast<double>(n));
-  value matrix = complex(cosine(turn), sine(turn)) * (is_inverse ? 1.0 / static_cast<double>(n) : 1.0);
+  const value turn = cast<double>(jk) * ((is_inverse ? 2 : -2) * std::numbers::pi / static_cast<double>(n));
+  value matrix = complex(cos(turn), sin(turn)) * (is_inverse ? 1.0 / static_cast<double>(n) : 1.0);
   const bool is_double = x.type() == dtype::c128;
-  if (!is_double) matrix = convert<c64>(matrix);
+  if (!is_double) matrix = cast<c64>(matrix);
   const value y = einsum<"ajb,jk->akb">(reshape(x, {outer, n, inner}), matrix);
   return reshape(y, s);
 }
 /// Computes the same with operators that other files test.
 value in_operators(const setting& s, value x, int64_t n) {
-  if (s.from_real()) x = s.is_double ? convert<c128>(x) : convert<c64>(x);
+  if (s.from_real()) x = s.is_double ? cast<c128>(x) : cast<c64>(x);
   const int last = static_cast<int>(*std::max_element(s.dims.begin(), s.dims.end()));
   for (const auto d : s.dims)
     if (s.what != 3 || d != last) x = by_matrix(x, static_cast<int>(d), s.what % 2 == 1);
@@ -83,15 +83,15 @@ value in_operators(const setting& s, value x, int64_t n) {
   // Element 0, and n / 2 for even n, once; twice the real part of all other elements.
   const int64_t m = to[at];
   const value k = iota<int64_t>(x, {m, n}, 0), j = iota<int64_t>(x, {m, n}, 1);
-  const value turn = convert<double>(k * j % n) * (2 * std::numbers::pi / static_cast<double>(n));
-  const value times = (2 - convert<double>(logical_or(equal(k, 0), equal(k * 2, n)))) * (1.0 / static_cast<double>(n));
+  const value turn = cast<double>(k * j % n) * (2 * std::numbers::pi / static_cast<double>(n));
+  const value times = (2 - cast<double>(bitwise_or(equal(k, 0), equal(k * 2, n)))) * (1.0 / static_cast<double>(n));
   int64_t outer = 1, inner = 1;
   for (std::size_t d = 0; d < to.size(); ++d) (d < at ? outer : inner) *= d == at ? 1 : to[d];
   const auto part = [&](value p, value matrix) {
-    return einsum<"akb,kj->ajb">(reshape(p, {outer, m, inner}), s.is_double ? matrix : convert<float>(matrix));
+    return einsum<"akb,kj->ajb">(reshape(p, {outer, m, inner}), s.is_double ? matrix : cast<float>(matrix));
   };
   to[at] = n;
-  return reshape(part(real(x), cosine(turn) * times) - part(imag(x), sine(turn) * times), to);
+  return reshape(part(real(x), cos(turn) * times) - part(imag(x), sin(turn) * times), to);
 }
 
 /// Returns the parts of a result, and the gradients of a weighted sum of these with respect to the parts of the
@@ -241,7 +241,7 @@ namespace {
 /// The heat equation on a torus, exact in the space of frequencies.
 constexpr auto spread = [](auto u, auto decay) { return ifft(decay * fft(u, {0, 1, 2}), {0, 1, 2}); };
 template <class Split, class Mesh>
-using spread_step = compile<spread, Mesh, in<c128, dims<64, 64, 64>, Split>, in<c128, dims<64, 64, 64>>>;
+using spread_step = compile<spread, Mesh, input<c128, shape<64, 64, 64>, Split>, input<c128, shape<64, 64, 64>>>;
 
 using slabs = spread_step<split<"x", _, _>, mesh<axis<"x", 4>>>;
 using pencils = spread_step<split<"y", "x", _>, mesh<axis<"y", 2>, axis<"x", 2>>>;
@@ -254,14 +254,14 @@ static_assert(pencils::traffic.bytes == 4 * shard * 1 / 2);
 }  // namespace
 
 TEST_CASE("a compiled program gives what one of the run time gives") {
-  using step = compile<spread, mesh<axis<"x", 2>>, in<c128, dims<6, 10, 9>, split<"x", _, _>>, in<c128, dims<6, 10, 9>>>;
+  using step = compile<spread, mesh<axis<"x", 2>>, input<c128, shape<6, 10, 9>, split<"x", _, _>>, input<c128, shape<6, 10, 9>>>;
   std::vector<std::complex<double>> u(6 * 10 * 9), decay(u.size());
   for (std::size_t i = 0; i < u.size(); ++i) {
     u[i] = {static_cast<double>(i * 37 % 101) / 50 - 1, static_cast<double>(i * 53 % 97) / 50 - 1};
     decay[i] = {static_cast<double>(i * 29 % 89) / 50 - 1, 0};
   }
-  const auto planned = dynamic::compile(spread, dynamic::mesh({{"x", 2}}), dynamic::in<c128>({6, 10, 9}, {"x", "", ""}),
-                                        dynamic::in<c128>({6, 10, 9}));
+  const auto planned = dynamic::compile(spread, dynamic::mesh({{"x", 2}}), dynamic::input<c128>({6, 10, 9}, {"x", "", ""}),
+                                        dynamic::input<c128>({6, 10, 9}));
   const auto wanted = planned.run(simulated{}, u, decay);
   const auto y = run<step>(threads{}, u, decay);
   int wrong = 0;
@@ -274,7 +274,7 @@ TEST_CASE("transforms are explained, counted, mapped over examples, written by h
   const auto all_dims = [](auto u) { return fft(u, {}); };
   const auto in = [](std::vector<int64_t> shape, std::vector<std::string> split = {}) {
     split.resize(shape.size());
-    return dynamic::in<c128>(shape, split);
+    return dynamic::input<c128>(shape, split);
   };
   const dynamic::mesh mesh({{"x", 2}, {"y", 3}});
 
@@ -323,8 +323,9 @@ TEST_CASE("transforms are explained, counted, mapped over examples, written by h
       CHECK(std::abs((*other)[0].data<std::complex<double>>()[i] - plain[0].data<std::complex<double>>()[i]) < 1e-12);
 
   const auto refusal = [&](auto f, auto x) { return caught::error_of([&] { static_cast<void>(dynamic::compile(f, mesh, x)); }); };
-  CHECK(caught::contains(refusal(all_dims, dynamic::in<float>({4})), "x is f32; a transform is of complex numbers: write rfft"));
-  CHECK(caught::contains(refusal([](auto v) { return ifft(v, 0); }, dynamic::in<int>({4})), "ifft at"));
+  CHECK(
+      caught::contains(refusal(all_dims, dynamic::input<float>({4})), "x is f32; a transform is of complex numbers: write rfft"));
+  CHECK(caught::contains(refusal([](auto v) { return ifft(v, 0); }, dynamic::input<int>({4})), "ifft at"));
   CHECK(caught::contains(refusal([](auto v) { return fft(v, 2); }, in({4, 4})), "is not a dim of [4,4]"));
   CHECK(caught::contains(refusal(all_dims, in({4, 0})), "has no elements; give it at least one"));
   CHECK(caught::contains(refusal(all_dims, in({1, 1, 1, 1, 1, 1, 1, 1, 1})), "of tensors of at most 8 dims"));

@@ -72,10 +72,9 @@ void mutate_integer(json& j, generator& random) {
 
 void mutate_string(json& document, json& j, generator& random) {
   const std::string& operators = operator_names();
-  constexpr const char* words[] = {
-      "f32",     "f64",          "s32", "s64", "pred",    "add",       "multiply", "maximum", "minimum",
-      "and",     "or",           "x",   "y",   "z",       "ij,jk->ik", "ij->ji",   "ij->i",   "i,i->",
-      "i,j->ij", "bij,bjk->bik", "EQ",  "LT",  "reshard", "inf",       "x:(2)2"};
+  constexpr const char* words[] = {"f32",     "f64",          "s32", "s64", "pred",    "add",       "multiply", "max",   "min",
+                                   "and",     "or",           "x",   "y",   "z",       "ij,jk->ik", "ij->ji",   "ij->i", "i,i->",
+                                   "i,j->ij", "bij,bjk->bik", "EQ",  "LT",  "reshard", "inf",       "x:(2)2"};
   switch (pick(random, 4)) {
     case 0: j = any_name(document, random); break;
     case 1: {

@@ -127,7 +127,7 @@ class document_generator {
       open.push_back(chance(25));
     }
     const bool is_number = type_name != "pred";
-    const char* kinds[] = {is_number ? "add" : "or", is_number ? "maximum" : "and"};
+    const char* kinds[] = {is_number ? "add" : "or", is_number ? "max" : "and"};
     const char* kind = kinds[pick(2)];
     const auto use = [&](const std::string& axis) {
       const int how = pick(10);
@@ -268,7 +268,7 @@ class document_generator {
     } else if (chance(10) && item->contains("open")) {
       (*item)["open"].push_back(true);
     } else if (chance(10)) {
-      (*item)["partial"][any_axis_name()] = chance(50) ? "add" : "minimum";
+      (*item)["partial"][any_axis_name()] = chance(50) ? "add" : "min";
     } else {
       auto& dim = s[static_cast<std::size_t>(byte()) % s.size()];
       const bool replaces = !dim.empty() && chance(50);
@@ -399,11 +399,11 @@ class document_generator {
       case 5: {
         const auto& which = like(v, "pred");
         if (which.type != "pred") return add("reshard", {v.name}, json::object(), v.type, v.shape);
-        return add("select", {which.name, v.name, like(v, v.type).name}, json::object(), v.type, v.shape);
+        return add("where", {which.name, v.name, like(v, v.type).name}, json::object(), v.type, v.shape);
       }
       case 6: {
         const auto to = type();
-        return add("convert", {v.name}, {{"dtype", to}}, to, v.shape);
+        return add("cast", {v.name}, {{"dtype", to}}, to, v.shape);
       }
       case 7: return make_source();
       case 8: return make_einsum(v);
@@ -417,13 +417,13 @@ class document_generator {
   }
 
   std::string one_of_unary(bool is_float, bool is_pred) {
-    constexpr const char* floats[] = {"abs",  "negate",   "sign", "exponential", "log",    "sqrt",  "rsqrt",
-                                      "tanh", "logistic", "relu", "sine",        "cosine", "floor", "ceil"};
-    constexpr const char* integers[] = {"negate", "abs", "sign", "relu", "not"};
+    constexpr const char* floats[] = {"abs",  "negative", "sign", "exp", "log", "sqrt",  "rsqrt",
+                                      "tanh", "sigmoid",  "relu", "sin", "cos", "floor", "ceil"};
+    constexpr const char* integers[] = {"negative", "abs", "sign", "relu", "not"};
     return is_pred ? "not" : is_float ? floats[pick(14)] : integers[pick(5)];
   }
   std::string one_of_binary(bool is_float, bool is_pred) {
-    constexpr const char* numbers[] = {"add", "multiply", "subtract", "maximum", "minimum", "divide", "power", "and", "or"};
+    constexpr const char* numbers[] = {"add", "multiply", "subtract", "max", "min", "divide", "pow", "and", "or"};
     return is_pred ? numbers[7 + pick(2)] : numbers[pick(is_float ? 7 : 9)];
   }
 
@@ -478,7 +478,7 @@ class document_generator {
   }
 
   void make_reduce(const value& v, bool is_float, bool is_pred) {
-    constexpr const char* kinds[] = {"maximum", "minimum", "add", "multiply", "and", "or"};
+    constexpr const char* kinds[] = {"max", "min", "add", "multiply", "and", "or"};
     std::string kind = kinds[pick(is_float ? 4 : 6)];
     if (is_pred && (kind == "add" || kind == "multiply")) kind = "or";
     std::vector<int> dims;
@@ -547,7 +547,7 @@ class document_generator {
       low.push_back(pick(static_cast<int>(window.back())));
       high.push_back(window.back() - 1 - low.back());
     }
-    constexpr const char* kinds[] = {"maximum", "minimum", "add", "multiply"};
+    constexpr const char* kinds[] = {"max", "min", "add", "multiply"};
     add("reduce_window", {v.name}, {{"window", window}, {"low", low}, {"high", high}, {"kind", kinds[pick(is_pred ? 2 : 4)]}},
         v.type, v.shape);
   }
@@ -689,7 +689,7 @@ class document_generator {
       states[a.name] = is;
       if (is[0] == 'S') dims[static_cast<std::size_t>(is[2] - '0')].push_back(a.name);
       if (is == "R") replica.push_back(a.name);
-      if (is[0] == 'P') partial[a.name] = is == "P" ? "add" : "maximum";
+      if (is[0] == 'P') partial[a.name] = is == "P" ? "add" : "max";
     }
     on_[v.name] = on;
     if (chance(15)) j["grad"] = false;
@@ -813,7 +813,7 @@ class document_generator {
         if (k == a) left.shape[d] *= n;
       }
       if (is == "R") out["replica"].push_back(axes_[k].name);
-      if (is[0] == 'P') out["partial"][axes_[k].name] = is == "P" ? "add" : "maximum";
+      if (is[0] == 'P') out["partial"][axes_[k].name] = is == "P" ? "add" : "max";
       on[k] = is;
     }
     op["attrs"] = {{"axes", {axes_[a].name}}, {"out", {out}}};

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "../../tools/gspmd-plan/dot.hpp"
+#include "../../tools/gspmd-plan/explain_sharding.hpp"
 #include "../../tools/gspmd-plan/json_out.hpp"
 #include "../../tools/gspmd-plan/run.hpp"
 #include "../../tools/gspmd-plan/strict_out.hpp"
 #include "../../tools/gspmd-plan/svg.hpp"
 #include "../../tools/gspmd-plan/table.hpp"
-#include "../../tools/gspmd-plan/why.hpp"
 #include "documents.hpp"
 #include "support/rounding.hpp"
 
@@ -268,7 +268,7 @@ void run(const json& document, const planned_program& p) {
   if (!expected.is_known()) return;  // a loop may run for any time
   regions_run += p.plan.graph().has_regions ? 1 : 0;
   const auto on_mesh = run_on(p.built.devices_part ? "threads" : "simulated", p.program(), pointers_to(inputs));
-  const auto on_one = run_on("self", alone->program(), pointers_to(inputs));
+  const auto on_one = run_on("serial", alone->program(), pointers_to(inputs));
   compare(p, on_mesh, naive, expected, "on the mesh");
   compare(p, on_one, naive, expected, "on one device");
   if (is_reproducible) compare_bits(p, on_mesh, on_one);

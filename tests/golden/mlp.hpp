@@ -22,8 +22,9 @@ constexpr auto train = [](auto x, auto target, auto w) {
   w.w2 = w.w2 - 0.1 * g.w2;
   return std::tuple{loss, w};
 };
-using step = compile<
-    train, mesh<axis<"data", 2>, axis<"model", 4>>, in<float, dims<15, 64>, split<"data", _>>, in<float, dims<15, 10>>,
-    record<weights, in<float, dims<64, 30>, split<_, "model">>, in<float, dims<30>>, in<float, dims<30, 10>, split<"model", _>>>>;
+using step = compile<train, mesh<axis<"data", 2>, axis<"model", 4>>, input<float, shape<15, 64>, split<"data", _>>,
+                     input<float, shape<15, 10>>,
+                     record<weights, input<float, shape<64, 30>, split<_, "model">>, input<float, shape<30>>,
+                            input<float, shape<30, 10>, split<"model", _>>>>;
 
 }  // namespace golden::mlp

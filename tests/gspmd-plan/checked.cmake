@@ -22,7 +22,7 @@ endif()
 # The fifth process reads cosines instead of sines.
 plan(0 run/inputs.json --run "${SCRATCH}" --out "${SCRATCH}/in")
 file(READ "${here}/run/inputs.json" document)
-string(REPLACE "\"sine\"" "\"cosine\"" document "${document}")
+string(REPLACE "\"sin\"" "\"cos\"" document "${document}")
 file(WRITE "${SCRATCH}/other.json" "${document}")
 plan(0 "${SCRATCH}/other.json" --run "${SCRATCH}" --out "${SCRATCH}/other")
 file(COPY "${SCRATCH}/in/x.npy" DESTINATION "${SCRATCH}/other")

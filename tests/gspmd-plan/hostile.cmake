@@ -117,10 +117,10 @@ plan(1 "${SCRATCH}/unequal.json")
 has("${err}" "planning needs more than 1500000 units of work")
 
 # A chain of movements becomes one movement. The table names it for each value.
-set(ops "{\"name\":\"v0\",\"op\":\"rotate\",\"operands\":[\"a\"],\"attrs\":{\"dim\":0,\"amount\":1}},")
+set(ops "{\"name\":\"v0\",\"op\":\"roll\",\"operands\":[\"a\"],\"attrs\":{\"dim\":0,\"amount\":1}},")
 foreach(i RANGE 1 8000)
   math(EXPR before "${i} - 1")
-  string(APPEND ops "{\"name\":\"v${i}\",\"op\":\"rotate\",\"operands\":[\"v${before}\"],\"attrs\":{\"dim\":0,\"amount\":1}},")
+  string(APPEND ops "{\"name\":\"v${i}\",\"op\":\"roll\",\"operands\":[\"v${before}\"],\"attrs\":{\"dim\":0,\"amount\":1}},")
 endforeach()
 document("${two}" "${a}" "${ops}" "\"v8000\"")
 file(WRITE "${SCRATCH}/movements.json" "${text}")

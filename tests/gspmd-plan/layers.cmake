@@ -97,7 +97,7 @@ foreach(case "12;layer@;layer*" "143;layer[@];layer" "12;net/@;net/*" "12;;")
 
   plan(0 "${document}" --report summary)
   set(summary "${out}")
-  plan(0 "${document}" --report dearest)
+  plan(0 "${document}" --report most-expensive)
   # The reductions after the products of all layers are one row, whatever the number and name of the layers.
   string(REGEX MATCH "[^\n]*  reduce_scatter  data [^\n]*" row "${out}")
   has("${row}" " ${count}  reduce_scatter  data ")

@@ -165,16 +165,16 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
     if (!updates.reals.empty()) std::fill(updates.reals.begin(), updates.reals.end(), updates.reals[0]);
     if (!updates.ints.empty()) std::fill(updates.ints.begin(), updates.ints.end(), updates.ints[0]);
   }
-  const monoid kinds[] = {monoid::add, monoid::maximum, monoid::minimum, monoid::multiply, monoid::or_, monoid::and_};
+  const monoid kinds[] = {monoid::add, monoid::max, monoid::min, monoid::multiply, monoid::or_, monoid::and_};
   monoid kind = kinds[r.below(std::is_floating_point_v<T> ? 3 : 6)];  // products of floats are rounded
   if (std::is_same_v<T, bool> && (kind == monoid::add || kind == monoid::multiply)) kind = monoid::or_;
 
   dynamic::builder b(m);
   b.allow_replication();
-  const value in = b.input(dynamic::in<T>(c.table, random_split(r, m, c.table.size())));
-  const value indices = b.input(dynamic::in<Index>(c.indices, random_split(r, m, c.indices.size())));
-  const value given =
-      uniform == 2 ? b.input(dynamic::in<T>({}, {})) : b.input(dynamic::in<T>(c.slices, random_split(r, m, c.slices.size())));
+  const value in = b.input(dynamic::input<T>(c.table, random_split(r, m, c.table.size())));
+  const value indices = b.input(dynamic::input<Index>(c.indices, random_split(r, m, c.indices.size())));
+  const value given = uniform == 2 ? b.input(dynamic::input<T>({}, {}))
+                                   : b.input(dynamic::input<T>(c.slices, random_split(r, m, c.slices.size())));
   value brought = uniform == 2 ? broadcast_to(given, c.slices) : given;
   if (uniform == 1)
     brought = updates.reals.empty() ? b.constant(updates.type, c.slices, updates.ints[0])
@@ -242,8 +242,8 @@ TEST_CASE("a split table is not gathered: what is sent is the result, or its own
   const dynamic::mesh m({{"x", 4}});
   const auto bytes = [&](auto make) {
     dynamic::builder b(m);
-    const value table = b.input(dynamic::in<float>({1024, 8}, {"x", ""}));
-    const value ids = b.input(dynamic::in<std::int32_t>({64}, {"x"}));
+    const value table = b.input(dynamic::input<float>({1024, 8}, {"x", ""}));
+    const value ids = b.input(dynamic::input<std::int32_t>({64}, {"x"}));
     b.output(make(b, table, ids));
     return b.compile().traffic().bytes;
   };
@@ -259,7 +259,7 @@ TEST_CASE("a split table is not gathered: what is sent is the result, or its own
   CHECK(bytes([](auto&, value, value ids) { return histogram(ids, 8); }) == 2 * 3 * 8);
   // A slice of a split dim: an all_reduce of 4 rows.
   CHECK(bytes([](auto& b, value table, value) {
-          const value at = b.input(dynamic::in<std::int32_t>({}, {}));
+          const value at = b.input(dynamic::input<std::int32_t>({}, {}));
           return dynamic_slice(table, std::array{at, at}, {4, 8});
         }) == 2 * 3 * 32);
 }
@@ -281,8 +281,8 @@ constexpr auto looked_up = [](value table, value ids, value w) {
 
 TEST_CASE("a compiled program looks rows up and adds up their gradients") {
   using devices = mesh<axis<"x", 2>>;
-  using step = compile<looked_up, devices, in<float, dims<5, 3>, split<"x", _>>, in<std::int32_t, dims<4>, split<_>>,
-                       in<float, dims<4, 3>, split<_, _>>>;
+  using step = compile<looked_up, devices, input<float, shape<5, 3>, split<"x", _>>, input<std::int32_t, shape<4>, split<_>>,
+                       input<float, shape<4, 3>, split<_, _>>>;
   const auto table = filled<float>({5, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14});
   const auto ids =
       filled<std::int32_t>({4}, {4, 0, 9, 4});  // the third index is clamped to the last row by the lookup, and ignored by
@@ -303,8 +303,8 @@ TEST_CASE("a compiled program looks rows up and adds up their gradients") {
 // The table is computed in a loop that only the sum reads, and the scatter becomes this sum.
 TEST_CASE("rows are added to a table that is computed") {
   const auto p = dynamic::compile([](value table, value ids, value rows) { return scatter_add(table * 2.0 + 1.0, ids, rows); },
-                                  dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2}, {"x", ""}),
-                                  dynamic::in<std::int32_t>({2}), dynamic::in<double>({2, 2}));
+                                  dynamic::mesh({{"x", 2}}), dynamic::input<double>({4, 2}, {"x", ""}),
+                                  dynamic::input<std::int32_t>({2}), dynamic::input<double>({2, 2}));
   const std::vector<double> table{1, 2, 3, 4, 5, 6, 7, 8}, rows{10, 20, 30, 40},
       wanted{3, 5, 7, 9, 11 + 30, 13 + 40, 15 + 10, 17 + 20};
   const std::vector<std::int32_t> ids{3, 2};
@@ -319,10 +319,10 @@ constexpr auto everything_looked_up = [](value x, value i) {
   return std::array{
       rows,
       take(x, i, 0, out_of_range::fill, -1.0),
-      take_along(x, broadcast_to(expand_dims(i, 1), {5, 2}), 0),
+      take_along_axis(x, broadcast_to(expand_dims(i, 1), {5, 2}), 0),
       gather(x, i, {.offset_dims = {1, 2}, .start_index_map = {0}, .index_vector_dim = 1}, {3, 2}),
       scatter_add(x, i, rows),
-      scatter_add(x, i, rows, 0, monoid::maximum, out_of_range::clip),
+      scatter_add(x, i, rows, 0, monoid::max, out_of_range::clip),
       scatter(
           x, i, rows,
           {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}, .index_vector_dim = 1},
@@ -332,7 +332,7 @@ constexpr auto everything_looked_up = [](value x, value i) {
       dynamic_update_slice(x, one, std::array{start, zero}),
       one_hot<double>(i, 7),
       one_hot<double>(i, 300),
-      convert<double>(histogram(detail::bytes_of(i.type()) < 4 ? convert<std::int32_t>(i) : i, 7))};
+      cast<double>(histogram(detail::bytes_of(i.type()) < 4 ? cast<std::int32_t>(i) : i, 7))};
 };
 template <class T>
 void check_indices_of(const std::vector<T>& named) {
@@ -342,7 +342,8 @@ void check_indices_of(const std::vector<T>& named) {
   for (const auto& m : {dynamic::mesh({{"x", 1}}), dynamic::mesh({{"x", 2}})}) {
     const auto results = [&](const auto& indices) {
       using element = std::remove_cvref_t<decltype(indices[0])>;
-      const auto p = dynamic::compile(everything_looked_up, m, dynamic::in<double>({5, 2}, {"x", ""}), dynamic::in<element>({5}));
+      const auto p =
+          dynamic::compile(everything_looked_up, m, dynamic::input<double>({5, 2}, {"x", ""}), dynamic::input<element>({5}));
       return p.run(simulated{}, x, indices);
     };
     const auto found = results(named), wanted = results(wide);
@@ -360,7 +361,7 @@ TEST_CASE("indices of every integer type name the elements that those of s64 nam
   const auto fails = [](auto f) { return caught::error_of([&] { f(); }); };
   const auto strict =
       dynamic::compile([](value x, value i) { return take(x, i, 0, out_of_range::error); }, dynamic::mesh({{"x", 2}}),
-                       dynamic::in<double>({4}, {"x"}), dynamic::in<std::uint64_t>({2}));
+                       dynamic::input<double>({4}, {"x"}), dynamic::input<std::uint64_t>({2}));
   const std::vector<double> x{1, 2, 3, 4};
   CHECK(caught::contains(fails([&] {
                            static_cast<void>(strict.run(simulated{}, x, std::vector<std::uint64_t>{1, half}));
@@ -373,8 +374,8 @@ TEST_CASE("indices of every integer type name the elements that those of s64 nam
         return fori_loop(
             n, [](value, value c) { return c + 1; }, constant<std::int32_t>(n, {}, 0));
       },
-      dynamic::mesh({{"x", 1}}), dynamic::in<std::uint64_t>({}));
-  CHECK(counted.run(self{}, std::vector<std::uint64_t>{5})[0].data<std::int32_t>()[0] == 5);
+      dynamic::mesh({{"x", 1}}), dynamic::input<std::uint64_t>({}));
+  CHECK(counted.run(serial{}, std::vector<std::uint64_t>{5})[0].data<std::int32_t>()[0] == 5);
 }
 
 // A separate step for the sum would read and write the whole table in every iteration.
@@ -387,7 +388,7 @@ TEST_CASE("equal updates are one number in memory, also where only the device kn
     return std::pair(histogram(ids, 5), scatter_add(rows, ids, broadcast_to(sum(rows), {1000, 4})));
   };
   using step =
-      compile<counted, mesh<axis<"x", 3>>, in<std::int32_t, dims<1000>, split<"x">>, in<double, dims<7, 4>, split<_, _>>>;
+      compile<counted, mesh<axis<"x", 3>>, input<std::int32_t, shape<1000>, split<"x">>, input<double, shape<7, 4>, split<_, _>>>;
   static_assert(step::view.arena_bytes < 2000);
   std::vector<std::int32_t> ids(1000);
   std::array<int, 7> count{};
@@ -403,8 +404,8 @@ TEST_CASE("equal updates are one number in memory, also where only the device kn
 }
 
 TEST_CASE("rows are added where they are looked up: no other table is written") {
-  using step = compile<added_up, mesh<axis<"x", 2>>, in<double, dims<1000, 4>, split<"x", _>>,
-                       in<std::uint64_t, dims<4>, split<_>>, in<double, dims<4, 4>, split<_, _>>>;
+  using step = compile<added_up, mesh<axis<"x", 2>>, input<double, shape<1000, 4>, split<"x", _>>,
+                       input<std::uint64_t, shape<4>, split<_>>, input<double, shape<4, 4>, split<_, _>>>;
   static_assert(step::view.arena_bytes < 1000);
   const auto table = filled<double>({1000, 4}, {1, 2, 3, 4});
   const auto ids = filled<std::uint64_t>({4}, {999, 5, 999, 0x8000000000000005});  // the last index is out of range
@@ -422,11 +423,11 @@ TEST_CASE("a scatter that adds goes onto the other operand of a sum that reads i
     const value apart = scatter_add(zeros_like(t), ids, rows);
     return std::tuple{apart, t + t, scatter_add(zeros_like(t), ids, rows) + t};
   };
-  const auto rows_in = dynamic::in<double>({4, 2});
-  const auto p = dynamic::compile(f, dynamic::mesh({{"x", 1}}), rows_in, dynamic::in<std::int32_t>({4}), rows_in);
+  const auto rows_in = dynamic::input<double>({4, 2});
+  const auto p = dynamic::compile(f, dynamic::mesh({{"x", 1}}), rows_in, dynamic::input<std::int32_t>({4}), rows_in);
   const std::vector<double> t(8, 1), rows(8, 3);
   const std::vector<std::int32_t> ids{0, 2, 2, 3};
-  const auto found = p.run(self{}, t, ids, rows);
+  const auto found = p.run(serial{}, t, ids, rows);
   for (std::size_t i = 0; i < 8; ++i) {
     const double added = i / 2 == 1 ? 0 : i / 2 == 2 ? 6 : 3;
     CHECK(found[0].data<double>()[i] == added);

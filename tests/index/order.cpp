@@ -42,8 +42,8 @@ template <class T>
 T combined(monoid kind, T a, T b) {
   if constexpr (std::is_floating_point_v<T>)
     if (kind != monoid::add && (a != a || b != b)) return std::numeric_limits<T>::quiet_NaN();
-  if (kind == monoid::maximum) return std::max(a, b);
-  if (kind == monoid::minimum) return std::min(a, b);
+  if (kind == monoid::max) return std::max(a, b);
+  if (kind == monoid::min) return std::min(a, b);
   if constexpr (std::is_same_v<T, bool>) return a || b;
   else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
   else return a + b;
@@ -60,7 +60,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   const auto what = r.below(3);
   const auto dim = what == 1 ? shape.size() - 1 : static_cast<std::size_t>(r.below(rank));
   if (shape[dim] == 0) shape[dim] = 4;
-  const monoid kinds[] = {std::is_same_v<T, bool> ? monoid::or_ : monoid::add, monoid::maximum, monoid::minimum};
+  const monoid kinds[] = {std::is_same_v<T, bool> ? monoid::or_ : monoid::add, monoid::max, monoid::min};
   const monoid kind = kinds[r.below(3)];
   const scan_options how{.exclusive = r.below(2) == 0, .reverse = r.below(2) == 0};
   const int64_t k = r.below(shape[dim] + 1);
@@ -69,7 +69,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   for (std::size_t i = 0; i < size; ++i) x[i] = number<T>(r, true);
 
   dynamic::builder b(m);
-  const value in = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
+  const value in = b.input(dynamic::input<T>(shape, random_split(r, m, shape.size())));
   value made, indices;
   if (what == 0) made = scan_along(in, kind, static_cast<int>(dim), how);
   else if (what == 1) std::tie(made, indices) = top_k(in, k);
@@ -164,8 +164,8 @@ void try_monoid(std::uint64_t seed, const dynamic::mesh& m, const any_backend& b
   std::vector<second> y(size + 1);
   for (std::size_t i = 0; i < size; ++i) x[i] = static_cast<first>(r.below(20)), y[i] = static_cast<second>(r.below(20));
   dynamic::builder b(m);
-  const value a = b.input(dynamic::in<first>(shape, random_split(r, m, shape.size())));
-  const value c = b.input(dynamic::in<second>(shape, random_split(r, m, shape.size())));
+  const value a = b.input(dynamic::input<first>(shape, random_split(r, m, shape.size())));
+  const value c = b.input(dynamic::input<second>(shape, random_split(r, m, shape.size())));
   for (const value v : reduce_by<M>({a, c}, static_cast<int>(dim))) b.output(v);
   for (const value v : scan_by<M>({a, c}, static_cast<int>(dim), how)) b.output(v);
   const auto results = backend.run(b.compile(), std::vector<const void*>{x.data(), y.data()});
@@ -214,7 +214,7 @@ TEST_CASE("a running maximum and minimum have the same zeros on every mesh") {
   for (std::size_t i = 0; i < 96; i += 5) x[i] = -1;
   for (std::size_t i = 96; i < x.size(); i += 7) x[i] = 1;
   for (const bool along_last : {false, true})
-    for (const auto kind : {monoid::maximum, monoid::minimum})
+    for (const auto kind : {monoid::max, monoid::min})
       for (const bool exclusive : {false, true})
         for (const bool reversed : {false, true})
           for (const int devices : {1, 2, 3, 4}) {
@@ -223,8 +223,8 @@ TEST_CASE("a running maximum and minimum have the same zeros on every mesh") {
             CAPTURE(reversed);
             CAPTURE(devices);
             dynamic::builder p(dynamic::mesh({{"x", devices}}));
-            const value in =
-                along_last ? p.input(dynamic::in<double>({2, 96}, {"", "x"})) : p.input(dynamic::in<double>({96, 2}, {"x", ""}));
+            const value in = along_last ? p.input(dynamic::input<double>({2, 96}, {"", "x"}))
+                                        : p.input(dynamic::input<double>({96, 2}, {"x", ""}));
             p.output(scan_along(in, kind, along_last ? 1 : 0, {.exclusive = exclusive, .reverse = reversed}));
             const auto y = p.compile().run(simulated{}, x);
             int negative = 0;
@@ -239,7 +239,8 @@ TEST_CASE("a running maximum and minimum have the same zeros on every mesh") {
 TEST_CASE("top_k of a tensor without elements has a gradient, which has none either") {
   for (const int devices : {1, 2}) {
     dynamic::builder p(dynamic::mesh({{"x", devices}}));
-    const value beside = p.input(dynamic::in<double>({0, 3}, {"x", ""})), along = p.input(dynamic::in<double>({3, 0}, {"x", ""}));
+    const value beside = p.input(dynamic::input<double>({0, 3}, {"x", ""})),
+                along = p.input(dynamic::input<double>({3, 0}, {"x", ""}));
     const value a = top_k(beside, 2).first, b = top_k(along, 0).first;
     for (const value g : grad(sum(a * a) + sum(b * b), std::array{beside, along})) p.output(g);
     const auto y = p.compile().run(simulated{}, std::vector<double>{}, std::vector<double>{});
@@ -267,11 +268,11 @@ TEST_CASE("reductions and scans by monoids of two elements are what loops give, 
 /// The same as affine_maps, written at run time.
 dynamic::value_monoid written_affine_maps(const dynamic::mesh& m) {
   dynamic::builder c(m);
-  const value a = c.input(dynamic::in<std::int32_t>({})), b = c.input(dynamic::in<int64_t>({}));
-  const value then_a = c.input(dynamic::in<std::int32_t>({})), then_b = c.input(dynamic::in<int64_t>({}));
+  const value a = c.input(dynamic::input<std::int32_t>({})), b = c.input(dynamic::input<int64_t>({}));
+  const value then_a = c.input(dynamic::input<std::int32_t>({})), then_b = c.input(dynamic::input<int64_t>({}));
   const value prime = c.constant(dtype::s32, {}, int64_t{97});
-  c.output(remainder(a * then_a, prime));
-  c.output(remainder(b * convert<int64_t>(then_a) + then_b, convert<int64_t>(prime)));
+  c.output(fmod(a * then_a, prime));
+  c.output(fmod(b * cast<int64_t>(then_a) + then_b, cast<int64_t>(prime)));
   return {c, {{0, 1}, {0, 0}}};
 }
 
@@ -283,7 +284,7 @@ TEST_CASE("a monoid that is written at run time gives what one that is a type do
            {scan_options{}, {.exclusive = true}, {.reverse = true}, {.exclusive = true, .reverse = true}}) {
         CAPTURE(dim);
         dynamic::builder b(m);
-        const value a = b.input(dynamic::in<std::int32_t>(extents, {"x", "y"})), c = b.input(dynamic::in<int64_t>(extents));
+        const value a = b.input(dynamic::input<std::int32_t>(extents, {"x", "y"})), c = b.input(dynamic::input<int64_t>(extents));
         const auto maps = written_affine_maps(m);
         for (const value v : reduce_by<affine_maps>({a, c}, dim)) b.output(v);
         for (const value v : scan_by<affine_maps>({a, c}, dim, how)) b.output(v);
@@ -309,7 +310,7 @@ TEST_CASE("a monoid that is written at run time gives what one that is a type do
 TEST_CASE("a monoid that is written at run time is checked") {
   const dynamic::mesh m({{"x", 2}});
   dynamic::builder c(m);
-  const value left = c.input(dynamic::in<float>({})), right = c.input(dynamic::in<float>({}));
+  const value left = c.input(dynamic::input<float>({})), right = c.input(dynamic::input<float>({}));
   c.output(left + right - left * right);
   CHECK_NOTHROW(dynamic::value_monoid(c, {{0.0, 0}}));
   CHECK_THROWS_WITH_AS(
@@ -320,14 +321,14 @@ TEST_CASE("a monoid that is written at run time is checked") {
   CHECK_THROWS_WITH_AS(dynamic::value_monoid(c, {}), "gspmd: reduce_by: identity() has 0 numbers and the monoid 1 elements",
                        error);
   dynamic::builder b(m);
-  const value x = b.input(dynamic::in<std::int32_t>({4}));
+  const value x = b.input(dynamic::input<std::int32_t>({4}));
   reduce_by(dynamic::value_monoid(c, {{0.0, 0}}), std::vector{x}, 0);
   CHECK(b.take_mistake().find("tensor 0 is s32 and element 0 of the monoid is f32; convert it") != std::string::npos);
 }
 
 TEST_CASE("norms are roots of sums of powers: one all_reduce of a split vector") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}));
-  const value x = b.input(dynamic::in<double>({2, 7}, {"", "x,y"}));
+  const value x = b.input(dynamic::input<double>({2, 7}, {"", "x,y"}));
   for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) b.output(norm(x, 1, p));
   const auto program = b.compile();
   CHECK(program.traffic().bytes == (2 * 48 - 2 * 48 / 6) + (2 * 16 - 2 * 16 / 6));  // three sums in one message, and the maximum
@@ -342,7 +343,7 @@ TEST_CASE("a split dim is never gathered: the totals of the parts, and k element
   const dynamic::mesh m({{"x", 4}});
   const auto bytes = [&](auto make) {
     dynamic::builder b(m);
-    b.output(make(b.input(dynamic::in<float>({3, 1024}, {"", "x"}))));
+    b.output(make(b.input(dynamic::input<float>({3, 1024}, {"", "x"}))));
     return b.compile().traffic().bytes;
   };
   CHECK(bytes([](value x) { return cumsum(x, 1); }) == 3 * (3 * 4));  // (n - 1) elements for each of 3 lines

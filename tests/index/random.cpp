@@ -48,7 +48,7 @@ const auto all_kinds = [](value x) {
                     random::bernoulli(b, 0.25, shape),
                     random::randint<std::int32_t>(key, -5, 17, shape),
                     random::randint<std::uint64_t>(key, 3, 10'000'000'000'000, shape),
-                    random::bits(random::fold_in(random::fold_in(key, 3), convert<std::int32_t>(x)), {})};
+                    random::bits(random::fold_in(random::fold_in(key, 3), cast<std::int32_t>(x)), {})};
 };
 
 }  // namespace
@@ -58,7 +58,7 @@ TEST_CASE("random: what a loop over the elements makes, the same bits on every m
   const dynamic::mesh one({{"x", 1}}), grid({{"x", 2}, {"y", 3}}), line({{"x", 8}});
   const auto run = [&](const dynamic::mesh& m, const auto& backend, const std::vector<std::string>& sharding) {
     dynamic::builder b(m);
-    const value x = b.input(dynamic::in<float>({}, {}));
+    const value x = b.input(dynamic::input<float>({}, {}));
     for (const value y : all_kinds(x)) b.output(y.rank() == 3 ? b.reshard(y, sharding) : y);
     const auto p = b.compile();
     CHECK(p.traffic().bytes == 0);
@@ -69,7 +69,7 @@ TEST_CASE("random: what a loop over the elements makes, the same bits on every m
     for (std::size_t k = 0; k < y.size(); ++k) CHECK(y[k].bytes == first[k]);
     return y;
   };
-  const auto y = run(one, self{}, {"", "", ""});
+  const auto y = run(one, serial{}, {"", "", ""});
   run(grid, simulated{}, {"x", "", "y"});
   run(grid, threads{}, {"", "y,x", ""});
   run(line, simulated{}, {"", "", "x"});
@@ -99,10 +99,10 @@ TEST_CASE("random: moments of many numbers, and no correlation of those of keys 
       [](value x) {
         const auto n = [&](int k) { return random::normal<double>(random::fold_in(random::key(x, 1), k), {200000}); };
         const value u = random::uniform<float>(random::key(x, 2), {200000});
-        return std::array{sum(n(0)), sum(n(0) * n(0)), sum(n(0) * n(1)), convert<double>(sum(u)),
-                          convert<double>(sum(convert<float>(random::bernoulli(random::key(x, 3), 0.3, {200000}))))};
+        return std::array{sum(n(0)), sum(n(0) * n(0)), sum(n(0) * n(1)), cast<double>(sum(u)),
+                          cast<double>(sum(cast<float>(random::bernoulli(random::key(x, 3), 0.3, {200000}))))};
       },
-      two, dynamic::in<float>({}, {}));
+      two, dynamic::input<float>({}, {}));
   const float none = 0;
   const auto y = p.run_pointers(simulated{}, {&none});
   const auto at = [&](std::size_t k) { return y[k].data<double>()[0] / 200000; };
@@ -125,7 +125,7 @@ TEST_CASE("random: a permutation has every number once, by the order of random w
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
   for (const auto& m : {dynamic::mesh({{"x", 1}}), dynamic::mesh({{"x", 2}}), dynamic::mesh({{"x", 2}, {"y", 3}})}) {
     dynamic::builder b(m);
-    const value in = b.input(dynamic::in<float>(shape, {"", "x"})), key = random::key(in, seed);
+    const value in = b.input(dynamic::input<float>(shape, {"", "x"})), key = random::key(in, seed);
     b.output(b.reshard(random::permutation(key, n), {"x"}));
     b.output(random::shuffle(key, in, 1));
     const auto results = b.compile().run_pointers(simulated{}, std::vector<const void*>{x.data()});
@@ -143,7 +143,7 @@ namespace {
 template <class T>
 void check_range(double low, double high, std::int64_t occurring = 0) {
   const auto p = dynamic::compile([=](value key) { return random::uniform<T>(key, low, high, {20000}); },
-                                  dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({}));
+                                  dynamic::mesh({{"x", 2}}), dynamic::input<std::uint64_t>({}));
   const auto drawn = p.run(simulated{}, std::vector<std::uint64_t>{seed})[0];
   std::map<double, std::int64_t> count;
   double sum = 0;
@@ -163,7 +163,7 @@ void check_range(double low, double high, std::int64_t occurring = 0) {
 
 /// Text of the mistake of a program that is given a key.
 std::string mistake_of(value (*program)(value)) {
-  return caught::refusal([&] { dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({})); });
+  return caught::refusal([&] { dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::input<std::uint64_t>({})); });
 }
 
 }  // namespace
@@ -191,7 +191,7 @@ TEST_CASE("random: integers of whole types, and of ranges that end with them") {
                       random::randint<std::int8_t>(key, 100, 128, {64}),
                       random::bits<std::uint8_t>(key, {64})};
   };
-  const auto y = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({}))
+  const auto y = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::input<std::uint64_t>({}))
                      .run(simulated{}, std::vector<std::uint64_t>{seed});
   for (std::uint64_t i = 0; i < 64; ++i) {
     CHECK(y[0].data<std::uint64_t>()[i] == threefry2x32(i, seed));
@@ -235,16 +235,16 @@ TEST_CASE("numbers of u64 beyond 2^63 - 1 are written as integers and as floats 
   constexpr std::uint64_t large = 0xfffffffffffff801;
   const auto f = [](value x) {
     return std::array{x + large,
-                      maximum(x, large),
-                      convert<std::uint64_t>(x < 0x1p63),
-                      convert<std::uint64_t>(x >= large),
+                      max(x, large),
+                      cast<std::uint64_t>(x < 0x1p63),
+                      cast<std::uint64_t>(x >= large),
                       constant<std::uint64_t>(x, {3}, 0x1.8p63),
                       pad(x, {0}, {0}, large) + pad(slice(x, {0}, {2}), {1}, {0}, large),
-                      convert<std::uint64_t>(equal(x, large)),
-                      remainder(constant<std::uint64_t>(x, {3}, large), 1000)};
+                      cast<std::uint64_t>(equal(x, large)),
+                      fmod(constant<std::uint64_t>(x, {3}, large), 1000)};
   };
   const std::vector<std::uint64_t> x{1, large, 0x8000000000000000};
-  const auto y = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({3}, {"x"})).run(simulated{}, x);
+  const auto y = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::input<std::uint64_t>({3}, {"x"})).run(simulated{}, x);
   for (std::size_t i = 0; i < 3; ++i) {
     const auto at = [&](std::size_t k) { return y[k].data<std::uint64_t>()[i]; };
     CHECK(at(0) == x[i] + large);
@@ -258,14 +258,14 @@ TEST_CASE("numbers of u64 beyond 2^63 - 1 are written as integers and as floats 
   }
   CHECK(caught::contains(
       caught::refusal([&] {
-        dynamic::compile([](value v) { return v + 0x1p64; }, dynamic::mesh({{"x", 2}}), dynamic::in<std::uint64_t>({3}));
+        dynamic::compile([](value v) { return v + 0x1p64; }, dynamic::mesh({{"x", 2}}), dynamic::input<std::uint64_t>({3}));
       }),
       "the number 1.8e19 is no value of u64"));
 }
 
 TEST_CASE("random: a key of another type, and a range without integers, are refused") {
   const dynamic::mesh two({{"x", 2}});
-  const auto said = [&](auto f) { return caught::refusal([&] { dynamic::compile(f, two, dynamic::in<float>({3}, {"x"})); }); };
+  const auto said = [&](auto f) { return caught::refusal([&] { dynamic::compile(f, two, dynamic::input<float>({3}, {"x"})); }); };
   CHECK(caught::contains(said([](value x) { return random::bits(x, {4}); }),
                          "the key is f32[3]; a key is a u64 scalar: random::key(x, 42), an input, or what fold_in makes"));
   CHECK(caught::contains(said([](value x) { return random::fold_in(x, 4); }), "random::fold_in at random.cpp"));

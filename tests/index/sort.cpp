@@ -101,9 +101,9 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   const int keys = static_cast<int>(1 + r.below(2)), along = static_cast<int>(dim);
 
   dynamic::builder b(m);
-  const value a = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
-  const value second = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
-  const value third = b.input(dynamic::in<double>(shape, random_split(r, m, shape.size())));
+  const value a = b.input(dynamic::input<T>(shape, random_split(r, m, shape.size())));
+  const value second = b.input(dynamic::input<T>(shape, random_split(r, m, shape.size())));
+  const value third = b.input(dynamic::input<double>(shape, random_split(r, m, shape.size())));
   b.output(sort(a, along, how));
   b.output(argsort(a, along, how));
   for (const value v : sort_together({a, second, third}, keys, along, how)) b.output(v);
@@ -169,7 +169,7 @@ TEST_CASE("long lines on many devices: columns") {
 TEST_CASE("bytes of a split sort are closed forms") {
   const auto bytes = [](int64_t devices, std::vector<int64_t> shape, auto make) {
     dynamic::builder b(dynamic::mesh({{"x", devices}}));
-    b.output(make(b.input(dynamic::in<float>(shape, {"", "x"}))));
+    b.output(make(b.input(dynamic::input<float>(shape, {"", "x"}))));
     return b.compile().traffic().bytes;
   };
   const auto by = [](value x) { return sort(x); };
@@ -206,7 +206,7 @@ TEST_CASE("a split line is sorted by way of another dim where that sends less") 
   const auto bytes = [](const dynamic::mesh& m, const std::vector<int64_t>& shape, const splits& from, const splits& to,
                         bool indices, const splits* by = nullptr) {
     dynamic::builder b(m);
-    value x = b.input(dynamic::in<float>(shape, from));
+    value x = b.input(dynamic::input<float>(shape, from));
     if (by != nullptr) x = b.reshard(x, *by);
     value y = indices ? argsort(x) : sort(x);
     if (by != nullptr) y = b.reshard(y, *by);
@@ -277,7 +277,7 @@ TEST_CASE("what is counted for the steps of an operator is what they send") {
       case 3: b.output(top_k(x, k).first); break;
       case 4:
       case 5: {
-        const value f = b.input(dynamic::in<float>(shape, split)), i = b.input(dynamic::in<std::int32_t>(shape, split));
+        const value f = b.input(dynamic::input<float>(shape, split)), i = b.input(dynamic::input<std::int32_t>(shape, split));
         if (n / 6 % 6 == 4) b.output(scan_by<sums>({f, i}, static_cast<int>(dim))[0]);
         else b.output(reduce_by<sums>({f, i}, static_cast<int>(dim))[1]);
       }
@@ -316,7 +316,7 @@ TEST_CASE("what cannot be sorted or reduced together is refused") {
   const auto of = [](auto make) {
     return caught::error_of([&] {
       dynamic::builder b(dynamic::mesh({{"x", 2}}));
-      const value x = b.input(dynamic::in<float>({4, 6}, {"", "x"})), y = b.input(dynamic::in<float>({6}, {"x"}));
+      const value x = b.input(dynamic::input<float>({4, 6}, {"", "x"})), y = b.input(dynamic::input<float>({6}, {"x"}));
       make(x, y);
       b.output(x);
       static_cast<void>(b.compile());

@@ -18,7 +18,7 @@ using std::int64_t;
 
 constexpr int64_t rows = 128, columns = 1024;
 using device = mesh<axis<"x", 1>>;
-using matrix = in<float, dims<rows, columns>, split<"x", _>>;
+using matrix = input<float, shape<rows, columns>, split<"x", _>>;
 using floats = std::vector<float>;
 
 // ---- a chain of elementwise operators, as one loop ----
@@ -35,7 +35,7 @@ constexpr auto chain = [](auto x, auto y) { return relu((x * 2.0f + y) * x - 0.5
 
 // ---- a select with one computed side: compilers make branches of `x > 0 ? 2 * x : y`, and no branches of masks
 
-constexpr auto choice = [](auto x, auto y) { return select(x > 0.0f, x * 2.0f, y); };
+constexpr auto choice = [](auto x, auto y) { return where(x > 0.0f, x * 2.0f, y); };
 void choice_of(const float* __restrict x, const float* __restrict y, float* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const auto mask = x[i] > 0 ? ~0U : 0U;
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   const std::string_view name = argc == 2 ? argv[1] : "";
   const floats x = numbers(7), y = numbers(11);
   floats out(x.size()), hand(x.size());
-  gspmd::launch(gspmd::self{}, 1, [&](auto& comm) {
+  gspmd::launch(gspmd::serial{}, 1, [&](auto& comm) {
     if (name == "chain") {
       chain_program step;
       step(comm, x, y, out);  // the first call allocates the memory of the step

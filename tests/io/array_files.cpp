@@ -283,7 +283,7 @@ TEST_CASE("five dims, some of extent 1, and long rows in Fortran's order") {
 }
 
 constexpr auto doubled = [](auto x) { return x * 2.0; };
-using on_four = compile<doubled, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<7, 5>, split<"x", "y">>>;
+using on_four = compile<doubled, mesh<axis<"x", 2>, axis<"y", 2>>, input<double, shape<7, 5>, split<"x", "y">>>;
 
 TEST_CASE("on threads, numbers, arrays, memory of one's own and programs that are planned at run time") {
   const test_files files("npy-threads");
@@ -291,17 +291,17 @@ TEST_CASE("on threads, numbers, arrays, memory of one's own and programs that ar
   array<double> whole({7, 5});
   std::iota(whole.begin(), whole.end(), 0.5);
   launch(threads{}, 4, [&](auto& comm) {
-    save_npy(comm, file, scatter<on_four, 0>(comm, whole));
+    save_npy(comm, file, distribute<on_four, 0>(comm, whole));
     save_npy(comm, number, 2.5);
   });
   CHECK(read_npy_header(file).shape == std::vector<std::int64_t>{7, 5});
   CHECK(npy_dtype(read_npy_header(number)) == dtype::f64);
-  const auto program = dynamic::compile(doubled, dynamic::mesh({{"ranks", 3}}), dynamic::in<double>({7, 5}, {"", "ranks"}));
+  const auto program = dynamic::compile(doubled, dynamic::mesh({{"ranks", 3}}), dynamic::input<double>({7, 5}, {"", "ranks"}));
   std::atomic<int> wrong = 0;
   launch(threads{}, 3, [&](auto& comm) {
     const auto where = program.input(0);
     std::vector<double> mine(static_cast<std::size_t>(where.local_elems()), -1);
-    using rows = shard_view<double, mesh<axis<"a", 3>>, dims<7, 5>, split<"a", _>>;
+    using rows = shard_view<double, mesh<axis<"a", 3>>, shape<7, 5>, split<"a", _>>;
     std::vector<double> own(static_cast<std::size_t>(rows::local_elems), -1);
     array<double> all({7, 5});
     double one = 0;

@@ -47,8 +47,8 @@ TEST_CASE("CRC-32C is that of RFC 3720") {
 // ---- a program continues on another mesh ----
 
 constexpr auto diffuse = [](auto u) { return u + 0.125 * (shift(u, 0, -1) + shift(u, 0, 1) - 2.0 * u); };
-using on_plane = compile<diffuse, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<7, 5>, split<"x", "y">>>;
-using on_row = compile<diffuse, mesh<axis<"a", 3>>, in<double, dims<7, 5>, split<"a", _>>>;
+using on_plane = compile<diffuse, mesh<axis<"x", 2>, axis<"y", 2>>, input<double, shape<7, 5>, split<"x", "y">>>;
+using on_row = compile<diffuse, mesh<axis<"a", 3>>, input<double, shape<7, 5>, split<"a", _>>>;
 
 template <class Step, class Comm>
 array<double> diffused(Comm& comm, sharded_array<double>& u, int steps) {
@@ -58,7 +58,7 @@ array<double> diffused(Comm& comm, sharded_array<double>& u, int steps) {
     s(comm, u, next);
     std::swap(u, next);
   }
-  return gather(comm, u);
+  return collect(comm, u);
 }
 
 TEST_CASE("a run that is saved on four threads goes on on three, and on simulated devices") {
@@ -66,7 +66,7 @@ TEST_CASE("a run that is saved on four threads goes on on three, and on simulate
   array<double> start({7, 5}), straight;
   std::iota(start.begin(), start.end(), 1.0);
   launch(threads{}, 4, [&](auto& comm) {
-    auto u = scatter<on_plane, 0>(comm, start);
+    auto u = distribute<on_plane, 0>(comm, start);
     checkpoint state;
     state.add("u", u);
     diffused<on_plane>(comm, u, 5);
@@ -76,7 +76,7 @@ TEST_CASE("a run that is saved on four threads goes on on three, and on simulate
   });
   std::atomic<int> wrong = 0;
   const auto go_on = [&](auto& comm) {
-    auto u = scatter<on_row, 0>(comm, array<double>({7, 5}));
+    auto u = distribute<on_row, 0>(comm, array<double>({7, 5}));
     checkpoint state;
     state.add("u", u);
     const auto t = state.restore_latest(comm, directory.path);
@@ -358,13 +358,13 @@ TEST_CASE("memory of your own, and a program that is planned at run time") {
     const auto* reader = mine.data();
     checkpoint state;
     state.add("u", rows(mine));
-    state.add("again", shard_view<const double, mesh<axis<"a", 3>>, dims<7, 5>, split<"a", _>>(reader));
+    state.add("again", shard_view<const double, mesh<axis<"a", 3>>, shape<7, 5>, split<"a", _>>(reader));
     state.save(comm, directory.path, 1);
   });
   CHECK(contains(text_of_file(directory.path + "/step-000000000001/manifest.json"), "\"sharding\": [\"a\", \"\"]"));
 
   const auto program = dynamic::compile([](auto u) { return u * 2.0; }, dynamic::mesh({{"p", 2}, {"q", 2}}),
-                                        dynamic::in<double>({7, 5}, {"q", "p"}));
+                                        dynamic::input<double>({7, 5}, {"q", "p"}));
   std::atomic<int> wrong = 0;
   launch(threads{}, 4, [&](auto& comm) {
     const auto where = program.input(0);

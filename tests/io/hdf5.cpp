@@ -508,7 +508,7 @@ TEST_CASE("on threads: a tree with groups, attributes, numbers and memory of one
   std::iota(whole.begin(), whole.end(), 0.5F);
   std::atomic<int> wrong = 0;
   launch(threads{}, 3, [&](auto& comm) {
-    using rows = shard_view<float, mesh<axis<"a", 3>>, dims<7, 5>, split<"a", _>>;
+    using rows = shard_view<float, mesh<axis<"a", 3>>, shape<7, 5>, split<"a", _>>;
     std::vector<float> mine(static_cast<std::size_t>(rows::local_elems), -1);
     const auto first = rows::valid_range(comm.device(0), 0).begin * 5;
     for (std::size_t i = 0; i < mine.size(); ++i)

@@ -180,7 +180,7 @@ TEST_CASE("every sharding of shapes of rank 0 to 3 on meshes to 6 devices, two a
 }
 
 constexpr auto doubled = [](auto x) { return x * 2.0; };
-using on_four = compile<doubled, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<7, 5>, split<"x", "y">>>;
+using on_four = compile<doubled, mesh<axis<"x", 2>, axis<"y", 2>>, input<double, shape<7, 5>, split<"x", "y">>>;
 
 TEST_CASE("from threads to threads, to memory of one's own and to a program that is planned at run time") {
   const test_files files("threads");
@@ -188,18 +188,18 @@ TEST_CASE("from threads to threads, to memory of one's own and to a program that
   array<double> whole({7, 5});
   std::iota(whole.begin(), whole.end(), 0.5);
   launch(threads{}, 4, [&](auto& comm) {
-    const auto x = scatter<on_four, 0>(comm, whole);
+    const auto x = distribute<on_four, 0>(comm, whole);
     checkpoint state;  // is a list, too
     state.add("x", x);
     save_safetensors(comm, file, state);
   });
   CHECK(text_of_file(file).ends_with(std::string(reinterpret_cast<const char*>(whole.data()), 35 * sizeof(double))));
-  const auto program = dynamic::compile(doubled, dynamic::mesh({{"ranks", 3}}), dynamic::in<double>({7, 5}, {"", "ranks"}));
+  const auto program = dynamic::compile(doubled, dynamic::mesh({{"ranks", 3}}), dynamic::input<double>({7, 5}, {"", "ranks"}));
   std::atomic<int> wrong = 0;
   launch(threads{}, 3, [&](auto& comm) {
     const auto where = program.input(0);
     std::vector<double> mine(static_cast<std::size_t>(where.local_elems()), -1);
-    using rows = shard_view<double, mesh<axis<"a", 3>>, dims<7, 5>, split<"a", _>>;
+    using rows = shard_view<double, mesh<axis<"a", 3>>, shape<7, 5>, split<"a", _>>;
     std::vector<double> own(static_cast<std::size_t>(rows::local_elems), -1);
     named_arrays model, view;
     model.add("x", where, {mine.data()});

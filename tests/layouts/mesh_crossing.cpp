@@ -21,9 +21,9 @@ constexpr auto twice = [](auto x) { return x * 2.0; };
 using rows = mesh<axis<"x", 2>, axis<"y", 3>>;
 using columns = mesh<axis<"a", 3>, axis<"b", 2>>;
 template <class Shape>
-using first = compile<plus_one, rows, in<float, Shape, split<"x", "y">>>;
+using first = compile<plus_one, rows, input<float, Shape, split<"x", "y">>>;
 template <class Shape>
-using second = compile<twice, columns, in<float, Shape, split<"a", "b">>>;
+using second = compile<twice, columns, input<float, Shape, split<"a", "b">>>;
 
 template <class Shape, class Comm>
 std::string go_there_and_back(Comm& comm) {
@@ -32,7 +32,7 @@ std::string go_there_and_back(Comm& comm) {
   for (std::int64_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
   first<Shape> f;
   second<Shape> s;
-  auto x = scatter<first<Shape>, 0>(comm, whole);
+  auto x = distribute<first<Shape>, 0>(comm, whole);
   auto y = make_result<first<Shape>, 0>(comm);
   f(comm, x, y);
   auto there = to_step<second<Shape>, 0>(comm, y);
@@ -41,7 +41,7 @@ std::string go_there_and_back(Comm& comm) {
   auto back = to_step<first<Shape>, 0>(comm, z);
   auto end = make_result<first<Shape>, 0>(comm);
   f(comm, back, end);
-  const auto result = gather(comm, end);
+  const auto result = collect(comm, end);
   for (std::int64_t i = 0; i < whole.size(); ++i)
     if (result[i] != (whole[i] + 1) * 2 + 1) return "element " + std::to_string(i) + " is wrong";
   return {};
@@ -58,10 +58,10 @@ void check_crossing() {
 }  // namespace
 
 TEST_CASE("between meshes that are no views of one") {
-  check_crossing<dims<6, 6>>();
-  check_crossing<dims<7, 5>>();
-  check_crossing<dims<1, 4>>();
-  check_crossing<dims<0, 4>>();
+  check_crossing<shape<6, 6>>();
+  check_crossing<shape<7, 5>>();
+  check_crossing<shape<1, 4>>();
+  check_crossing<shape<0, 4>>();
 }
 
 namespace {
@@ -70,16 +70,16 @@ using other = mesh<axis<"a", 2>, axis<"b", 4>>;
 using turned = mesh<axis<"u", 2>, axis<"v", 4>, device_order<0, 2, 4, 6, 1, 3, 5, 7>>;
 using all = mesh_views<grid, other, turned>;
 constexpr auto crossing = [](auto x) { return reshard(x * 2.0, split<"a", "b">{}); };
-using on_grid = compile<plus_one, grid, in<float, dims<9, 10>, split<"x", "y">>>;
-using on_other = compile<plus_one, other, in<float, dims<9, 10>, split<"a", "b">>>;
-using on_all = compile<crossing, all, in<float, dims<9, 10>, split<"x", "y">>>;
-using on_turned = compile<plus_one, turned, in<float, dims<9, 10>, split<"v", "u">>>;
+using on_grid = compile<plus_one, grid, input<float, shape<9, 10>, split<"x", "y">>>;
+using on_other = compile<plus_one, other, input<float, shape<9, 10>, split<"a", "b">>>;
+using on_all = compile<crossing, all, input<float, shape<9, 10>, split<"x", "y">>>;
+using on_turned = compile<plus_one, turned, input<float, shape<9, 10>, split<"v", "u">>>;
 
 template <class Comm>
 std::string through_all(Comm& comm) {
   array<float> whole({9, 10});
   for (std::int64_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
-  auto x = scatter<on_grid, 0>(comm, whole);
+  auto x = distribute<on_grid, 0>(comm, whole);
   auto y = make_result<on_grid, 0>(comm);
   on_grid f;
   f(comm, x, y);
@@ -92,7 +92,7 @@ std::string through_all(Comm& comm) {
   on_other o;
   auto end = make_result<on_other, 0>(comm);
   o(comm, w, end);
-  const auto result = gather(comm, end);
+  const auto result = collect(comm, end);
   for (std::int64_t i = 0; i < whole.size(); ++i)
     if (result[i] != (whole[i] + 2) * 2 + 1) return "element " + std::to_string(i) + " is wrong";
   return {};

@@ -199,7 +199,7 @@ TEST_CASE("from mesh(4,2) to mesh(2,4) and back") {
   const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});
   for (const auto& shape : {sizes{8, 12}, sizes{7, 5}, sizes{1, 3}, sizes{0, 3}}) {
     dynamic::builder b(m);
-    auto x = b.input(dynamic::in<float>(shape, {"x", "y"}));
+    auto x = b.input(dynamic::input<float>(shape, {"x", "y"}));
     auto there = b.reshard(x * 2.0, {"a", "b"});
     auto back = b.reshard(there + 1.0, {"x", "y"});
     b.output(there);
@@ -222,7 +222,7 @@ TEST_CASE("from mesh(4,2) to mesh(2,4) and back") {
 TEST_CASE("a view of rows that lie column by column: nothing moves") {
   const dynamic::mesh rows({{"x", 4}, {"y", 2}}), columns({{"a", 2}, {"b", 4}}, {0, 2, 4, 6, 1, 3, 5, 7});
   dynamic::builder b(dynamic::views({rows, columns}));
-  auto x = b.input(dynamic::in<float>({8, 8}, {"x", "y"}));
+  auto x = b.input(dynamic::input<float>({8, 8}, {"x", "y"}));
   b.output(b.reshard(x * 2.0, {"b", "a"}));
   const auto p = b.compile();
   CHECK_EQ(p.traffic().bytes, 0);
@@ -232,9 +232,9 @@ TEST_CASE("a view of rows that lie column by column: nothing moves") {
 TEST_CASE("flattened and split views") {
   const dynamic::mesh grid({{"x", 4}, {"y", 2}}), flat({{"xy", 8}}), fine({{"x0", 2}, {"x1", 2}, {"y", 2}});
   dynamic::builder b(dynamic::views({grid, flat, fine}));
-  auto a = b.input(dynamic::in<float>({16, 3}, {"xy", ""}));
-  auto c = b.input(dynamic::in<float>({16, 3}, {"x0,x1,y", ""}));
-  auto d = b.input(dynamic::in<float>({16, 3}, {"x,y", ""}));
+  auto a = b.input(dynamic::input<float>({16, 3}, {"xy", ""}));
+  auto c = b.input(dynamic::input<float>({16, 3}, {"x0,x1,y", ""}));
+  auto d = b.input(dynamic::input<float>({16, 3}, {"x,y", ""}));
   b.output(sum(a + c + d, {0}));
   const auto p = b.compile();
   REQUIRE_EQ(p.traffic().collectives, 1);
@@ -250,9 +250,9 @@ TEST_CASE("both meshes of torchtitan on 16 devices: tokens go to the experts and
   constexpr std::int64_t experts = 8, tokens = 4, wide = 6, hidden = 10;
   dynamic::builder b(torchtitan());
   // tokens of a batch and sequence that are sharded outside; [expert, place, model] inside, one all_to_all each way
-  auto x = b.input(dynamic::in<float>({tokens * experts, wide}, {"dp_shard,cp", ""}));
-  auto w = b.input(dynamic::in<float>({experts, wide, hidden}, {"ep", "", "tp"}));
-  auto v = b.input(dynamic::in<float>({experts, hidden, wide}, {"ep", "tp", ""}));
+  auto x = b.input(dynamic::input<float>({tokens * experts, wide}, {"dp_shard,cp", ""}));
+  auto w = b.input(dynamic::input<float>({experts, wide, hidden}, {"ep", "", "tp"}));
+  auto v = b.input(dynamic::input<float>({experts, hidden, wide}, {"ep", "tp", ""}));
   const auto grouped = reshape(x, {tokens, experts, wide});
   const auto inside = b.reshard(grouped, {"", "ep", ""});
   const auto h = relu(einsum("tew,ewh->teh", inside, w));
@@ -295,7 +295,7 @@ TEST_CASE("both meshes of torchtitan on 16 devices: tokens go to the experts and
 
 TEST_CASE("an axis of a view that a reshape cuts further") {
   dynamic::builder b(dynamic::views({dynamic::mesh({{"x", 4}, {"y", 4}}), dynamic::mesh({{"a", 2}, {"b", 8}})}));
-  auto x = b.input(dynamic::in<float>({16}, {"b"}));
+  auto x = b.input(dynamic::input<float>({16}, {"b"}));
   b.output(reshape(x, {4, 4}) + 1.0);
   const auto p = b.compile();
   CHECK_EQ(p.traffic().bytes, 0);
@@ -316,25 +316,27 @@ TEST_CASE("annotations that name their mesh, in a program of the run time") {
     return b.compile().input(0).text();
   };
   const auto both = dynamic::views({m1, m2});
-  CHECK_EQ(place(in<float, dims<8, 8>, on<two, split<"b", "a">>>{}, both), "[b, a]");
-  CHECK_EQ(place(in<float, dims<8, 8>, on<one, split<_, "y,x">>>{}, both), "[_, y,x]");
-  CHECK_EQ(place(in<float, dims<8, 8>, on<two, placements<per_axis::replicate, per_axis::shard(0)>>>{}, both), "[b, _]");
-  CHECK_EQ(place(in<float, dims<8, 8>, on<two, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>>{}, both), "[b, a]");
-  CHECK_EQ(place(in<float, dims<8, 8>, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>{}, both),
+  CHECK_EQ(place(input<float, shape<8, 8>, on<two, split<"b", "a">>>{}, both), "[b, a]");
+  CHECK_EQ(place(input<float, shape<8, 8>, on<one, split<_, "y,x">>>{}, both), "[_, y,x]");
+  CHECK_EQ(place(input<float, shape<8, 8>, on<two, placements<per_axis::replicate, per_axis::shard(0)>>>{}, both), "[b, _]");
+  CHECK_EQ(place(input<float, shape<8, 8>, on<two, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>>{}, both), "[b, a]");
+  CHECK_EQ(place(input<float, shape<8, 8>, xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">>{}, both),
            "[b, a]");  // the devices determine it
-  CHECK_EQ(place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m1), "[x, _]");
-  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<three, split<"f", _>>>{}, both); }),
+  CHECK_EQ(place(input<float, shape<8, 8>, on<one, split<"x", _>>>{}, m1), "[x, _]");
+  CHECK(holds(refusal([&] { place(input<float, shape<8, 8>, on<three, split<"f", _>>>{}, both); }),
               "on the mesh f=8, and the program is compiled for x=4, y=2 | a=2, b=4; give compile mesh_views<> of both"));
-  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<one, split<"x", _>>>{}, m2); }), "give compile mesh_views<> of both"));
-  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, on<two, split<"x", _>>>{}, both); }), "`x` is not an axis of the mesh"));
-  CHECK(holds(refusal([&] { place(in<float, dims<8, 8>, placements<per_axis::shard(0), per_axis::replicate>>{}, both); }),
+  CHECK(holds(refusal([&] { place(input<float, shape<8, 8>, on<one, split<"x", _>>>{}, m2); }),
+              "give compile mesh_views<> of both"));
+  CHECK(holds(refusal([&] { place(input<float, shape<8, 8>, on<two, split<"x", _>>>{}, both); }),
+              "`x` is not an axis of the mesh"));
+  CHECK(holds(refusal([&] { place(input<float, shape<8, 8>, placements<per_axis::shard(0), per_axis::replicate>>{}, both); }),
               "say for which one the placements are: on<mesh, placements<...>>"));
   // positions are those of the first mesh
   dynamic::builder b(both);
-  b.output(mesh_split(b.input(in<float, dims<8, 8>>{}), {1, 0}));
+  b.output(mesh_split(b.input(input<float, shape<8, 8>>{}), {1, 0}));
   CHECK_EQ(b.compile().output(0).text(), "[y, x]");
   dynamic::builder c(both);
-  mesh_split(c.input(in<float, dims<8, 8>>{}), {2, -1});
+  mesh_split(c.input(input<float, shape<8, 8>>{}), {2, -1});
   CHECK(holds(refusal([&] { static_cast<void>(c.compile()); }), "names axis 2 and the mesh has 2 axes"));
 }
 
@@ -355,9 +357,9 @@ TEST_CASE("what are no views of one mesh") {
   const std::string long_name(31, 'n');
   CHECK(holds(refusal([&] { dynamic::views({mesh({{long_name, 4}}), mesh({{"a", 2}, {"b", 2}})}); }), "31 characters"));
   dynamic::builder b(dynamic::views({m, mesh({{"f", 6}})}));
-  b.input(dynamic::in<float>({6, 6}, {"f", "x"}));
+  b.input(dynamic::input<float>({6, 6}, {"f", "x"}));
   CHECK(holds(refusal([&] { static_cast<void>(b.compile()); }), "axis `x` is used twice"));
   dynamic::builder c(dynamic::views({m, mesh({{"f", 6}})}));
-  c.input(dynamic::in<float>({6}, {"g"}));
+  c.input(dynamic::input<float>({6}, {"g"}));
   CHECK(holds(refusal([&] { static_cast<void>(c.compile()); }), "`g` is not an axis of the mesh; its axes are x,y,f"));
 }

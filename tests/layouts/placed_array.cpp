@@ -97,7 +97,7 @@ template <class From, class To>
 void check_pair(int devices, const From& from, const To& to) {
   const auto whole = counted(from.shape());
   simulated_communicator comm(devices);
-  const auto x = scatter(comm, from, whole);
+  const auto x = distribute(comm, from, whole);
   const auto y = redistribute(comm, x, to);
   std::int64_t missing = 0, sent = 0;
   for (int device = 0; device < devices; ++device) {
@@ -113,7 +113,7 @@ void check_pair(int devices, const From& from, const To& to) {
     sent += bytes_sent_to_redistribute(from, to, device, 4);
   }
   CHECK_EQ(sent, 4 * missing);
-  const auto back = gather(comm, x);
+  const auto back = collect(comm, x);
   CHECK(std::equal(back.begin(), back.end(), whole.begin()));
 }
 
@@ -153,8 +153,8 @@ TEST_CASE("[B,S] with S split, flattened, is strided<B>: nothing moves") {
   const placed_layout one_dim(mesh, layouts::shape_of({24}), layouts::split({{0}}), strided<3>{});
   const placed_layout plain(mesh, layouts::shape_of({24}), layouts::split({{0}}));
   simulated_communicator comm(2);
-  const auto a = scatter(comm, two_dims, counted(layouts::shape_of({3, 8})));
-  const auto b = scatter(comm, one_dim, counted(layouts::shape_of({24})));
+  const auto a = distribute(comm, two_dims, counted(layouts::shape_of({3, 8})));
+  const auto b = distribute(comm, one_dim, counted(layouts::shape_of({24})));
   for (int d = 0; d < 2; ++d) CHECK(std::equal(a.shard(d).begin(), a.shard(d).end(), b.shard(d).begin(), b.shard(d).end()));
   CHECK_EQ(bytes_sent_to_redistribute(one_dim, one_dim, 0, 4), 0);
   CHECK_EQ(bytes_sent_to_redistribute(one_dim, plain, 0, 4), 4 * 4);  // 8 to 11 is device 1's in piece 2 of 3, and so on
@@ -221,9 +221,9 @@ TEST_CASE("on threads") {
   launch(threads{}, 4, [&](auto& comm) {
     const placed_layout a(mesh, whole.shape(), layouts::split({{0}, {1}}), block_cyclic<2>{}, strided<3>{});
     const placed_layout b(mesh, whole.shape(), layouts::split({{1, 0}, {}}), strided<2>{});
-    auto x = scatter(comm, a, whole);
+    auto x = distribute(comm, a, whole);
     for (int k = 0; k < 3; ++k) x = redistribute(comm, redistribute(comm, x, b), a);
-    const auto back = gather(comm, x);
+    const auto back = collect(comm, x);
     if (!std::equal(back.begin(), back.end(), whole.begin())) throw error("another array came back");
   });
 }
@@ -248,16 +248,17 @@ TEST_CASE("what is refused at run time") {
            "placement: the value is partial; reduce it before it is placed otherwise");
   simulated_communicator two(2), three(3);
   const placed_layout layout(mesh, shape, rows);
-  CHECK(refusal([&] { scatter(two, layout, counted(shape)); }).find("the mesh has 3 devices") == 0);
-  CHECK(refusal([&] { scatter(three, layout, counted(layouts::shape_of({29}))); }).find("scatter: the layout is [30]") == 0);
-  const auto x = scatter(three, layout, counted(shape));
+  CHECK(refusal([&] { distribute(two, layout, counted(shape)); }).find("the mesh has 3 devices") == 0);
+  CHECK(refusal([&] { distribute(three, layout, counted(layouts::shape_of({29}))); }).find("distribute: the layout is [30]") ==
+        0);
+  const auto x = distribute(three, layout, counted(shape));
   CHECK(refusal([&] { redistribute(three, x, placed_layout(mesh, layouts::shape_of({31}), rows)); }).find("redistribute: ") == 0);
 }
 
 namespace {
 using pod = mesh<axis<"data", 2>>;
 constexpr auto product = [](auto x, auto w) { return einsum<"db,df->bf">(x, w); };
-using step = compile<product, pod, in<float, dims<10, 3>, split<"data", _>>, in<float, dims<10, 4>, split<"data", _>>>;
+using step = compile<product, pod, input<float, shape<10, 3>, split<"data", _>>, input<float, shape<10, 4>, split<"data", _>>>;
 }  // namespace
 
 TEST_CASE("a strided operand of a contraction, brought to the step's sharding") {
@@ -266,14 +267,14 @@ TEST_CASE("a strided operand of a contraction, brought to the step's sharding") 
   for (std::int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 5) - 2;
   launch(threads{}, 2, [&](auto& comm) {
     const placed_layout dealt_rows(pod::info.shape, x.shape(), layouts::split({{0}, {}}), strided<2>{});
-    auto strided_x = scatter(comm, dealt_rows, x);
+    auto strided_x = distribute(comm, dealt_rows, x);
     auto xs = to_step<step, 0>(comm, strided_x);
-    auto ws = scatter<step, 1>(comm, w);
+    auto ws = distribute<step, 1>(comm, w);
     auto ys = make_result<step, 0>(comm);
     step s;
     s(comm, xs, ws, ys);
     const placed_layout columns(pod::info.shape, ys.shape(), layouts::split({{}, {0}}), contiguous{}, block_cyclic<1>{});
-    const auto y = gather(comm, from_step(comm, ys, columns));
+    const auto y = collect(comm, from_step(comm, ys, columns));
     for (std::int64_t b = 0; b < 3; ++b)
       for (std::int64_t f = 0; f < 4; ++f) {
         float sum = 0;

@@ -40,7 +40,7 @@ TEST_CASE("every placement list on meshes of up to three axes, there and back") 
   for (const auto& sizes : layouts::all_meshes(8, 3)) {
     const auto mesh = named(sizes);
     for (int rank = 0; rank <= 3; ++rank) {
-      std::vector<placement> choices{per_axis::replicate, per_axis::partial(), per_axis::partial(monoid::maximum)};
+      std::vector<placement> choices{per_axis::replicate, per_axis::partial(), per_axis::partial(monoid::max)};
       for (int d = 0; d < rank; ++d) choices.push_back(per_axis::shard(d));
       std::vector<std::size_t> at(sizes.size(), 0);
       for (bool more = true; more;) {
@@ -102,7 +102,7 @@ TEST_CASE("every sharding: a list that means the same, or a refusal where an ord
 TEST_CASE("texts") {
   const auto mesh = named({2, 2, 2});
   CHECK_EQ(text_of({per_axis::shard(0), per_axis::replicate, per_axis::partial()}), "{Shard(0), Replicate, Partial(sum)}");
-  CHECK_EQ(text_of({per_axis::partial(monoid::maximum)}), "{Partial(max)}");
+  CHECK_EQ(text_of({per_axis::partial(monoid::max)}), "{Partial(max)}");
   CHECK_EQ(refusal([&] {
              (void)placements_of(mesh, layouts::split({{2, 1}, {}}));
            }),

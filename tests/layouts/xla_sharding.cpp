@@ -251,11 +251,11 @@ TEST_CASE("manual and unreduced axes are subgroups") {
   }
   auto s = layouts::partial(layouts::split({{0}, {}}), 2);
   CHECK_EQ(xla_sharding::of(named({2, 2}), s, 2).text(), "{devices=[2,1,2]<=[4] last_tile_dims={unreduced}}");
-  s.reduced_by = monoid::maximum;
+  s.reduced_by = monoid::max;
   CHECK_EQ(refusal([&] {
              xla_sharding::of(named({2, 2}), s, 2);
            }),
-           "XLA has no sharding for a partial maximum over y; reduce the value first");
+           "XLA has no sharding for a partial max over y; reduce the value first");
   CHECK_EQ(xla_sharding::of(named({2, 2, 2}), layouts::split({{1}}), 1, 1).text(),
            "{devices=[2,2,2]<=[2,2,2]T(1,0,2) last_tile_dims={manual, replicated}}");
 }
@@ -279,7 +279,7 @@ TEST_CASE("every order of the devices of a mesh of 4 and of 6") {
           CHECK(same_splits(mesh.shape, xla_sharding::parse(x.text()).on(mesh, rank).value, s));
           const auto made = xla_sharding::parse(x.text(xla_form::list)).with_mesh(devices);
           auto own = layouts::mesh_of({made.sizes.begin(), made.sizes.end()});
-          std::vector<std::int32_t> inverse(made.device_order.size());
+          std::vector<std::int32_t> inv(made.device_order.size());
           for (std::size_t i = 0; i < inverse.size(); ++i)
             inverse[static_cast<std::size_t>(made.device_order[i])] = static_cast<std::int32_t>(i);
           if (!inverse.empty()) {
@@ -351,9 +351,9 @@ static_assert(xla_split<"{devices=[4,2]<=[2,4]T(1,0)}">::resolve(
 TEST_CASE("a program at run time takes the text for the entries of the dims") {
   const dynamic::mesh m({{"x", 2}, {"y", 4}});
   dynamic::builder b(m);
-  const auto x = b.input(dynamic::in<float>({8, 16}, {"{devices=[4,2]<=[2,4]T(1,0)}"}));
+  const auto x = b.input(dynamic::input<float>({8, 16}, {"{devices=[4,2]<=[2,4]T(1,0)}"}));
   CHECK(b.graph().nodes[static_cast<std::size_t>(x.id())].annotation.layout == layouts::split({{1}, {0}}));
-  b.input(dynamic::in<float>({8, 16}, {"{devices=[2,2]<=[8]}"}));
+  b.input(dynamic::input<float>({8, 16}, {"{devices=[2,2]<=[8]}"}));
   CHECK_EQ(refusal([&] {
              (void)b.compile();
            }).find("XLA sharding, column 15: devices=[2,2] has 4 parts and 8 devices are named") != std::string::npos,

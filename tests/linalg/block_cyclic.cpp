@@ -119,8 +119,8 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
       [&](value x, value y) {
         return std::tuple{cholesky(x, s.grid), solve_positive(x, y, s.grid)};
       },
-      dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::in<T>({s.n, s.n}, s.a_split),
-      dynamic::in<T>({s.n, s.k}, s.b_split));
+      dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::input<T>({s.n, s.n}, s.a_split),
+      dynamic::input<T>({s.n, s.k}, s.b_split));
   const auto lower = lower_of(s.n, a, T(std::numeric_limits<part>::quiet_NaN()));
   const auto r =
       random.chance(30) ? p.run_pointers(threads{}, pointers(lower, b)) : p.run_pointers(simulated{}, pointers(lower, b));
@@ -184,11 +184,11 @@ TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting 
     const matrix_grid grid{.rows = "x", .cols = "y", .block = block};
     const auto p = dynamic::compile(
         [&](value a) {
-          const value t = deal_matrix(a, grid);
+          const value t = distribute_matrix(a, grid);
           return std::tuple{t, collect_matrix(t, grid)};
         },
         dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
-        dynamic::in<double>({m, n}, {"x", "y"}));
+        dynamic::input<double>({m, n}, {"x", "y"}));
     std::vector<double> a(static_cast<std::size_t>(m * n));
     std::iota(a.begin(), a.end(), 1.0);
     const auto r = p.run_pointers(simulated{}, pointers(a));
@@ -211,7 +211,7 @@ TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops
     const int64_t devices = rows * columns;
     const auto p = dynamic::compile([&](value t) { return dealt_cholesky(t, {.rows = "x", .cols = "y", .block = block}); },
                                     dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
-                                    dynamic::in<double>({rows, columns, n / rows, n / columns}, {"x", "y", "", ""}));
+                                    dynamic::input<double>({rows, columns, n / rows, n / columns}, {"x", "y", "", ""}));
     // For each block column, broadcasts of panels send the part below it along the rows and columns of the grid. Here
     // squares of strips are gathered too, and rows are distributed and collected.
     const auto elements = static_cast<double>(n * n), share = elements / static_cast<double>(devices);
@@ -238,13 +238,13 @@ TEST_CASE("block_cyclic: gradients are those of differences") {
     const auto loss = [&](value x, value y) {
       return sum(y * solve_positive(x, y * y, {.rows = "x", .cols = "y", .block = block}));
     };
-    const auto f =
-        dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
+    const auto f = dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::input<double>({n, n}),
+                                    dynamic::input<double>({n, 1}));
     const auto g = dynamic::compile(
         [&](value x, value y) {
           return grad(loss(x, y), std::tuple{x, y});
         },
-        dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, 1}));
+        dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}), dynamic::input<double>({n, 1}));
     const auto found = g.run_pointers(simulated{}, pointers(a, b));
     const auto slope = [&](std::size_t operand, std::vector<std::size_t> places) {
       const auto at = [&](double shift) {
@@ -276,7 +276,7 @@ TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or 
       CAPTURE(above);
       const auto a = lower_of(n, symmetric, above);
       const auto p = dynamic::compile([&](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = block}); },
-                                      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
+                                      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}));
       const auto r = p.run_pointers(simulated{}, pointers(a));
       int wrong = 0;
       for (std::size_t e = 0; e < wanted.size(); ++e) wrong += std::fabs(r[0].data<double>()[e] - wanted[e]) < 1e-13 ? 0 : 1;
@@ -289,9 +289,9 @@ TEST_CASE("block_cyclic: of no rows") {
   const matrix_grid grid{.rows = "x", .cols = "y", .block = 2};
   const auto p = dynamic::compile(
       [&](value a, value b) {
-        return std::tuple{solve_positive(a, b, grid), dealt_solve(dealt_cholesky(deal_matrix(a, grid), grid), b, grid)};
+        return std::tuple{solve_positive(a, b, grid), dealt_solve(dealt_cholesky(distribute_matrix(a, grid), grid), b, grid)};
       },
-      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({0, 0}, {"x", "y"}), dynamic::in<double>({0, 3}));
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({0, 0}, {"x", "y"}), dynamic::input<double>({0, 3}));
   const double none = 0;
   for (const auto& x : p.run_pointers(simulated{}, {static_cast<const void*>(&none), static_cast<const void*>(&none)}))
     CHECK((x.shape == std::vector<std::int64_t>{0, 3} && x.bytes.empty()));
@@ -303,7 +303,7 @@ using namespace gspmd;
 
 constexpr auto solver = [](auto a, auto b) { return solve_positive(a, b, {.rows = "x", .cols = "y", .block = 4, .strips = 2}); };
 using on_grid =
-    compile<solver, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<32, 32>, split<"x", "y">>, in<double, dims<32, 2>>>;
+    compile<solver, mesh<axis<"x", 2>, axis<"y", 2>>, input<double, shape<32, 32>, split<"x", "y">>, input<double, shape<32, 2>>>;
 
 }  // namespace
 
@@ -325,7 +325,7 @@ TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive defi
   auto bad = matrix_of<double>(n, random);
   bad[5 * n + 5] = -1;
   const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); },
-                                  dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
+                                  dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}));
   const auto r = p.run_pointers(simulated{}, pointers(bad));
   const auto wanted = factor(n, bad);
   for (int64_t i = 0; i < n; ++i)
@@ -343,7 +343,7 @@ TEST_CASE("block_cyclic: no number below the square of a strip stays in its row 
   const auto a = matrix_of<double>(n, random);
   const auto wanted = factor(n, a);
   const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2, .strips = 2}); },
-                                  dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}));
+                                  dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}));
   for (const double none : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     auto bad = a;
     bad[row * n + column] = none;
@@ -368,7 +368,7 @@ TEST_CASE("block_cyclic: several matrices by vmap") {
   a.insert(a.end(), second.begin(), second.end());
   const auto p = dynamic::compile(
       [](value both) { return vmap([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); })(both); },
-      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({2, n, n}, {"", "x", "y"}));
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({2, n, n}, {"", "x", "y"}));
   const auto r = p.run_pointers(simulated{}, pointers(a));
   for (std::size_t i = 0; i < n * n; ++i) {
     CHECK(r[0].data<double>()[i] == doctest::Approx(static_cast<double>(first_l[i])));
@@ -384,27 +384,27 @@ TEST_CASE("block_cyclic: mistakes have words") {
     INFO(got);
     CHECK((got.rfind(op + " at ", 0) == 0 && got.find(words) != std::string::npos));
   };
-  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
+  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::input<double>(s); };
   const matrix_grid grid{.rows = "x", .cols = "y", .block = 2};
   says(refusal([](value a) { return cholesky(a, {.rows = "z"}); }, f64({8, 8})), "cholesky",
        "`z` is not an axis of the mesh; its axes are x,y");
   says(refusal([](value a) { return cholesky(a, {.rows = "x", .cols = "x"}); }, f64({8, 8})), "cholesky",
        "axis `x` is used twice");
-  says(refusal([](value a) { return deal_matrix(a, {.rows = "x", .block = 0}); }, f64({8, 8})), "deal_matrix",
+  says(refusal([](value a) { return distribute_matrix(a, {.rows = "x", .block = 0}); }, f64({8, 8})), "distribute_matrix",
        "deals blocks of 0 in 0 strips; there is at least one of each, or 0 strips for the default");
-  says(refusal([&](value a) { return deal_matrix(a, grid); }, f64({8, 6})), "deal_matrix",
+  says(refusal([&](value a) { return distribute_matrix(a, grid); }, f64({8, 6})), "distribute_matrix",
        "is given [8,6]; it takes a matrix whose extents are multiples of 2 x 2 blocks of 2: pad it, or call cholesky, solve or "
        "solve_positive, which take whole matrices");
   says(refusal([&](value a) { return collect_matrix(a, grid); }, f64({8, 8})), "collect_matrix",
-       "is given [8,8]; it takes the blocks that deal_matrix makes of a matrix, [2,2,p,q], p and q multiples of 2");
+       "is given [8,8]; it takes the blocks that distribute_matrix makes of a matrix, [2,2,p,q], p and q multiples of 2");
   says(refusal([&](value a) { return dealt_cholesky(a, grid); }, f64({2, 2, 4, 2})), "dealt_cholesky",
-       "is given [2,2,4,2]; it takes the blocks that deal_matrix makes of a square matrix, [2,2,p,q]");
+       "is given [2,2,4,2]; it takes the blocks that distribute_matrix makes of a square matrix, [2,2,p,q]");
   says(refusal([&](value a, value b) { return dealt_solve(a, b, grid); }, f64({2, 2, 4, 4}), f64({4, 1})), "dealt_solve",
        "is given right-hand sides f64[4,1]; it takes f64[8,k]");
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({3, 8, 8})), "cholesky",
        "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({8, 6})), "cholesky", "the last two dims, a matrix, are equal");
-  says(refusal([&](value a) { return cholesky(a, grid); }, dynamic::in<int>({8, 8})), "cholesky",
+  says(refusal([&](value a) { return cholesky(a, grid); }, dynamic::input<int>({8, 8})), "cholesky",
        "it takes float, double and complex numbers");
   says(refusal([&](value a, value b) { return solve_positive(a, b, grid); }, f64({8, 8}), f64({8})), "solve_positive",
        "is given matrices f64[8,8] and right-hand sides f64[8]");

@@ -92,9 +92,9 @@ number determinant(const matrix& a) {
 value positive(value a) {
   const auto s = a.shape();
   const auto rank = static_cast<int>(s.size());
-  const value ones = convert<double>(equal(iota<int64_t>(a, s, rank - 2), iota<int64_t>(a, s, rank - 1)));
+  const value ones = cast<double>(equal(iota<int64_t>(a, s, rank - 2), iota<int64_t>(a, s, rank - 1)));
   const value wide = 2.0 * static_cast<double>(s[rank - 1]) * ones;
-  return a + (a.type() == dtype::c64 ? convert<c64>(complex(wide, 0.0 * wide)) : complex(wide, 0.0 * wide));
+  return a + (a.type() == dtype::c64 ? cast<c64>(complex(wide, 0.0 * wide)) : complex(wide, 0.0 * wide));
 }
 const auto all_of = [](value a, value b) {
   const value p = positive(a);
@@ -113,7 +113,7 @@ const auto all_of = [](value a, value b) {
                     sign,
                     log_size,
                     det(a),
-                    inverse(a),
+                    inv(a),
                     w,
                     v};
 };
@@ -226,8 +226,8 @@ std::string mistake(const setting& s, const std::vector<std::complex<T>>& as, co
 template <class T>
 dynamic::program program_of(const setting& s, const dynamic::mesh& m, bool split) {
   const auto names = [&](const std::vector<std::string>& n) { return split ? n : std::vector<std::string>(n.size()); };
-  return dynamic::compile(all_of, m, dynamic::in<std::complex<T>>(s.shape(s.n), names(s.a_split)),
-                          dynamic::in<std::complex<T>>(s.shape(s.k), names(s.b_split)));
+  return dynamic::compile(all_of, m, dynamic::input<std::complex<T>>(s.shape(s.n), names(s.a_split)),
+                          dynamic::input<std::complex<T>>(s.shape(s.k), names(s.b_split)));
 }
 template <class T>
 std::string try_one(const setting& s, const dynamic::mesh& mesh, reference::random_numbers& random) {
@@ -280,14 +280,14 @@ TEST_CASE("complex matrices: gradients by both parts are those of differences, o
     std::vector<int64_t> all(shape.begin(), shape.end());
     value w = iota<int64_t>(x, all, 0) * int64_t{3};
     for (int d = 1; d < x.rank(); ++d) w = w * int64_t{3} + iota<int64_t>(x, all, d);
-    const value one = convert<double>(w % int64_t{5}) - 1.5, other = convert<double>((w * w) % int64_t{7}) - 2.5;
+    const value one = cast<double>(w % int64_t{5}) - 1.5, other = cast<double>((w * w) % int64_t{7}) - 2.5;
     return x.type() == dtype::c128 ? sum(real(x) * one + imag(x) * other) : sum(x * one);
   };
   const auto losses = [&](value x, value y) {
     const value p = positive(x);
     const auto [sign, log_size] = slogdet(x);
     const auto [w, v] = eigh(x);
-    const value wide = broadcast_in_dim(exponential(0.3 * w), v.shape(), {0, 2});
+    const value wide = broadcast_in_dim(exp(0.3 * w), v.shape(), {0, 2});
     const value of_hermitian = einsum<"mij,mkj->mik">(v * complex(wide, 0.0 * wide), conj(v));
     return std::array{weighted(cholesky(p)),
                       weighted(solve_positive(p, y)),
@@ -300,12 +300,12 @@ TEST_CASE("complex matrices: gradients by both parts are those of differences, o
                       weighted(log_size),
                       weighted(det(x)),
                       weighted(sign * det(x)) + weighted(log_size * log_size),
-                      weighted(inverse(x)),
+                      weighted(inv(x)),
                       weighted(w * w * w),
                       weighted(of_hermitian)};
   };
   constexpr std::size_t kinds = 14;
-  const auto in = [](std::vector<int64_t> s, const char* axis) { return dynamic::in<number>(s, {axis, "", ""}); };
+  const auto in = [](std::vector<int64_t> s, const char* axis) { return dynamic::input<number>(s, {axis, "", ""}); };
   const auto plain = dynamic::compile([&](value x, value y) { return losses(x, y); }, dynamic::mesh({{"x", 1}}),
                                       in({count, n, n}, ""), in({count, n, 2}, ""));
   const auto differentiated = dynamic::compile(
@@ -350,8 +350,8 @@ constexpr auto complex_systems = [](auto a, auto b) {
   const auto [w, v] = eigh(a);
   return std::tuple{solve(a, b), w, det(a), cholesky(a)};
 };
-using many_complex = compile<complex_systems, mesh<axis<"x", 2>>, in<std::complex<double>, dims<6, 5, 5>, split<"x", _, _>>,
-                             in<std::complex<double>, dims<6, 5, 2>, split<"x", _, _>>>;
+using many_complex = compile<complex_systems, mesh<axis<"x", 2>>, input<std::complex<double>, shape<6, 5, 5>, split<"x", _, _>>,
+                             input<std::complex<double>, shape<6, 5, 2>, split<"x", _, _>>>;
 static_assert(many_complex::traffic.bytes == 0);
 
 }  // namespace
@@ -367,11 +367,11 @@ TEST_CASE("complex matrices: compiled on threads, as planned at run time, also b
   std::copy(a.begin(), a.end(), x.begin());
   std::copy(b.begin(), b.end(), y.begin());
   const auto compiled = run<many_complex>(threads{}, x, y);
-  const auto p = dynamic::compile(complex_systems, dynamic::mesh({{"x", 1}}), dynamic::in<number>({6, 5, 5}),
-                                  dynamic::in<number>({6, 5, 2}));
+  const auto p = dynamic::compile(complex_systems, dynamic::mesh({{"x", 1}}), dynamic::input<number>({6, 5, 5}),
+                                  dynamic::input<number>({6, 5, 2}));
   const auto alone = p.run_pointers(simulated{}, pointers(a, b));
   const auto mapped = dynamic::compile([](value s, value t) { return vmap(complex_systems)(s, t); }, dynamic::mesh({{"x", 2}}),
-                                       dynamic::in<number>({6, 5, 5}, {"x", "", ""}), dynamic::in<number>({6, 5, 2}))
+                                       dynamic::input<number>({6, 5, 5}, {"x", "", ""}), dynamic::input<number>({6, 5, 2}))
                           .run_pointers(simulated{}, pointers(a, b));
   for (std::size_t k = 0; k < 4; ++k) CHECK(mapped[k].bytes == alone[k].bytes);
   const auto same = [](const auto& got, const dynamic::any_array& want, auto zero) {
@@ -402,7 +402,7 @@ TEST_CASE("complex matrices: equal and no eigenvalues, singular and indefinite m
         const auto [w, v] = eigh(x);
         return std::tuple{w, v, det(x), slogdet(x).second, cholesky(x), solve(x, x)};
       },
-      one, dynamic::in<number>({5, n, n}));
+      one, dynamic::input<number>({5, n, n}));
   const auto r = p.run_pointers(simulated{}, pointers(a));
   const double wanted[3][n] = {{3, 3, 3, 3, 3, 3}, {0, 0, 0, 0, 0, 6}, {-1, -1, -1, 1, 1, 1}};
   for (std::size_t m = 0; m < 3; ++m) {
@@ -426,7 +426,7 @@ TEST_CASE("complex matrices: equal and no eigenvalues, singular and indefinite m
   CHECK(std::isnan(r[5].data<number>()[4 * n * n].real()));
 
   // A complex product is four real products, and four sums of this kind.
-  const auto flops = [&](auto f, const dynamic::input& in) { return dynamic::compile(f, one, in).flops_per_device(); };
+  const auto flops = [&](auto f, const dynamic::input_spec& in) { return dynamic::compile(f, one, in).flops_per_device(); };
   const auto by = [](value x) { return std::tuple{lu(x).first, det(x)}; };
-  CHECK(flops(by, dynamic::in<number>({4, 30, 30})) == 4 * flops(by, dynamic::in<double>({4, 30, 30})));
+  CHECK(flops(by, dynamic::input<number>({4, 30, 30})) == 4 * flops(by, dynamic::input<double>({4, 30, 30})));
 }

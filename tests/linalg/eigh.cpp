@@ -60,7 +60,7 @@ struct found {
 };
 template <class T>
 found<T> one_by_one(const std::vector<T>& a, int64_t count, int64_t n) {
-  const auto p = dynamic::compile([](value x) { return eigh(x); }, dynamic::mesh({{"x", 1}}), dynamic::in<T>({count, n, n}));
+  const auto p = dynamic::compile([](value x) { return eigh(x); }, dynamic::mesh({{"x", 1}}), dynamic::input<T>({count, n, n}));
   const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
   return {{r[0].template data<T>(), r[0].template data<T>() + count * n},
           {r[1].template data<T>(), r[1].template data<T>() + count * n * n}};
@@ -125,7 +125,7 @@ TEST_CASE("eigh: random meshes, uneven, more devices than matrices: as one devic
     split[static_cast<std::size_t>(random.between(0, 1))] = "x";
     auto& second = split[static_cast<std::size_t>(random.between(0, 1))];
     second += second.empty() ? "y" : ",y";
-    const auto p = dynamic::compile([](value x) { return eigh(x); }, m, dynamic::in<double>({rows, columns, n, n}, split));
+    const auto p = dynamic::compile([](value x) { return eigh(x); }, m, dynamic::input<double>({rows, columns, n, n}, split));
     std::vector<double> a(static_cast<std::size_t>(rows * columns * n * n));
     for (auto& e : a) e = random.between(-1000, 1000) / 500.0;
     const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
@@ -143,12 +143,12 @@ using namespace gspmd;
 /// Two functions that do not depend on signs of vectors: a function of values, and one of the matrices v f(w) v^T.
 constexpr auto functions_of = [](auto a) {
   const auto [w, v] = eigh(a);
-  const value wide = broadcast_in_dim(exponential(w), v.shape(), {0, 2});
+  const value wide = broadcast_in_dim(exp(w), v.shape(), {0, 2});
   const value root = einsum<"mij,mkj->mik">(v * wide, v);
   const value weights = iota<double>(a, a.shape(), 1) + 2.0 * iota<double>(a, a.shape(), 2);
   return sum(w * w * w) + sum(root * weights);
 };
-using many = compile<functions_of, mesh<axis<"x", 2>>, in<double, dims<6, 5, 5>, split<"x", _, _>>>;
+using many = compile<functions_of, mesh<axis<"x", 2>>, input<double, shape<6, 5, 5>, split<"x", _, _>>>;
 static_assert(many::traffic.bytes == sizeof(double));  // the sum
 
 }  // namespace
@@ -156,12 +156,12 @@ static_assert(many::traffic.bytes == sizeof(double));  // the sum
 TEST_CASE("eigh: gradients are those of differences; by vectors of equal values there are none") {
   constexpr auto of_values = [](auto x) {
     const value w = eigh(x).first;
-    return sum(w * w * w) + sum(exponential(w));
+    return sum(w * w * w) + sum(exp(w));
   };
   std::vector<double> a(3 * 16);
   reference::random_numbers random(8);
   for (auto& e : a) e = random.between(-100, 100) / 100.0;
-  const auto in = dynamic::in<double>({3, 4, 4}, {"x", "", ""}), whole = dynamic::in<double>({3, 4, 4});
+  const auto in = dynamic::input<double>({3, 4, 4}, {"x", "", ""}), whole = dynamic::input<double>({3, 4, 4});
   const auto numbers = [](const std::vector<dynamic::any_array>& all) { return all[0].data<double>(); };
   const auto gradient_of = [&](auto f) {
     const auto p = dynamic::compile([f](value x) { return grad(f(x), x); }, dynamic::mesh({{"x", 2}}), in);
@@ -178,7 +178,7 @@ TEST_CASE("eigh: gradients are those of differences; by vectors of equal values 
       down[i] -= h;
       CAPTURE(i);
       CHECK(g[i] ==
-            doctest::Approx((*numbers(plain.run(self{}, up)) - *numbers(plain.run(self{}, down))) / (2 * h)).epsilon(1e-6));
+            doctest::Approx((*numbers(plain.run(serial{}, up)) - *numbers(plain.run(serial{}, down))) / (2 * h)).epsilon(1e-6));
     }
   };
   for (std::size_t i = 0; i < 16; ++i) a[32 + i] = i % 5 == 0 ? (i < 10 ? 1 : 3) : 0;  // two values, twice each
@@ -191,12 +191,12 @@ TEST_CASE("eigh: compiled on threads, with vmap, and a matrix with a NaN leaves 
   array<double> a({6, 5, 5});
   unsigned seed = 5;
   for (auto& e : a) e = static_cast<double>((seed = seed * 1664525U + 1013904223U) >> 20) / 4096.0 - 0.5;
-  const auto p = dynamic::compile(functions_of, dynamic::mesh({{"x", 1}}), dynamic::in<double>({6, 5, 5}));
+  const auto p = dynamic::compile(functions_of, dynamic::mesh({{"x", 1}}), dynamic::input<double>({6, 5, 5}));
   const array<double> total = run<many>(threads{}, a);
-  CHECK(total[0] == doctest::Approx(p.run(self{}, a)[0].data<double>()[0]));
+  CHECK(total[0] == doctest::Approx(p.run(serial{}, a)[0].data<double>()[0]));
 
   const auto mapped = dynamic::compile([](value x) { return vmap([](value one) { return std::get<0>(eigh(one)); })(x); },
-                                       dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 5, 5}, {"x", "", ""}));
+                                       dynamic::mesh({{"x", 2}}), dynamic::input<double>({6, 5, 5}, {"x", "", ""}));
   std::vector<double> given(a.begin(), a.end());
   const auto alone = eigen::one_by_one<double>(given, 6, 5);
   const auto of_each = mapped.run(simulated{}, given);
@@ -218,14 +218,15 @@ TEST_CASE("eigh: of numbers of which twice as many are infinite") {
 }
 
 TEST_CASE("eigh: mistakes have words") {
-  const auto refusal = [&](const dynamic::input& in) {
+  const auto refusal = [&](const dynamic::input_spec& in) {
     return caught::refusal([&] {
       static_cast<void>(dynamic::compile([](value a) { return eigh(a); }, dynamic::mesh({{"x", 2}}), in));
     });
   };
-  CHECK(refusal(dynamic::in<int>({3, 3})).find("is given s32; it takes float, double and complex numbers") != std::string::npos);
-  CHECK(refusal(dynamic::in<float>({2, 3, 4})).find("is given [2,3,4]; the last two dims, a matrix, are equal") !=
+  CHECK(refusal(dynamic::input<int>({3, 3})).find("is given s32; it takes float, double and complex numbers") !=
         std::string::npos);
-  CHECK(refusal(dynamic::in<float>({3})).find("eigh") != std::string::npos);
-  CHECK(refusal(dynamic::in<float>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") != std::string::npos);
+  CHECK(refusal(dynamic::input<float>({2, 3, 4})).find("is given [2,3,4]; the last two dims, a matrix, are equal") !=
+        std::string::npos);
+  CHECK(refusal(dynamic::input<float>({3})).find("eigh") != std::string::npos);
+  CHECK(refusal(dynamic::input<float>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") != std::string::npos);
 }

@@ -72,11 +72,11 @@ double mistake(int64_t n, const T* a, const T* factors, const std::int32_t* orde
 constexpr auto all_of = [](auto a) {
   const auto [factors, order] = lu(a);
   const auto [sign, log_size] = slogdet(a);
-  return std::tuple{factors, order, sign, log_size, det(a), inverse(a)};
+  return std::tuple{factors, order, sign, log_size, det(a), inv(a)};
 };
 template <class T>
 std::vector<dynamic::any_array> one_by_one(const std::vector<T>& a, std::vector<int64_t> shape) {
-  return dynamic::compile(all_of, dynamic::mesh({{"x", 1}}), dynamic::in<T>(shape))
+  return dynamic::compile(all_of, dynamic::mesh({{"x", 1}}), dynamic::input<T>(shape))
       .run_pointers(simulated{}, {static_cast<const void*>(a.data())});
 }
 template <class T>
@@ -170,7 +170,8 @@ TEST_CASE("lu: random meshes, uneven, more devices than matrices: the bits of on
         auto& names = split[static_cast<std::size_t>(random.between(0, static_cast<int>(free) - 1))];
         names += (names.empty() ? "" : ",") + std::string(axis);
       }
-    const auto p = dynamic::compile(all_of, dynamic::mesh({{"x", sizes[0]}, {"y", sizes[1]}}), dynamic::in<double>(shape, split));
+    const auto p =
+        dynamic::compile(all_of, dynamic::mesh({{"x", sizes[0]}, {"y", sizes[1]}}), dynamic::input<double>(shape, split));
     // A split dim of extent 1 belongs to one device, and all other devices compute the same.
     if (std::find(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(free), 1) ==
         shape.begin() + static_cast<std::ptrdiff_t>(free))
@@ -194,13 +195,13 @@ TEST_CASE("lu: gradients are those of differences, on two devices, also of a det
     std::vector<int64_t> all(own.begin(), own.end());
     value w = iota<int64_t>(x, all, 0) * int64_t{3};
     for (int d = 1; d < x.rank(); ++d) w = w * int64_t{3} + iota<int64_t>(x, all, d);
-    return sum(x * (convert<double>(w % int64_t{5}) - 1.5));
+    return sum(x * (cast<double>(w % int64_t{5}) - 1.5));
   };
   const auto check = [&](auto f) {
     const auto p = dynamic::compile([f](value x) { return grad(f(x), x); }, dynamic::mesh({{"x", 2}}),
-                                    dynamic::in<double>(shape, {"x", "", ""}));
+                                    dynamic::input<double>(shape, {"x", "", ""}));
     const auto g = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
-    const auto plain = dynamic::compile(f, dynamic::mesh({{"x", 1}}), dynamic::in<double>(shape));
+    const auto plain = dynamic::compile(f, dynamic::mesh({{"x", 1}}), dynamic::input<double>(shape));
     for (std::size_t i = 0; i < a.size(); ++i) {
       const auto loss = [&](double shift) {
         auto moved = a;
@@ -215,7 +216,7 @@ TEST_CASE("lu: gradients are those of differences, on two devices, also of a det
   check([&](value x) { return weighted(lu(x).first); });
   check([&](value x) { return weighted(slogdet(x).second); });
   check([&](value x) { return weighted(det(x)); });
-  check([&](value x) { return weighted(inverse(x)); });
+  check([&](value x) { return weighted(inv(x)); });
   check([&](value x) {
     const auto [sign, log_size] = slogdet(x);
     return weighted(log_size * sign) + weighted(sign * det(x));
@@ -230,11 +231,11 @@ constexpr auto log_density = [](auto covariance, auto x) {
   const auto [sign, log_size] = slogdet(covariance);
   return -0.5 * (log_size + einsum<"mi,mi->m">(x, solve(covariance, x)));
 };
-using many =
-    compile<log_density, mesh<axis<"x", 2>>, in<double, dims<6, 3, 3>, split<"x", _, _>>, in<double, dims<6, 3>, split<"x", _>>>;
+using many = compile<log_density, mesh<axis<"x", 2>>, input<double, shape<6, 3, 3>, split<"x", _, _>>,
+                     input<double, shape<6, 3>, split<"x", _>>>;
 static_assert(many::traffic.bytes == 0);
-constexpr auto inverse_of_result = [](auto x) { return inverse(x * 2.0); };
-using doubled = compile<inverse_of_result, mesh<axis<"x", 2>>, in<double, dims<6, 3, 3>, split<"x", _, _>>>;
+constexpr auto inverse_of_result = [](auto x) { return inv(x * 2.0); };
+using doubled = compile<inverse_of_result, mesh<axis<"x", 2>>, input<double, shape<6, 3, 3>, split<"x", _, _>>>;
 static_assert(doubled::traffic.bytes == 0);  // a constant expression, so no moved nodes are read
 
 }  // namespace
@@ -264,7 +265,7 @@ TEST_CASE("lu: compiled on threads, with vmap, and one matrix without a dim befo
           return std::tuple{factors, order, det(one)};
         })(all);
       },
-      dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 3, 3}, {"x", "", ""}));
+      dynamic::mesh({{"x", 2}}), dynamic::input<double>({6, 3, 3}, {"x", "", ""}));
   const auto r = mapped.run_pointers(simulated{}, {static_cast<const void*>(given.data())});
   const auto alone = pivots::one_by_one(given, {6, 3, 3});
   CHECK((r[0].bytes == alone[0].bytes && r[1].bytes == alone[1].bytes && r[2].bytes == alone[4].bytes));
@@ -299,15 +300,15 @@ TEST_CASE("lu: signs and logarithms of infinite pivots are numpy's") {
 
 TEST_CASE("lu: flops, and mistakes have words") {
   const auto flops = [&](auto f) {
-    return dynamic::compile(f, dynamic::mesh({{"x", 1}}), dynamic::in<double>({4, 30, 30})).flops_per_device();
+    return dynamic::compile(f, dynamic::mesh({{"x", 1}}), dynamic::input<double>({4, 30, 30})).flops_per_device();
   };
   CHECK(flops([](value a) { return lu(a).second; }) == 4 * 2 * 9000);
   CHECK(flops([](value a) { return det(a); }) == 4 * 2 * 9000);
-  const auto refusal = [&](auto f, const dynamic::input& in) {
+  const auto refusal = [&](auto f, const dynamic::input_spec& in) {
     return caught::refusal([&] { static_cast<void>(dynamic::compile(f, dynamic::mesh({{"x", 2}}), in)); });
   };
   const auto says = [&](const std::string& got, const std::string& words) { return got.find(words) != std::string::npos; };
-  const auto every = [&](const dynamic::input& in, const std::string& words) {
+  const auto every = [&](const dynamic::input_spec& in, const std::string& words) {
     const auto check = [&](const std::string& name, auto f) {
       const std::string got = refusal(f, in);
       CHECK((got.rfind(name + " at ", 0) == 0 && says(got, words)));
@@ -315,12 +316,12 @@ TEST_CASE("lu: flops, and mistakes have words") {
     check("lu", [](value a) { return lu(a); });
     check("slogdet", [](value a) { return slogdet(a); });
     check("det", [](value a) { return det(a); });
-    check("inverse", [](value a) { return inverse(a); });
+    check("inv", [](value a) { return inv(a); });
   };
-  every(dynamic::in<int>({3, 3}), ": is given s32; it takes float, double and complex numbers; convert before and after it");
-  every(dynamic::in<float>({2, 3, 4}), ": is given [2,3,4]; the last two dims, a matrix, are equal");
-  every(dynamic::in<float>({3}), ": is given [3]; it takes 2 to 8 dims; the last two are those of a matrix");
+  every(dynamic::input<int>({3, 3}), ": is given s32; it takes float, double and complex numbers; convert before and after it");
+  every(dynamic::input<float>({2, 3, 4}), ": is given [2,3,4]; the last two dims, a matrix, are equal");
+  every(dynamic::input<float>({3}), ": is given [3]; it takes 2 to 8 dims; the last two are those of a matrix");
   const std::string gathers = "takes whole matrices: it would gather";
-  CHECK(says(refusal([](value a) { return lu(a); }, dynamic::in<float>({8, 8}, {"x", ""})), gathers));
-  CHECK(says(refusal([](value a) { return det(a); }, dynamic::in<float>({8, 8}, {"", "x"})), gathers));
+  CHECK(says(refusal([](value a) { return lu(a); }, dynamic::input<float>({8, 8}, {"x", ""})), gathers));
+  CHECK(says(refusal([](value a) { return det(a); }, dynamic::input<float>({8, 8}, {"", "x"})), gathers));
 }

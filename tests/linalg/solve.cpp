@@ -137,12 +137,12 @@ dynamic::program program_of(const setting& s, const dynamic::mesh& m, bool split
         std::vector<int64_t> all(shape.begin(), shape.end());
         value weights = iota<int64_t>(y, all, 0) * int64_t{0};
         for (int d = 0; d < y.rank(); ++d) weights = weights * int64_t{7} + iota<int64_t>(y, all, d);
-        const value w = convert<T>(weights % int64_t{5}) - 1.5;
+        const value w = cast<T>(weights % int64_t{5}) - 1.5;
         const auto [by_a, by_b] = grad(sum(w * y), std::tuple{a, b});
         return std::tuple{y, by_a, by_b, sum(w * y)};
       },
-      m, dynamic::in<T>(s.a_shape(), names(s.a_split, s.a_shape().size())),
-      dynamic::in<T>(s.b_shape(), names(s.b_split, s.b_shape().size())));
+      m, dynamic::input<T>(s.a_shape(), names(s.a_split, s.a_shape().size())),
+      dynamic::input<T>(s.b_shape(), names(s.b_split, s.b_shape().size())));
 }
 
 template <class T>
@@ -234,13 +234,13 @@ namespace {
 using namespace gspmd;
 
 constexpr auto systems = [](auto a, auto b) { return std::tuple{solve(a, b), cholesky(a), triangular_solve(a, b)}; };
-using many = compile<systems, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<6, 8, 8>, split<"x", _, _>>,
-                     in<double, dims<6, 8, 4>, split<"x", _, "y">>>;
+using many = compile<systems, mesh<axis<"x", 2>, axis<"y", 2>>, input<double, shape<6, 8, 8>, split<"x", _, _>>,
+                     input<double, shape<6, 8, 4>, split<"x", _, "y">>>;
 static_assert(many::traffic.bytes == 0);  // many matrices: nothing is sent
 
 // Each device has its own columns of right-hand sides. x of one matrix is split like b.
 constexpr auto one_system = [](auto a, auto b) { return solve_positive(a, b); };
-using columns = compile<one_system, mesh<axis<"x", 4>>, in<float, dims<8, 8>>, in<float, dims<8, 12>, split<_, "x">>>;
+using columns = compile<one_system, mesh<axis<"x", 4>>, input<float, shape<8, 8>>, input<float, shape<8, 12>, split<_, "x">>>;
 static_assert(columns::traffic.bytes == 0);
 
 }  // namespace
@@ -264,7 +264,7 @@ TEST_CASE("linalg: compiled programs on threads") {
 }
 
 TEST_CASE("linalg: a matrix without factors gives NaNs, and leaves the others alone") {
-  const auto in = dynamic::in<double>({3, 20, 20});
+  const auto in = dynamic::input<double>({3, 20, 20});
   const auto p = dynamic::compile([](value a) { return std::tuple{cholesky(a), solve(a, a)}; }, dynamic::mesh({{"x", 1}}), in);
   std::vector<double> a(3 * 20 * 20, 0);
   for (std::size_t m = 0; m < 3; ++m)
@@ -283,8 +283,8 @@ TEST_CASE("linalg: a matrix without factors gives NaNs, and leaves the others al
 TEST_CASE("linalg: a Cholesky factor of numbers of which twice as many are infinite") {
   for (const std::size_t n : {3U, 20U}) {  // both kernels
     const auto extent = static_cast<std::int64_t>(n);
-    const auto p =
-        dynamic::compile([](value a) { return cholesky(a); }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({extent, extent}));
+    const auto p = dynamic::compile([](value a) { return cholesky(a); }, dynamic::mesh({{"x", 1}}),
+                                    dynamic::input<double>({extent, extent}));
     std::vector<double> a(n * n, 0x1p1022);
     for (std::size_t i = 0; i < n; ++i) a[i * n + i] = 0x1.8p1023;
     const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
@@ -299,7 +299,7 @@ TEST_CASE_TEMPLATE("linalg: of small matrices, which are factored beside each ot
   for (const std::size_t n : {1U, 2U, 7U, 8U, 9U, 15U, 16U, 17U}) {
     constexpr std::size_t count = 37;
     const auto extent = static_cast<std::int64_t>(n);
-    const auto p = dynamic::compile([](value a) { return cholesky(a); }, one, dynamic::in<T>({count, extent, extent}));
+    const auto p = dynamic::compile([](value a) { return cholesky(a); }, one, dynamic::input<T>({count, extent, extent}));
     std::vector<T> a(count * n * n);
     reference::random_numbers random(static_cast<unsigned>(n));
     const auto is_bad = [](std::size_t m) { return m % 5 == 3; };
@@ -344,7 +344,7 @@ TEST_CASE("linalg: sizes, singular blocks of the recursion, and long right-hand 
       std::vector<double> b(static_cast<std::size_t>(s.n * s.k));
       for (auto& e : b) e = random.between(-100, 100) / 100.0;
       const auto p = dynamic::compile([&s](value x, value y) { return s.call(x, y); }, dynamic::mesh({{"x", 1}}),
-                                      dynamic::in<double>(s.a_shape()), dynamic::in<double>(s.b_shape()));
+                                      dynamic::input<double>(s.a_shape()), dynamic::input<double>(s.b_shape()));
       const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data()), static_cast<const void*>(b.data())});
       CAPTURE(n);
       CAPTURE(is);
@@ -353,8 +353,8 @@ TEST_CASE("linalg: sizes, singular blocks of the recursion, and long right-hand 
 }
 
 TEST_CASE("linalg: with vmap a dim more, of both or of one") {
-  const auto a = dynamic::in<double>({4, 3, 3}, {"x", "", ""}), b = dynamic::in<double>({4, 3}, {"x", ""}),
-             shared = dynamic::in<double>({3, 3});
+  const auto a = dynamic::input<double>({4, 3, 3}, {"x", "", ""}), b = dynamic::input<double>({4, 3}, {"x", ""}),
+             shared = dynamic::input<double>({3, 3});
   const dynamic::mesh m({{"x", 2}});
   const auto mapped = dynamic::compile(
       [](value x, value y, value z) {
@@ -381,7 +381,8 @@ TEST_CASE("linalg: gradients leave out what is not read and what is no function 
   const dynamic::mesh one({{"x", 1}});
   const std::vector<double> a{4, 2, 2, 5};  // l = [2, 0; 1, 2]
   // The square root of l has an infinite slope above the diagonal, where l is 0 for any a.
-  const auto roots = dynamic::compile([](value m) { return grad(sum(sqrt(cholesky(m))), m); }, one, dynamic::in<double>({2, 2}));
+  const auto roots =
+      dynamic::compile([](value m) { return grad(sum(sqrt(cholesky(m))), m); }, one, dynamic::input<double>({2, 2}));
   const auto by_a = roots.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
   const auto f = [](double p, double q, double r) {  // of [p, q; q, r]
     const double l = std::sqrt(p);
@@ -394,7 +395,7 @@ TEST_CASE("linalg: gradients leave out what is not read and what is no function 
   // The gradient with respect to a unit diagonal is 0, also next to an infinity.
   const auto unit =
       dynamic::compile([](value m, value b) { return grad(sum(triangular_solve(m, b, {.unit_diagonal = true})), m); }, one,
-                       dynamic::in<double>({2, 2}), dynamic::in<double>({2}));
+                       dynamic::input<double>({2, 2}), dynamic::input<double>({2}));
   const std::vector<double> b{std::numeric_limits<double>::infinity(), 1};
   const auto g = unit.run_pointers(simulated{}, {static_cast<const void*>(a.data()), static_cast<const void*>(b.data())});
   CHECK(g[0].data<double>()[0] == 0);
@@ -405,8 +406,8 @@ TEST_CASE("linalg: flops of small matrices count") {
   const dynamic::mesh one({{"x", 1}});
   const auto flops = [&](auto f, auto... in) { return dynamic::compile(f, one, in...).flops_per_device(); };
   const auto factor = [](value a) { return allow_replication(cholesky(a)); };
-  CHECK(flops(factor, dynamic::in<double>({300, 1, 1})) == 100);  // a third of n^3 each
-  CHECK(flops(factor, dynamic::in<double>({300, 2, 2})) == 800);
+  CHECK(flops(factor, dynamic::input<double>({300, 1, 1})) == 100);  // a third of n^3 each
+  CHECK(flops(factor, dynamic::input<double>({300, 2, 2})) == 800);
 }
 
 TEST_CASE("linalg: mistakes have words") {
@@ -416,25 +417,25 @@ TEST_CASE("linalg: mistakes have words") {
   };
   const auto factor = [](value a) { return cholesky(a); };
   const auto both = [](value a, value b) { return solve(a, b); };
-  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
+  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::input<double>(s); };
   const auto says = [&](const std::string& got, const std::string& words) { return got.find(words) != std::string::npos; };
-  CHECK(says(refusal(factor, dynamic::in<std::int32_t>({3, 3})),
+  CHECK(says(refusal(factor, dynamic::input<std::int32_t>({3, 3})),
              "is given s32; it takes float, double and complex numbers; convert before and after it"));
   CHECK(says(refusal(factor, f64({3})), ": is given [3]; it takes 2 to 8 dims; the last two are those of a matrix"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), "cholesky"));
   CHECK(says(refusal(factor, f64({2, 3, 4})), ": is given [2,3,4]; the last two dims, a matrix, are equal"));
   const std::string fits = "; these have its type and all its dims but the last one";
   CHECK(says(refusal(both, f64({3, 3}), f64({4, 2})), ": is given matrices f64[3,3] and right-hand sides f64[4,2]" + fits));
-  CHECK(says(refusal(both, f64({3, 3}), dynamic::in<float>({3, 2})),
+  CHECK(says(refusal(both, f64({3, 3}), dynamic::input<float>({3, 2})),
              ": is given matrices f64[3,3] and right-hand sides f32[3,2]" + fits));
   CHECK(says(refusal([](value a, value b) { return triangular_solve(a, b); }, f64({2, 3, 3}), f64({4, 3, 1})),
              ": is given matrices f64[2,3,3] and right-hand sides f64[4,3,1]" + fits));
   CHECK(says(refusal([](value a) { return vmap([](value x) { return cholesky(x); })(a); }, f64({2, 1, 1, 1, 1, 1, 1, 3, 3})),
              "is in a vmap and would have 9 dims; it takes at most 8"));
   // A single matrix has no other dim that could be split.
-  CHECK(refusal(factor, dynamic::in<double>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") !=
+  CHECK(refusal(factor, dynamic::input<double>({8, 8}, {"x", ""})).find("takes whole matrices: it would gather") !=
         std::string::npos);
   const auto allowed =
-      dynamic::compile([](value a) { return allow_replication(cholesky(a)); }, m, dynamic::in<double>({8, 8}, {"x", ""}));
+      dynamic::compile([](value a) { return allow_replication(cholesky(a)); }, m, dynamic::input<double>({8, 8}, {"x", ""}));
   CHECK(allowed.traffic().bytes > 0);
 }

@@ -66,7 +66,7 @@ double mistake(const dynamic::mesh& m, const std::vector<int64_t>& shape, const 
   int64_t lines = 1;
   for (std::size_t d = 0; d + 1 < shape.size(); ++d) lines *= shape[d];
   const systems<T> s(lines, shape.back(), random);
-  const auto in = dynamic::in<T>(shape, split);
+  const auto in = dynamic::input<T>(shape, split);
   const auto p = dynamic::compile(
       [&](value l, value d, value u, value b) {
         const value x = in_parts(parts)(l, d, u, b);
@@ -125,7 +125,7 @@ TEST_CASE("tridiagonal: what is sent") {
   using namespace tridiagonal;
   const dynamic::mesh m({{"x", 4}});
   const auto planned = [&](std::vector<std::int64_t> shape, std::vector<std::string> split, std::int64_t parts) {
-    const auto in = dynamic::in<double>(std::move(shape), std::move(split));
+    const auto in = dynamic::input<double>(std::move(shape), std::move(split));
     return dynamic::compile(in_parts(parts), m, in, in, in, in);
   };
   CHECK(planned({8, 100}, {"x", ""}, 1).traffic().bytes == 0);
@@ -147,7 +147,7 @@ constexpr auto implicit = [](auto u) {
   const value off = u * 0.0 - 0.25;
   return tridiagonal_solve(off, 1.5 - 0.0 * u, off, u, {.parts = 2});
 };
-using step = compile<implicit, mesh<axis<"x", 2>>, in<double, dims<50>, split<"x">>>;
+using step = compile<implicit, mesh<axis<"x", 2>>, input<double, shape<50>, split<"x">>>;
 
 }  // namespace
 
@@ -160,7 +160,7 @@ TEST_CASE("tridiagonal: compiled on threads; with vmap") {
 
   reference::random_numbers random(9);
   const tridiagonal::systems<double> s(6, 12, random);
-  const auto in = dynamic::in<double>({6, 12}, {"x", ""});
+  const auto in = dynamic::input<double>({6, 12}, {"x", ""});
   for (const std::int64_t parts : {1, 3}) {
     const auto mapped =
         dynamic::compile([parts](value l, value d, value w, value b) { return vmap(tridiagonal::in_parts(parts))(l, d, w, b); },
@@ -173,7 +173,7 @@ TEST_CASE("tridiagonal: gradients are those of differences, whole and in parts")
   reference::random_numbers random(6);
   tridiagonal::systems<double> s(2, 7, random);
   for (std::size_t line = 0; line < 2; ++line) s.all[0][line * 7] = s.all[2][line * 7 + 6] = 0.5;  // their gradient is 0
-  const auto in = dynamic::in<double>({2, 7}), split = dynamic::in<double>({2, 7}, {"", "x"});
+  const auto in = dynamic::input<double>({2, 7}), split = dynamic::input<double>({2, 7}, {"", "x"});
   const auto loss = [](value l, value d, value u, value b, std::int64_t parts) {
     const value x = tridiagonal_solve(l, d, u, b, {.parts = parts});
     return sum(x * x * (1.0 + iota<double>(x, {2, 7}, 1)));
@@ -192,9 +192,9 @@ TEST_CASE("tridiagonal: gradients are those of differences, whole and in parts")
       for (std::size_t i = 0; i < 14; ++i) {
         const double h = 1e-6, kept = s.all[k][i];
         s.all[k][i] = kept + h;
-        const double high = f.run_pointers(self{}, s.pointers())[0].data<double>()[0];
+        const double high = f.run_pointers(serial{}, s.pointers())[0].data<double>()[0];
         s.all[k][i] = kept - h;
-        const double low = f.run_pointers(self{}, s.pointers())[0].data<double>()[0];
+        const double low = f.run_pointers(serial{}, s.pointers())[0].data<double>()[0];
         s.all[k][i] = kept;
         CAPTURE(parts);
         CAPTURE(k);
@@ -246,7 +246,7 @@ TEST_CASE("tridiagonal: complex systems and their gradients are those of the rea
     return x;
   };
   const auto check = [&]<class T>(const auto& given, std::int64_t parts, double tolerance) {
-    const auto in = dynamic::in<T>({lines, n}, {parts == 1 ? "x" : "", parts == 1 ? "" : "x"});
+    const auto in = dynamic::input<T>({lines, n}, {parts == 1 ? "x" : "", parts == 1 ? "" : "x"});
     const auto p = dynamic::compile(
         [&](value l, value d, value u, value b, value dx) {
           const value x = tridiagonal_solve(l, d, u, b, {.parts = parts});
@@ -280,22 +280,23 @@ TEST_CASE("tridiagonal: complex systems and their gradients are those of the rea
 
 TEST_CASE("tridiagonal: mistakes have words") {
   using namespace tridiagonal;
-  const auto refusal = [&](const dynamic::input& l, const dynamic::input& b, std::int64_t parts) {
+  const auto refusal = [&](const dynamic::input_spec& l, const dynamic::input_spec& b, std::int64_t parts) {
     return caught::refusal([&] { static_cast<void>(dynamic::compile(in_parts(parts), dynamic::mesh({{"x", 2}}), l, b, b, b)); });
   };
-  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
+  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::input<double>(s); };
   const auto says = [](const std::string& got, const char* words) {
     INFO(got);
     CHECK(got.find(words) != std::string::npos);
   };
-  says(refusal(dynamic::in<int>({4}), dynamic::in<int>({4}), 1), "is given s32; it takes float, double and complex numbers");
+  says(refusal(dynamic::input<int>({4}), dynamic::input<int>({4}), 1),
+       "is given s32; it takes float, double and complex numbers");
   says(refusal(f64({5}), f64({4}), 1), "b is f64[4] and the lower diagonal f64[5]; they are of one type and shape");
-  says(refusal(dynamic::in<float>({4}), f64({4}), 1), "b is f64[4] and the lower diagonal f32[4]");
+  says(refusal(dynamic::input<float>({4}), f64({4}), 1), "b is f64[4] and the lower diagonal f32[4]");
   says(refusal(f64({1, 1, 1, 1, 1, 1, 1, 1, 4}), f64({1, 1, 1, 1, 1, 1, 1, 1, 4}), 1), "it takes 1 to 8 dims");
   says(refusal(f64({7}), f64({7}), 4),
        "cuts systems of 7 unknowns into 4 parts; there is at least one, and each has two unknowns");
   says(refusal(f64({7}), f64({7}), 0), "into 0 parts");
-  const auto split = dynamic::in<double>({8}, {"x"});
+  const auto split = dynamic::input<double>({8}, {"x"});
   says(refusal(split, split, 1), "takes whole systems: it would gather");
   says(refusal(split, split, 1), "or let the number of parts be the number of devices");
 }

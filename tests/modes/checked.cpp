@@ -48,7 +48,7 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
         takes<held<split<"x", _>, replica<"y">>, held<split<_, "y">, replica<"x">>>{}, gives<held<>>{})(x, w);
   };
   const dynamic::mesh m({{"x", 3}, {"y", 1}});
-  const auto x = dynamic::in<double>({6, 4}), w = dynamic::in<double>({2, 4});
+  const auto x = dynamic::input<double>({6, 4}), w = dynamic::input<double>({2, 4});
   const auto plain = dynamic::compile(region, m, x, w), program = dynamic::compile(region, m.with({.checked = true}), x, w);
   const auto dx = some(24, 1), dw = some(8, 2);
   lies = false;
@@ -71,7 +71,7 @@ TEST_CASE("on a checked mesh a kernel or an input that lies is found") {
   // Tests a program without regions, and an input: one device receives a different input.
   dynamic::builder b(dynamic::mesh({{"x", 2}}).with({.checked = true}));
   dynamic::strict_program p(b, "");
-  const value rows = b.input(dynamic::in<double>({5, 4})), scale = b.input(dynamic::in<double>({4}));
+  const value rows = b.input(dynamic::input<double>({5, 4})), scale = b.input(dynamic::input<double>({4}));
   p.input(rows, {{axis_state{state::shard, 0}}});
   p.input(scale, {{axis_state{state::replica}}});
   b.output(einsum("bd,d->bd", rows, scale));
@@ -98,7 +98,7 @@ TEST_CASE("a mesh stays checked, and within its memory, where a reshape cuts an 
       [](value x) {
         return reshape(x, {2, 4, 3});
       },
-      dynamic::mesh({{"x", 4}}).with({.checked = true}).with({.memory = 1 << 20}), dynamic::in<double>({8, 3}, {"x", ""}));
+      dynamic::mesh({{"x", 4}}).with({.checked = true}).with({.memory = 1 << 20}), dynamic::input<double>({8, 3}, {"x", ""}));
   CHECK(program.view().mesh->axis_count() == 2);
   CHECK(program.view().is_checked);
   CHECK(program.mesh_info().request.most_memory == 1 << 20);
@@ -113,11 +113,11 @@ TEST_CASE("on a checked mesh devices that go different ways are asked for nothin
               const value twice = cond(
                   here, [](value a) { return tanh(a) * 2.0; }, [](value a) { return a; }, v);
               const value n = while_loop([](value i) { return i < 5; }, [](value i) { return i + 2; }, local::axis_index<"x">(v));
-              return twice + broadcast_in_dim(convert<double>(n), {2}, {});
+              return twice + broadcast_in_dim(cast<double>(n), {2}, {});
             },
             takes<split<"x">>{}, gives<split<"x">>{})(x);
       },
-      dynamic::mesh({{"x", 3}}).with({.checked = true}), dynamic::in<double>({6}));
+      dynamic::mesh({{"x", 3}}).with({.checked = true}), dynamic::input<double>({6}));
   const std::vector<double> x{1, 2, 0, 0, 5, 6}, expected{7, 8, 5, 5, 11, 12};
   const auto result = program.run(threads{}, x);
   for (std::size_t i = 0; i < 6; ++i) CHECK(result[0].data<double>()[i] == expected[i]);

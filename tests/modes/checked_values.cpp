@@ -42,7 +42,7 @@ std::string said_of(std::int64_t rows, const dynamic::mesh& m, Region region) {
                                        takes<split<"x,y", _>, held<replica<"x">, replica<"y">>>{},
                                        gives<split<"x,y", _>>{})(x, w);
       },
-      m, dynamic::in<double>({6 * rows, 4}), dynamic::in<double>({rows, 4}));
+      m, dynamic::input<double>({6 * rows, 4}), dynamic::input<double>({rows, 4}));
   const std::vector<double> x(static_cast<std::size_t>(24 * rows), 1.0), w(static_cast<std::size_t>(4 * rows), 1.0);
   return error_of([&] { program.run(simulated{}, x, w); });
 }
@@ -79,7 +79,7 @@ TEST_CASE("what would be in registers only, or in rows of a block, is looked at 
 TEST_CASE("two devices are named that differ along one axis, with their places") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}).with({.checked = true}));
   dynamic::strict_program p(b, "");
-  const value rows = b.input(dynamic::in<double>({6, 2})), scale = b.input(dynamic::in<double>({2}));
+  const value rows = b.input(dynamic::input<double>({6, 2})), scale = b.input(dynamic::input<double>({2}));
   p.input(rows, {{axis_state{state::shard, 0}, {state::replica}}});
   p.input(scale, {{axis_state{state::replica}, {state::invariant}}});
   b.output(einsum("bd,d->bd", rows, p.transition(scale, transition_kind::convert, "y", {state::invariant}, {state::replica})));

@@ -17,9 +17,9 @@ using namespace gspmd;
 namespace {
 
 using pod = mesh<axis<"dp", 2>>;
-using batch = tensor<double, dims<3, 5>, place<pod, split<"dp", _>>>;  // an uneven one
-using weights = tensor<double, dims<5, 2>, place<pod, split<_, _>, replica<"dp">>>;
-using terms = tensor<double, dims<5, 2>, place<pod, split<_, _>, partial<"dp">>>;
+using batch = tensor<double, shape<3, 5>, place<pod, split<"dp", _>>>;  // an uneven one
+using weights = tensor<double, shape<5, 2>, place<pod, split<_, _>, replica<"dp">>>;
+using terms = tensor<double, shape<5, 2>, place<pod, split<_, _>, partial<"dp">>>;
 
 constexpr auto gradient_of = [](value x, value w) {
   const value y = einsum<"bd,df->bf">(x, w);
@@ -49,10 +49,10 @@ TEST_CASE("gradients of microbatches on distributed tensors are terms until they
     auto g = call<gradient_of>(x, w);
     static_assert(std::is_same_v<decltype(g)::type, terms>);
     for (int microbatch = 1; microbatch < 3; ++microbatch) g = g + call<gradient_of>(x, w);
-    CHECK_THROWS_AS(static_cast<void>(gather(g)), error);
+    CHECK_THROWS_AS(static_cast<void>(collect(g)), error);
     const auto sum = call<sum_up>(g);
-    static_assert(std::is_same_v<decltype(sum)::type, tensor<double, dims<5, 2>, place<pod, split<_, _>>>>);
-    const auto whole = gather(sum);
+    static_assert(std::is_same_v<decltype(sum)::type, tensor<double, shape<5, 2>, place<pod, split<_, _>>>>);
+    const auto whole = collect(sum);
     for (std::int64_t k = 0; k < whole.size(); ++k) CHECK(whole[k] == expected[static_cast<std::size_t>(k)]);
   });
 }

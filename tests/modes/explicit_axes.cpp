@@ -107,7 +107,7 @@ struct side {
       case 3: return tanh(a);
       case 4: return transpose(a, {1, 0});
       case 5: return broadcast_in_dim(reduce(a, monoid::add, {o.dim}), {rows, cols}, {1 - o.dim});
-      case 6: return exchanging([&](value v) { return reverse(v, {o.dim}); });
+      case 6: return exchanging([&](value v) { return flip(v, {o.dim}); });
       case 7: return exchanging([&](value v) { return roll(v, o.by, o.dim); });
       case 8: return concatenate({a, c}, o.dim);
       case 9: return rows < 2 ? a : slice(a, {rows / 2, 0}, {rows, cols});
@@ -115,7 +115,7 @@ struct side {
       case 11: return reduce(reshape(a, {rows, cols, 1}), monoid::add, {2});
       case 12: return scan_along(a, monoid::add, o.dim);
       case 13: return einsum("ab,cb->ac", a, c);
-      case 14: return a + broadcast_in_dim(reduce(c, monoid::maximum, {o.dim}), {rows, cols}, {1 - o.dim});
+      case 14: return a + broadcast_in_dim(reduce(c, monoid::max, {o.dim}), {rows, cols}, {1 - o.dim});
       case 15:
         return fori_loop(
             2, [&](value, value v) { return 0.5 * (v + c); }, a);
@@ -125,7 +125,7 @@ struct side {
       case 19:
         return fori_loop(
             2, [&](value, value v) { return v + 0.5 * einsum("ab,bc->ac", a, c); }, constant(a, {rows, c.shape()[1]}, 0.0));
-      default: return a * constant(a, {rows, cols}, 0.5) + convert<double>(iota<std::int64_t>(a, {rows, cols}, o.dim));
+      default: return a * constant(a, {rows, cols}, 0.5) + cast<double>(iota<std::int64_t>(a, {rows, cols}, o.dim));
     }
   }
 };
@@ -147,7 +147,7 @@ struct program {
   }
   void take_inputs(side& s) const {
     for (const auto& in : inputs) {
-      const value v = s.b.input(dynamic::in<double>({size, size}));
+      const value v = s.b.input(dynamic::input<double>({size, size}));
       s.values.push_back(v);
       if (!s.p) continue;
       dynamic::value_states states{std::vector<on>(s.b.mesh().axes().size(), on{state::invariant}), {}};
@@ -340,7 +340,7 @@ TEST_CASE("random programs are accepted as if there were the explicit axes alone
     std::vector<std::vector<double>> data(3);
     for (auto& d : data)
       for (std::int64_t i = 0; i < p.size * p.size; ++i) d.push_back(static_cast<double>(static_cast<int>(random() % 9)) / 4 - 1);
-    const auto expected = one->run(self{}, data[0], data[1], data[2]);
+    const auto expected = one->run(serial{}, data[0], data[1], data[2]);
     const auto results =
         k % 8 == 0 ? with->run(threads{}, data[0], data[1], data[2]) : with->run(simulated{}, data[0], data[1], data[2]);
     REQUIRE(results.size() == expected.size());
@@ -378,7 +378,7 @@ TEST_CASE("a manual region over the explicit axis; what is in it is planned alon
   const auto compiled = [](const dynamic::mesh& m, bool is_typed) {
     dynamic::builder b(m);
     std::optional<dynamic::strict_program> p;
-    const value x = b.input(dynamic::in<double>({8, 6})), w = b.input(dynamic::in<double>({6, 4}));
+    const value x = b.input(dynamic::input<double>({8, 6})), w = b.input(dynamic::input<double>({6, 4}));
     if (is_typed) {
       p.emplace(b, "");
       p->input(x, {{on{state::shard, 0, monoid::add}, on{state::invariant}}});
@@ -402,7 +402,7 @@ TEST_CASE("a manual region over the explicit axis; what is in it is planned alon
   std::vector<double> xs, ws;
   for (int k = 0; k < 48; ++k) xs.push_back(k % 7 / 4.0 - 0.5);
   for (int k = 0; k < 24; ++k) ws.push_back(k % 5 / 4.0 - 0.5);
-  const auto found = typed.run(threads{}, xs, ws), expected = one.run(self{}, xs, ws);
+  const auto found = typed.run(threads{}, xs, ws), expected = one.run(serial{}, xs, ws);
   for (std::size_t k = 0; k < 4; ++k) CHECK(found[0].data<double>()[k] == doctest::Approx(expected[0].data<double>()[k]));
   CHECK(sent_over(typed, {"data"}) > 0);
 }
@@ -411,7 +411,7 @@ TEST_CASE("automatic axes cut evenly what explicit ones leave of a dim, or such 
   const auto said = [](std::int64_t extent) {
     dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 4}}).explicit_axes({"data"}));
     dynamic::strict_program p(b, "");
-    const value x = b.input(dynamic::in<double>({extent}));
+    const value x = b.input(dynamic::input<double>({extent}));
     p.input(x, {{on{state::shard, 0, monoid::add}, on{state::shard, 0, monoid::add}}, {{0, 0}, {1, 0}}});
     b.output(2.0 * x);
     return caught::error_of([&] { static_cast<void>(b.compile()); });
@@ -424,7 +424,7 @@ TEST_CASE("automatic axes cut evenly what explicit ones leave of a dim, or such 
 
 TEST_CASE("vmap over examples that an explicit axis splits sends nothing over it; the example is planned along the other") {
   dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}).explicit_axes({"data"}));
-  const value x = b.input(dynamic::in<double>({8, 6})), w = b.input(dynamic::in<double>({6, 4}));
+  const value x = b.input(dynamic::input<double>({8, 6})), w = b.input(dynamic::input<double>({6, 4}));
   dynamic::strict_program p(b, "");
   p.input(x, {{on{state::shard, 0, monoid::add}, on{state::invariant}}});
   p.input(w, {{on{state::replica}, on{state::shard, 0, monoid::add}}});
@@ -447,8 +447,8 @@ TEST_CASE("vmap over examples that an explicit axis splits sends nothing over it
 TEST_CASE("what the mesh asks of plans reaches that of the automatic axes: a search, and what a device may hold") {
   const auto compiled = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
-    const value x = b.input(dynamic::in<float>({512, 256})), w1 = b.input(dynamic::in<float>({256, 1024})),
-                w2 = b.input(dynamic::in<float>({1024, 256}));
+    const value x = b.input(dynamic::input<float>({512, 256})), w1 = b.input(dynamic::input<float>({256, 1024})),
+                w2 = b.input(dynamic::input<float>({1024, 256}));
     dynamic::strict_program p(b, "");
     const on whole{state::invariant}, rows{state::shard, 0, monoid::add};
     p.input(x, {{whole, rows, rows}});

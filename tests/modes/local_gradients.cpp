@@ -42,7 +42,7 @@ TEST_CASE("a replica that is added to what varies has a term of its gradient on 
                                         takes<split<"x">, replica<"x">, held<>>{}, gives<held<>>{})(x, a, w);
             return grad(y * y, std::tuple{x, a, w});
           },
-          dynamic::mesh({{"x", 2}}), dynamic::in<double>({4}), dynamic::in<double>({2}), dynamic::in<double>({2}));
+          dynamic::mesh({{"x", 2}}), dynamic::input<double>({4}), dynamic::input<double>({2}), dynamic::input<double>({2}));
       const auto g = backend == 0 ? program.run(simulated{}, v, r, weights) : program.run(threads{}, v, r, weights);
       const double sums[] = {v[0] + v[2] + 2 * r[0], v[1] + v[3] + 2 * r[1]};
       const double y = sums[0] * weights[0] + sums[1] * weights[1];
@@ -58,7 +58,7 @@ TEST_CASE("inside of a region such a gradient is to be summed, and is no replica
     std::vector<double> found;
     said = caught::error_of([&] {
       const auto program = dynamic::compile([&](value x) { return manual<"x">(inside, takes<split<"x">>{}, leaves)(x); },
-                                            dynamic::mesh({{"x", 2}}), dynamic::in<double>({4}));
+                                            dynamic::mesh({{"x", 2}}), dynamic::input<double>({4}));
       const auto out = program.run(simulated{}, v);
       found.assign(out[0].template data<double>(), out[0].template data<double>() + 2);
     });

@@ -107,7 +107,7 @@ std::optional<state> typed(state begins_as, bool is_zero, Program program) {
   dynamic::builder b(dynamic::mesh({{"x", devices}}));
   dynamic::strict_program p(b, "x");
   const auto input = [&](state is) {
-    const value v = b.input(dynamic::in<double>({2}));
+    const value v = b.input(dynamic::input<double>({2}));
     p.input(v, {{{is}}}, is != state::constant);
     return v;
   };
@@ -226,8 +226,9 @@ TEST_CASE("what goes round a loop without a message has the values and the gradi
       });
       if (!found) continue;
       const bool begins_split = from.is == state::varying || from.is == state::partial;
-      const std::vector<dynamic::input> inputs{dynamic::in<double>({2}), dynamic::in<double>({2}), dynamic::in<double>({6}),
-                                               dynamic::in<double>({6}), dynamic::in<double>({begins_split ? 6 : 2})};
+      const std::vector<dynamic::input_spec> inputs{dynamic::input<double>({2}), dynamic::input<double>({2}),
+                                                    dynamic::input<double>({6}), dynamic::input<double>({6}),
+                                                    dynamic::input<double>({begins_split ? 6 : 2})};
       const auto built = [&](int n, auto&& program) {
         dynamic::builder b(dynamic::mesh({{"x", n}}));
         std::vector<value> in;
@@ -269,7 +270,7 @@ TEST_CASE("a sum that an inner loop adds to is looked for before that loop is pl
             value sums = fori_loop(
                 3,
                 [&](value k, value a) {
-                  return a + v * broadcast_in_dim(convert<float>(k), {4, 4}, {});
+                  return a + v * broadcast_in_dim(cast<float>(k), {4, 4}, {});
                 },
                 zeros_like(v));
             if (two) sums = sums + 2.0 * v;
@@ -281,9 +282,9 @@ TEST_CASE("a sum that an inner loop adds to is looked for before that loop is pl
   array<float> x({8, 4}), y({8, 4});
   for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 5) - 2, y[i] = static_cast<float>(i % 3) - 1;
   for (const bool two : {false, true}) {
-    const auto given = dynamic::in<float>({8, 4}, {"d", ""}), whole = dynamic::in<float>({8, 4});
+    const auto given = dynamic::input<float>({8, 4}, {"d", ""}), whole = dynamic::input<float>({8, 4});
     const auto split = dynamic::compile(nest(two), dynamic::mesh({{"d", 4}}), given, given).run(simulated{}, x, y);
-    const auto one = dynamic::compile(nest(two), dynamic::mesh({{"d", 1}}), whole, whole).run(self{}, x, y);
+    const auto one = dynamic::compile(nest(two), dynamic::mesh({{"d", 1}}), whole, whole).run(serial{}, x, y);
     for (std::int64_t i = 0; i < x.size(); ++i)
       CHECK(split[0].data<float>()[i] == doctest::Approx(one[0].data<float>()[i]).epsilon(1e-4));
   }

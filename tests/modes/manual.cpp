@@ -100,8 +100,8 @@ TEST_CASE("random manual programs compute and differentiate as the devices of a 
           auto g = grad(y, std::tuple{a, b, c});
           return std::tuple{y, std::get<0>(g), std::get<1>(g), std::get<2>(g)};
         },
-        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}).with({.checked = true}), dynamic::in<double>({p.size, p.size}),
-        dynamic::in<double>({p.size, p.size}), dynamic::in<double>({p.size, p.size}));
+        dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}).with({.checked = true}), dynamic::input<double>({p.size, p.size}),
+        dynamic::input<double>({p.size, p.size}), dynamic::input<double>({p.size, p.size}));
     const auto result = k % 8 == 0 ? program.run(threads{}, in[0].of, in[1].of, in[2].of)
                                    : program.run(simulated{}, in[0].of, in[1].of, in[2].of);
     const double loss = p.loss(in);
@@ -139,7 +139,7 @@ TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and 
             },
             takes<split<"x", "y">>{}, gives<split<"x", "y">>{})(x);
       },
-      dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<double>({2, 3}));
+      dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::input<double>({2, 3}));
   const std::vector<double> in{1, 2, 3, 4, 5, 6}, expected{1, 7, 10, 16, 31, 40};
   for (const auto& result : {program.run(threads{}, in), program.run(simulated{}, in)})
     for (std::size_t i = 0; i < 6; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
@@ -160,7 +160,7 @@ TEST_CASE("a permutation sends what one device holds, whoever gets nothing, and 
         [](value x) {
           return manual<"x">([](value v) { return local::permute<"x">(v, {{0, 1}}); }, takes<varying>{}, gives<varying>{})(x);
         },
-        dynamic::mesh({{"x", 65}}), dynamic::in<double>({65, 2})));
+        dynamic::mesh({{"x", 65}}), dynamic::input<double>({65, 2})));
   });
   CHECK(mistake.find("`x` has 65 devices, and a list names 64 at most; write rotate or shift_devices") != std::string::npos);
 }
@@ -171,13 +171,13 @@ TEST_CASE("places, permutations and broadcasts go along several axes at once") {
         return manual<"x", "y">(
             [](value v) {
               const value place =
-                  convert<double>(local::axis_index<"x,y">(v)) + static_cast<double>(10 * local::axis_size<"x,y">(v));
+                  cast<double>(local::axis_index<"x,y">(v)) + static_cast<double>(10 * local::axis_size<"x,y">(v));
               const value all = local::broadcast<"x,y", state::replica>(v, 3);
               return local::permute<"x,y">(v, {{0, 2}, {2, 1}, {3, 3}}) + all + broadcast_in_dim(place, {1, 2}, {});
             },
             takes<split<"x,y", _>>{}, gives<split<"x,y", _>>{})(x);
       },
-      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({4, 2}));
+      dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({4, 2}));
   const std::vector<double> in{1, 2, 3, 4, 5, 6, 700, 800}, expected{740, 840, 746, 847, 743, 844, 1443, 1643};
   for (const auto& result : {program.run(threads{}, in), program.run(simulated{}, in)})
     for (std::size_t i = 0; i < 8; ++i) CHECK(result[0].data<double>()[i] == expected[i]);
@@ -191,7 +191,7 @@ TEST_CASE("groups of devices within an axis are its parts, contiguous and stride
           return manual<"x">([](value v) { return local::all_reduce<Part, state::replica>(v) + 0.0 * v; }, takes<varying>{},
                              gives<varying>{})(x);
         },
-        dynamic::mesh({{"x", 4}}).with_parts({"x:(2)2"}), dynamic::in<double>({4, 2}));
+        dynamic::mesh({{"x", 4}}).with_parts({"x:(2)2"}), dynamic::input<double>({4, 2}));
   };
   const auto near = sums.operator()<"x:(2)2">().run(threads{}, in), far = sums.operator()<"x:(1)2">().run(threads{}, in);
   const std::vector<double> pairs{4, 6, 4, 6, 12, 14, 12, 14}, strided{6, 8, 10, 12, 6, 8, 10, 12};
@@ -212,7 +212,7 @@ TEST_CASE("a bias is counted once beside a partial sum") {
             },
             takes<varying, replica<"x">>{}, gives<>{})(x, bias);
       },
-      dynamic::mesh({{"x", 3}}), dynamic::in<double>({3, 2}), dynamic::in<double>({1, 2}));
+      dynamic::mesh({{"x", 3}}), dynamic::input<double>({3, 2}), dynamic::input<double>({1, 2}));
   const auto result = program.run(simulated{}, std::vector<double>{1, 2, 3, 4, 5, 6}, std::vector<double>{10, 20});
   CHECK(result[0].data<double>()[0] == 19);
   CHECK(result[0].data<double>()[1] == 32);
@@ -243,13 +243,13 @@ TEST_CASE("collectives of each row, in a loop over rows, are those of all rows a
     return of_row(a, 1) * (before + broadcast_in_dim(local::to_varying<"x">(w), {4, 2}, {1}));
   };
   const auto [by_loop, at_once] = same_results(with_rows(in_loop), with_rows(all_rows), dynamic::mesh({{"x", 2}}),
-                                               {dynamic::in<double>({4, 4}), dynamic::in<double>({2})});
+                                               {dynamic::input<double>({4, 4}), dynamic::input<double>({2})});
   const auto sent_by = [&](auto f) {
     return dynamic::compile(
                [&](value a, value w) {
                  return with_rows(f)({a, w});
                },
-               dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 4}), dynamic::in<double>({2}))
+               dynamic::mesh({{"x", 2}}), dynamic::input<double>({4, 4}), dynamic::input<double>({2}))
         .traffic()
         .bytes;
   };

@@ -54,7 +54,7 @@ value apply(const line& o, value a, value b, value w, bool is_inside) {
     case 8: return 0.5 * einsum("bd,fd->bf", a, w);
     case 9: return slice(concatenate({a, b}, 1), {0, width / 2}, {n, width / 2 + width});
     case 10: return tanh(slice(concatenate({a, b}, 1), {0, 0}, {n, width}));
-    case 11: return a - along_rows(reduce(a, monoid::maximum, {1}));
+    case 11: return a - along_rows(reduce(a, monoid::max, {1}));
     case 12: return 0.25 * a * along_rows(reduce(a, monoid::add, {1}));
     case 13: return laid(a, is_inside, true);
     case 14: return laid(a, is_inside, false);
@@ -78,7 +78,7 @@ struct body {
 using batch = split<"data", _>;
 using weight = replica<"data">;
 
-dynamic::program compiled(const dynamic::mesh& m, const std::vector<dynamic::input>& inputs, const body& f, bool by_hand) {
+dynamic::program compiled(const dynamic::mesh& m, const std::vector<dynamic::input_spec>& inputs, const body& f, bool by_hand) {
   dynamic::builder b(m);
   values in;
   for (const auto& i : inputs) in.push_back(b.input(i));
@@ -103,7 +103,7 @@ dynamic::program compiled(const dynamic::mesh& m, const std::vector<dynamic::inp
   for (const auto& y : out) b.output(y);
   return b.compile();
 }
-std::vector<dynamic::any_array> results_of(const dynamic::program& p, const std::vector<dynamic::input>& inputs, auto on) {
+std::vector<dynamic::any_array> results_of(const dynamic::program& p, const std::vector<dynamic::input_spec>& inputs, auto on) {
   std::vector<std::vector<double>> data;
   for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
   return p.run(on, data[0], data[1], data[2], data[3]);
@@ -117,7 +117,7 @@ void check_same(const std::vector<dynamic::any_array>& a, const std::vector<dyna
 
 /// Checks that one device sends the same bytes in the same collectives, and that the results are equal. Checks the
 /// hand-written form too.
-void check_alike(const dynamic::mesh& m, const std::vector<dynamic::input>& inputs, const body& f) {
+void check_alike(const dynamic::mesh& m, const std::vector<dynamic::input_spec>& inputs, const body& f) {
   const auto by_hand = compiled(m, inputs, f, true), automatic = compiled(m, inputs, f, false);
   for (const auto kind : {collective_kind::all_reduce, collective_kind::all_gather, collective_kind::reduce_scatter,
                           collective_kind::all_to_all, collective_kind::collective_permute}) {
@@ -130,9 +130,9 @@ void check_alike(const dynamic::mesh& m, const std::vector<dynamic::input>& inpu
 }
 
 const dynamic::mesh two_by_two({{"data", 2}, {"model", 2}});
-std::vector<dynamic::input> inputs_with(const std::vector<std::string>& weights, const std::string& columns = "model") {
-  return {dynamic::in<double>({rows, 8}, {"data", columns}), dynamic::in<double>({rows, 8}, {"data", columns}),
-          dynamic::in<double>({8, 8}, weights), dynamic::in<double>({8, 8}, weights)};
+std::vector<dynamic::input_spec> inputs_with(const std::vector<std::string>& weights, const std::string& columns = "model") {
+  return {dynamic::input<double>({rows, 8}, {"data", columns}), dynamic::input<double>({rows, 8}, {"data", columns}),
+          dynamic::input<double>({8, 8}, weights), dynamic::input<double>({8, 8}, weights)};
 }
 
 TEST_CASE("a sum along an axis of the planner's waits until all terms are there, and is scaled before") {
@@ -198,7 +198,7 @@ TEST_CASE("what lies whole outside of a region is whole inside of it, and nothin
 
 TEST_CASE("a loop of several sweeps on one exchange is no loop of a region") {
   dynamic::builder b(two_by_two);
-  const value x = b.input(dynamic::in<double>({8, 8}, {"model", "data"}));
+  const value x = b.input(dynamic::input<double>({8, 8}, {"model", "data"}));
   b.output(manual<"data">(
       [](value a) { return fori_loop(4, ghost<2>([](value, value u) { return 0.25 * (shift(u, 0, -1) + shift(u, 0, 1)); }), a); },
       takes<split<_, "data">>{}, gives<split<_, "data">>{})(x));
@@ -228,10 +228,10 @@ TEST_CASE("random regions that send nothing themselves are planned as the same p
       words +=
           std::to_string(o.is) + "(" + std::to_string(o.a) + "," + std::to_string(o.b) + ";" + std::to_string(o.weight) + ") ";
     }
-    std::vector<dynamic::input> inputs;
-    for (int i = 0; i < 2; ++i) inputs.push_back(dynamic::in<double>({rows, width}, {"data", below(3) == 0 ? "model" : ""}));
+    std::vector<dynamic::input_spec> inputs;
+    for (int i = 0; i < 2; ++i) inputs.push_back(dynamic::input<double>({rows, width}, {"data", below(3) == 0 ? "model" : ""}));
     for (int i = 0; i < 2; ++i) {
-      inputs.push_back(dynamic::in<double>({width, width}, weights[below(3)]));
+      inputs.push_back(dynamic::input<double>({width, width}, weights[below(3)]));
       words += inputs.back().sharding[0] + "|" + inputs.back().sharding[1] + " ";
     }
     INFO("program ", k, ": ", parts, " ", width, " ", words);

@@ -108,7 +108,7 @@ class chain {
     const std::vector<std::int64_t> shape{extent(0), extent(1)};
     dynamic::builder b{dynamic::mesh(mesh_)};
     dynamic::written_program p(b);
-    const value x = b.input(dynamic::in<double>(shape));
+    const value x = b.input(dynamic::input<double>(shape));
     p.input(x, now_);
     std::vector<value_states> leaves(1);  // known after the body has been called
     const value y = p.region(names(local_), {now_}, leaves, {x}, [&](const std::vector<value>& in) {

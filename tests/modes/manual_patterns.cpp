@@ -32,8 +32,8 @@ TEST_CASE("Megatron's layers by hand are those of the automatic mode") {
       },
       [](const std::vector<value>& in) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", in[0], in[1])), in[2]); },
       dynamic::mesh({{"data", 2}, {"model", 2}}),
-      {dynamic::in<double>({8, 6}, {"data", ""}), dynamic::in<double>({6, 10}, {"", "model"}),
-       dynamic::in<double>({10, 6}, {"model", ""})});
+      {dynamic::input<double>({8, 6}, {"data", ""}), dynamic::input<double>({6, 10}, {"", "model"}),
+       dynamic::input<double>({10, 6}, {"model", ""})});
   const traffic a = by_hand.traffic(), b = automatic.traffic();
   CHECK(a.bytes == b.bytes);
   // y and the gradient with respect to x, [4,6] each, are summed along model; the gradients of both weights, [6,5],
@@ -54,8 +54,8 @@ TEST_CASE("FSDP by hand gathers weights and scatters their gradients") {
       },
       [](const std::vector<value>& in) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", in[0], in[1])), in[2]); },
       dynamic::mesh({{"data", 4}}),
-      {dynamic::in<double>({64, 8}, {"data", ""}), dynamic::in<double>({8, 12}, {"data", ""}),
-       dynamic::in<double>({12, 8}, {"data", ""})});
+      {dynamic::input<double>({64, 8}, {"data", ""}), dynamic::input<double>({8, 12}, {"data", ""}),
+       dynamic::input<double>({12, 8}, {"data", ""})});
   const traffic a = by_hand.traffic(), b = automatic.traffic();
   CHECK(a.bytes == b.bytes);
   CHECK(a.in(collective_kind::all_gather).bytes == 2 * 3 * 24 * 8);
@@ -73,7 +73,8 @@ TEST_CASE("SUMMA by hand: rows of blocks gather the one factor, columns the othe
             takes<split<"x", "y">, split<"x", "y">>{}, gives<split<"x", "y">>{})(in[0], in[1]);
       },
       [](const std::vector<value>& in) { return reshard(einsum("ik,kj->ij", in[0], in[1]), split<"x", "y">{}); },
-      dynamic::mesh({{"x", 2}, {"y", 2}}), {dynamic::in<double>({8, 8}, {"x", "y"}), dynamic::in<double>({8, 8}, {"x", "y"})});
+      dynamic::mesh({{"x", 2}, {"y", 2}}),
+      {dynamic::input<double>({8, 8}, {"x", "y"}), dynamic::input<double>({8, 8}, {"x", "y"})});
   const traffic a = by_hand.traffic(), b = automatic.traffic();
   CHECK(a.in(collective_kind::all_gather).bytes == 2 * 16 * 8);
   CHECK(a.bytes <= b.bytes);
@@ -82,7 +83,7 @@ TEST_CASE("SUMMA by hand: rows of blocks gather the one factor, columns the othe
 TEST_CASE("ring attention by hand is attention") {
   const auto attention = [](const std::vector<value>& in) {
     const value s = einsum("qd,kd->qk", in[0], in[1]);
-    const value p = exponential(s - broadcast_in_dim(stop_gradient(reduce(s, monoid::maximum, {1})), {12, 12}, {0}));
+    const value p = exp(s - broadcast_in_dim(stop_gradient(reduce(s, monoid::max, {1})), {12, 12}, {0}));
     return einsum("qk,kd->qd", p / broadcast_in_dim(einsum("qk->q", p), {12, 12}, {0}), in[2]);
   };
   const auto ring = [](const std::vector<value>& in) {
@@ -93,14 +94,14 @@ TEST_CASE("ring attention by hand is attention") {
           value most, total, out;
           for (std::int64_t step = 0; step < n; ++step) {
             const value s = einsum("qd,kd->qk", q, k);
-            const value here = stop_gradient(reduce(s, monoid::maximum, {1}));
-            const value now = step == 0 ? here : maximum(most, here);
-            const value p = exponential(s - broadcast_in_dim(now, {rows, keys}, {0}));
+            const value here = stop_gradient(reduce(s, monoid::max, {1}));
+            const value now = step == 0 ? here : max(most, here);
+            const value p = exp(s - broadcast_in_dim(now, {rows, keys}, {0}));
             const value sum = einsum("qk->q", p), part = einsum("qk,kd->qd", p, v);
             if (step == 0) {
               total = sum, out = part;
             } else {
-              const value scale = exponential(most - now);
+              const value scale = exp(most - now);
               total = total * scale + sum;
               out = out * broadcast_in_dim(scale, {rows, width}, {0}) + part;
             }
@@ -111,7 +112,7 @@ TEST_CASE("ring attention by hand is attention") {
         },
         takes<split<"seq", _>, split<"seq", _>, split<"seq", _>>{}, gives<split<"seq", _>>{})(in[0], in[1], in[2]);
   };
-  const auto in = dynamic::in<double>({12, 4}, {"seq", ""});
+  const auto in = dynamic::input<double>({12, 4}, {"seq", ""});
   const auto [by_hand, automatic] = same_results(ring, attention, dynamic::mesh({{"seq", 3}}), {in, in, in});
   const traffic a = by_hand.traffic();
   static_cast<void>(automatic);
@@ -138,7 +139,8 @@ TEST_CASE("a norm on parts of the sequence: its weight is a replica, or its grad
         return reshard(einsum("sf,df->sd", einsum("sd,df->sf", y, in[2]), in[2]), split<"model", _>{});
       },
       dynamic::mesh({{"model", 2}}),
-      {dynamic::in<double>({8, 6}, {"model", ""}), dynamic::in<double>({6}), dynamic::in<double>({6, 40}, {"", "model"})});
+      {dynamic::input<double>({8, 6}, {"model", ""}), dynamic::input<double>({6}),
+       dynamic::input<double>({6, 40}, {"", "model"})});
   const traffic a = by_hand.traffic(), b = automatic.traffic();
   CHECK(a.bytes == b.bytes);
   CHECK(a.in(collective_kind::all_gather).bytes == a.in(collective_kind::reduce_scatter).bytes);
@@ -156,7 +158,7 @@ TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stag
           std::vector<value> kept;
           for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
             value given = batch(x, t < batches ? t : batches - 1);
-            if (t > 0) given = select(is_first, given, local::shift_devices<"stage">(now));
+            if (t > 0) given = where(is_first, given, local::shift_devices<"stage">(now));
             now = tanh(einsum("bd,df->bf", given, own));
             kept.push_back(reshape(now, {1, 1, rows, width}));
           }
@@ -171,15 +173,15 @@ TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stag
     std::vector<value> kept;
     for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
       value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
-      if (t > 0) given = select(is_first, given, shift(now, 0, -1));
+      if (t > 0) given = where(is_first, given, shift(now, 0, -1));
       now = reshard(tanh(einsum("sbd,sdf->sbf", given, in[1])), split<"stage", _, _>{});
       kept.push_back(reshape(now, {stages, 1, rows, width}));
     }
     return concatenate(kept, 1);
   };
-  const auto [a, b] =
-      same_results(by_hand, with_stages, dynamic::mesh({{"stage", stages}}),
-                   {dynamic::in<double>({batches, rows, width}), dynamic::in<double>({stages, width, width}, {"stage", "", ""})});
+  const auto [a, b] = same_results(
+      by_hand, with_stages, dynamic::mesh({{"stage", stages}}),
+      {dynamic::input<double>({batches, rows, width}), dynamic::input<double>({stages, width, width}, {"stage", "", ""})});
   // The result of a stage is sent to the next stage five times, and its gradient back.
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == 2 * 5 * rows * width * 8);
   CHECK(a.traffic().in(collective_kind::collective_permute).bytes == b.traffic().in(collective_kind::collective_permute).bytes);
@@ -204,7 +206,7 @@ TEST_CASE("experts by hand: each device is one, and no dim of experts is written
   };
   const auto [a, b] = same_results(
       by_hand, with_experts, dynamic::mesh({{"expert", 4}}),
-      {dynamic::in<double>({8, 4, 3, 5}, {"expert", "", "", ""}), dynamic::in<double>({4, 5, 6}, {"expert", "", ""})});
+      {dynamic::input<double>({8, 4, 3, 5}, {"expert", "", "", ""}), dynamic::input<double>({4, 5, 6}, {"expert", "", ""})});
   // [2,4,3,5] and [2,4,3,6], three quarters of each, there and back.
   CHECK(a.traffic().in(collective_kind::all_to_all).bytes == 2 * (120 + 144) * 8 * 3 / 4);
   CHECK(a.traffic().bytes == a.traffic().in(collective_kind::all_to_all).bytes);
@@ -214,7 +216,7 @@ TEST_CASE("experts by hand: each device is one, and no dim of experts is written
 /// Returns the totals of the parts before the device's part, and zeros for all other parts.
 value compare_before(value totals, value place) {
   const value part = iota<std::int32_t>(totals, {totals.shape()[0], totals.shape()[1]}, 1);
-  return select(part < broadcast_in_dim(place, {totals.shape()[0], totals.shape()[1]}, {}), totals, zeros_like(totals));
+  return where(part < broadcast_in_dim(place, {totals.shape()[0], totals.shape()[1]}, {}), totals, zeros_like(totals));
 }
 
 TEST_CASE("a kernel of the user's own gets spans of the device's shard") {
@@ -233,7 +235,7 @@ TEST_CASE("a kernel of the user's own gets spans of the device's shard") {
             },
             takes<split<_, "x">>{}, gives<split<_, "x">>{})(x);
       },
-      dynamic::mesh({{"x", 2}}), dynamic::in<double>({2, 6}));
+      dynamic::mesh({{"x", 2}}), dynamic::input<double>({2, 6}));
   const std::vector<double> x{1, 2, 3, 4, 5, 6, 1, 1, 1, 1, 1, 1}, expected{1, 3, 6, 10, 15, 21, 1, 2, 3, 4, 5, 6};
   const auto result = program.run(threads{}, x);
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(result[0].data<double>()[i] == expected[i]);

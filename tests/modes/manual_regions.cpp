@@ -34,7 +34,7 @@ template <class Spec, class Gives = gives<>, class Body>
 std::string mistake_of(Body body) {
   return error_of([&] {
     static_cast<void>(dynamic::compile([&](value x) { return manual<"x">(body, takes<Spec>{}, Gives{})(x); },
-                                       dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2})));
+                                       dynamic::mesh({{"x", 2}}), dynamic::input<double>({4, 2})));
   });
 }
 TEST_CASE("mistakes of manual regions are named, with the way out") {
@@ -45,7 +45,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
   const auto total = [](value v) { return einsum("ab->", v); };
   CHECK(has(mistake_of<varying>([](value x) { return x; }),
             "the result is varying over `x` and leaves as invariant; name the dim that `x` splits"));
-  CHECK(has(mistake_of<invariant<"x">>([](value x) { return x * convert<double>(local::axis_index<"x">(x)); }),
+  CHECK(has(mistake_of<invariant<"x">>([](value x) { return x * cast<double>(local::axis_index<"x">(x)); }),
             "the gradient of operand 0 would miss a sum over `x`"));
   CHECK(has(mistake_of<invariant<"x">>([](value x) { return local::all_reduce<"x">(x); }),
             "the operand is invariant over `x`, and a sum of equal data over n devices is n times the value"));
@@ -76,7 +76,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
   CHECK(
       has(mistake_of<varying>([](value x) { return reshard(x, split<_, _>{}) + reshard(x, varying{}); }), "which is local here"));
   CHECK(has(mistake_of<varying>([=](value x) { return grad(total(x), x); }), "the loss is varying over `x`"));
-  CHECK(has(mistake_of<varying>([=](value x) { return grad(total(local::all_reduce<"x">(x, monoid::maximum)), x); }),
+  CHECK(has(mistake_of<varying>([=](value x) { return grad(total(local::all_reduce<"x">(x, monoid::max)), x); }),
             "has no gradient"));
   CHECK(has(mistake_of<varying>([](value x) { return local::reduce_scatter<"x">(einsum("ab->b", x), 1); }),
             "dim 1 is not a dim of [2]"));
@@ -121,7 +121,7 @@ TEST_CASE("mistakes of manual regions are named, with the way out") {
             "1 results are returned, and `gives` names 2"));
   const auto of_two = [&](auto program, dynamic::mesh m, std::int64_t rows) {
     return error_of([&] {
-      static_cast<void>(dynamic::compile(program, m, dynamic::in<double>({rows, 2}), dynamic::in<double>({rows, 2})));
+      static_cast<void>(dynamic::compile(program, m, dynamic::input<double>({rows, 2}), dynamic::input<double>({rows, 2})));
     });
   };
   const dynamic::mesh x2({{"x", 2}});
@@ -154,7 +154,7 @@ TEST_CASE("a sum over a dim of which devices have parts is not taken for the who
           [&](value x) {
             return manual<"x">([f](value v) { return reshape(f(v), {1, -1}); }, decltype(taken){}, gives<split<"x", _>>{})(x);
           },
-          dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({4, 2})));
+          dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({4, 2})));
     });
   };
   constexpr takes<split<"x", _>> rows;
@@ -167,7 +167,7 @@ TEST_CASE("a sum over a dim of which devices have parts is not taken for the who
        "local::to_varying<`x`, state::varying>(the summed value) for one device's own sum: 0 bytes forward, 0 bytes backward"},
       {[](value v) { return norm(v, 0); }, "norm at manual_regions.cpp:"},
       {[](value v) { return sum(v, 1) / sum(v); }, "divide at manual_regions.cpp:"},
-      {[](value v) { return exponential(local::rotate<"x">(sum(v, 0))); }, "exponential at manual_regions.cpp:"},
+      {[](value v) { return exp(local::rotate<"x">(sum(v, 0))); }, "exp at manual_regions.cpp:"},
       {[](value v) { return mean(v, 0); },
        "each device along `x` has a part of a dim of operand 0, and this is the mean of the part; divide the all_reduce of its "
        "sum by the whole extent; write local::to_varying<`x`, state::varying>(operand 0) for the mean of one device's "
@@ -184,10 +184,10 @@ TEST_CASE("a sum over a dim of which devices have parts is not taken for the who
       [](value v) { return mean(v, 1); },
       [](value v) { return 2.0 * sum(v, 0) + sum(v, 0); },
       [](value v) { return relu(local::all_reduce<"x", state::replica>(sum(v, 0))) + sum(v, 0); },
-      [](value v) { return relu(reduce(v, monoid::maximum, {0})); },
+      [](value v) { return relu(reduce(v, monoid::max, {0})); },
       [](value v) { return mean(local::to_varying<"x", state::varying>(v), 0); },
       [](value v) { return norm(local::to_varying<"x", state::varying>(v), 0); },
-      [](value v) { return relu(select(sum(v) > 0.0, sum(v, 1), 0.5)); },
+      [](value v) { return relu(where(sum(v) > 0.0, sum(v, 1), 0.5)); },
       [](value v) { return relu(sum(local::all_gather<"x", state::replica>(v, 0), 0)) * sum(v, 0); },
   };
   for (const auto f : right) CHECK(said(f, rows) == "no error");
@@ -209,7 +209,7 @@ TEST_CASE("one device's own mean, said to be one, has its gradient") {
         const value rest = reshape(parts - broadcast_in_dim(mean(parts, 1), {2, 2, 3}, {0, 2}), {4, 3});
         return rest * rest * in[1];
       },
-      dynamic::mesh({{"x", 2}}), {dynamic::in<double>({4, 3}, {"x", ""}), dynamic::in<double>({3}, {""})});
+      dynamic::mesh({{"x", 2}}), {dynamic::input<double>({4, 3}, {"x", ""}), dynamic::input<double>({3}, {""})});
 }
 
 TEST_CASE(
@@ -218,16 +218,16 @@ TEST_CASE(
   const reads second[] = {
       [](value v, value b) { return v + b; },
       [](value v, value b) { return v * sum(b); },  // found at the sum
-      [](value v, value b) { return maximum(v, b); },
+      [](value v, value b) { return max(v, b); },
       [](value v, value b) { return einsum("ab,ab->a", v, b); },
       [](value v, value b) { return einsum("ab,ca->cb", v, b); },
       [](value v, value b) { return einsum<"ab,cb,cb->a">(v, b, b); },
       [](value v, value b) {
         return concatenate({v, b}, 1);
       },
-      [](value v, value b) { return select(v > 0.0, b, v); },
-      [](value v, value b) { return take(v, convert<std::int64_t>(b), 0); },
-      [](value v, value b) { return scatter_add(v, convert<std::int64_t>(v), b); },
+      [](value v, value b) { return where(v > 0.0, b, v); },
+      [](value v, value b) { return take(v, cast<std::int64_t>(b), 0); },
+      [](value v, value b) { return scatter_add(v, cast<std::int64_t>(v), b); },
       [](value v, value b) {
         return convolution(reshape(v, {2, 2, 1}), b, "NWC,WO->NWO");
       },
@@ -249,7 +249,7 @@ TEST_CASE(
           [f](value a, value b) {
             return manual<"x">([=](value v) { return f(v, b); }, takes<split<"x", _>>{}, gives<split<"x", _>>{})(a);
           },
-          mesh, dynamic::in<double>({4, 2}), dynamic::in<double>({4, 2})));
+          mesh, dynamic::input<double>({4, 2}), dynamic::input<double>({4, 2})));
     });
     CAPTURE(words);
     CHECK(caught::contains(words, " is a value from outside of this manual region; give it to the region as an argument"));
@@ -278,7 +278,7 @@ TEST_CASE("loops, conditionals and gradients inside of a region") {
       [](const std::vector<value>& in) {  // the parts of w, added up
         return 2.0 * einsum("bd,gfd->bf", in[0], reshape(in[1], {3, 2, 5}));
       },
-      dynamic::mesh({{"x", 3}}), {dynamic::in<double>({6, 5}), dynamic::in<double>({6, 5})});
+      dynamic::mesh({{"x", 3}}), {dynamic::input<double>({6, 5}), dynamic::input<double>({6, 5})});
   static_cast<void>(automatic);
   CHECK(by_hand.traffic().in(collective_kind::all_gather).bytes == 0);
 
@@ -294,7 +294,7 @@ TEST_CASE("loops, conditionals and gradients inside of a region") {
             },
             takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>, held<>>{})(x, w);
       },
-      dynamic::mesh({{"x", 2}}), dynamic::in<double>({4, 2}), dynamic::in<double>({2}));
+      dynamic::mesh({{"x", 2}}), dynamic::input<double>({4, 2}), dynamic::input<double>({2}));
   const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8}, w{1, -2};
   const auto result = inside.run(simulated{}, x, w);
   double expected[2] = {0, 0};
@@ -316,7 +316,7 @@ TEST_CASE("a gradient is cut as the value which it is the gradient of: what move
   const auto of_squares = [](value v) { return grad(local::to_partial<"x,y">(einsum("ab,ab->", v, v)), v); };
   const auto region = [=](auto body, auto gives) { return [=](value x) { return manual<"x", "y">(body, taken, gives)(x); }; };
   const auto said = [&](auto body, auto gives) {
-    return error_of([&] { static_cast<void>(dynamic::compile(region(body, gives), m, dynamic::in<double>({12, 2}))); });
+    return error_of([&] { static_cast<void>(dynamic::compile(region(body, gives), m, dynamic::input<double>({12, 2}))); });
   };
   const auto twice = [=](value v) { return of_squares(v) + grad(local::to_partial<"x,y">(sum(of_squares(v) * v)), v); };
   const auto over_x = [](value g) { return local::all_gather<"x", state::replica>(g, 0); };
@@ -331,9 +331,9 @@ TEST_CASE("a gradient is cut as the value which it is the gradient of: what move
     CHECK_MESSAGE(caught::contains(found, "name the axes in the order of the result"), found);
 
   // Rows are in order if they are gathered over y, or stay in place.
-  const auto x = some(dynamic::in<double>({12, 2}), 1);
+  const auto x = some(dynamic::input<double>({12, 2}), 1);
   const auto is_right = [&](auto body, auto gives, double times) {
-    const auto given = dynamic::compile(region(body, gives), m, dynamic::in<double>({12, 2})).run(simulated{}, x);
+    const auto given = dynamic::compile(region(body, gives), m, dynamic::input<double>({12, 2})).run(simulated{}, x);
     REQUIRE(given[0].bytes.size() == 24 * sizeof(double));
     for (std::size_t i = 0; i < 24; ++i) CHECK(given[0].template data<double>()[i] == doctest::Approx(times * x[i]));
   };
@@ -345,8 +345,8 @@ TEST_CASE("a gradient is cut as the value which it is the gradient of: what move
 TEST_CASE("in a program with types a region may take some axes; the others go on") {
   dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}));
   dynamic::strict_program p(b, "");
-  const value x = b.input(dynamic::in<double>({6, 4})), w = b.input(dynamic::in<double>({4, 8})),
-              v = b.input(dynamic::in<double>({8, 4}));
+  const value x = b.input(dynamic::input<double>({6, 4})), w = b.input(dynamic::input<double>({4, 8})),
+              v = b.input(dynamic::input<double>({8, 4}));
   using on = axis_state;
   p.input(x, {{on{state::shard, 0}, on{state::invariant}}});
   p.input(w, {{on{state::replica}, on{state::shard, 1}}});
@@ -363,15 +363,15 @@ TEST_CASE("in a program with types a region may take some axes; the others go on
   CHECK(program.traffic().over("data").bytes == 0);
   CHECK(program.traffic().bytes == 2 * 3 * 4 * 8);  // y and the gradient with respect to x, [3,4]
   dynamic::builder c(dynamic::mesh({{"one", 1}}));
-  const value cx = c.input(dynamic::in<double>({6, 4})), cw = c.input(dynamic::in<double>({4, 8})),
-              cv = c.input(dynamic::in<double>({8, 4}));
+  const value cx = c.input(dynamic::input<double>({6, 4})), cw = c.input(dynamic::input<double>({4, 8})),
+              cv = c.input(dynamic::input<double>({8, 4}));
   const value cy = einsum("bf,fd->bd", tanh(einsum("bd,df->bf", cx, cw)), cv);
   c.output(cy);
   c.output(grad(einsum("bd,bd->", cy, cy), cx));
   const auto one = c.compile();
-  const auto dx = some(dynamic::in<double>({6, 4}), 1), dw = some(dynamic::in<double>({4, 8}), 2),
-             dv = some(dynamic::in<double>({8, 4}), 3);
-  const auto given = program.run(simulated{}, dx, dw, dv), expected = one.run(self{}, dx, dw, dv);
+  const auto dx = some(dynamic::input<double>({6, 4}), 1), dw = some(dynamic::input<double>({4, 8}), 2),
+             dv = some(dynamic::input<double>({8, 4}), 3);
+  const auto given = program.run(simulated{}, dx, dw, dv), expected = one.run(serial{}, dx, dw, dv);
   for (std::size_t k = 0; k < 2; ++k)
     for (std::size_t i = 0; i < 24; ++i) CHECK(given[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]));
 }
@@ -382,8 +382,8 @@ TEST_CASE("a region inside of a region takes other axes") {
   const auto two_layers = [](value x, value w, value v) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w)), v); };
   const auto built = [&](dynamic::builder& b, auto body) {
     dynamic::strict_program p(b, "");
-    std::vector<value> in{b.input(dynamic::in<double>({6, 4})), b.input(dynamic::in<double>({4, 9})),
-                          b.input(dynamic::in<double>({9, 4}))};
+    std::vector<value> in{b.input(dynamic::input<double>({6, 4})), b.input(dynamic::input<double>({4, 9})),
+                          b.input(dynamic::input<double>({9, 4}))};
     p.input(in[0], {{on{state::shard, 0}, on{state::invariant}}});
     p.input(in[1], {{on{state::replica}, on{state::shard, 1}}});
     p.input(in[2], {{on{state::replica}, on{state::shard, 0}}});
@@ -405,14 +405,14 @@ TEST_CASE("a region inside of a region takes other axes") {
   CHECK(program.traffic().over("model").bytes == 2 * (2 * 2 * 12 * 8) / 3);
 
   dynamic::builder one(dynamic::mesh({{"one", 1}}));
-  const std::vector<value> alone{one.input(dynamic::in<double>({6, 4})), one.input(dynamic::in<double>({4, 9})),
-                                 one.input(dynamic::in<double>({9, 4}))};
+  const std::vector<value> alone{one.input(dynamic::input<double>({6, 4})), one.input(dynamic::input<double>({4, 9})),
+                                 one.input(dynamic::input<double>({9, 4}))};
   const value y = two_layers(alone[0], alone[1], alone[2]), total = einsum("bd,bd->", y, y);
   one.output(total);
   for (const auto& g : grad(total, alone)) one.output(g);
-  const auto x = some(dynamic::in<double>({6, 4}), 1), w = some(dynamic::in<double>({4, 9}), 2),
-             v = some(dynamic::in<double>({9, 4}), 3);
-  const auto expected = one.compile().run(self{}, x, w, v), given = program.run(simulated{}, x, w, v);
+  const auto x = some(dynamic::input<double>({6, 4}), 1), w = some(dynamic::input<double>({4, 9}), 2),
+             v = some(dynamic::input<double>({9, 4}), 3);
+  const auto expected = one.compile().run(serial{}, x, w, v), given = program.run(simulated{}, x, w, v);
   REQUIRE(given.size() == 4);
   for (std::size_t k = 0; k < 4; ++k) {
     REQUIRE(given[k].shape == expected[k].shape);
@@ -451,7 +451,7 @@ TEST_CASE("an axis moves only where it is the innermost of its dim, and leaves i
     const auto run = [&, nx = nx, ny = ny](auto in, auto out, auto body) {
       return error_of([&] {
         const auto program = dynamic::compile([&](value v) { return manual<"x", "y">(body, in, out)(v); },
-                                              dynamic::mesh({{"x", nx}, {"y", ny}}), dynamic::in<double>({6, 6}));
+                                              dynamic::mesh({{"x", nx}, {"y", ny}}), dynamic::input<double>({6, 6}));
         const auto found = program.run(simulated{}, data);
         for (std::size_t i = 0; i < 36; ++i) CHECK(found[0].template data<double>()[i] == data[i]);
       });

@@ -28,12 +28,12 @@ using written_by_hand::check_same;
 using written_by_hand::layer;
 using written_by_hand::some;
 /// Other axes may split the parts of regions unevenly.
-dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs) {
+dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input_spec>& inputs) {
   return written_by_hand::with_gradients(f, m, inputs, true);
 }
 
 /// Checks that the gradients equal the slopes of the sum of squares of the result.
-void check_slopes(const dynamic::program& p, const std::vector<dynamic::input>& inputs) {
+void check_slopes(const dynamic::program& p, const std::vector<dynamic::input_spec>& inputs) {
   std::vector<std::vector<double>> data;
   for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
   const auto loss = [&](std::size_t k, double step) {
@@ -55,8 +55,9 @@ void check_slopes(const dynamic::program& p, const std::vector<dynamic::input>& 
 
 TEST_CASE("data parallel by hand, model parallel by the planner") {
   const auto two_layers = [](value x, value w, value v) { return einsum("bf,fd->bd", tanh(einsum("bd,df->bf", x, w)), v); };
-  const std::vector<dynamic::input> inputs{dynamic::in<double>({8, 6}, {"data", ""}), dynamic::in<double>({6, 10}, {"", "model"}),
-                                           dynamic::in<double>({10, 6}, {"model", ""})};
+  const std::vector<dynamic::input_spec> inputs{dynamic::input<double>({8, 6}, {"data", ""}),
+                                                dynamic::input<double>({6, 10}, {"", "model"}),
+                                                dynamic::input<double>({10, 6}, {"model", ""})};
   const dynamic::mesh m({{"data", 2}, {"model", 2}});
   const auto by_hand = with_gradients(
       [&](const std::vector<value>& in) {
@@ -83,7 +84,7 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
           std::vector<value> kept;
           for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
             value given = batch(x, t < batches ? t : batches - 1);
-            if (t > 0) given = select(is_first, given, local::shift_devices<"stage">(now));
+            if (t > 0) given = where(is_first, given, local::shift_devices<"stage">(now));
             now = einsum("bf,fd->bd", tanh(einsum("bd,df->bf", given, up)), down);
             kept.push_back(reshape(now, {1, 1, rows, width}));
           }
@@ -98,15 +99,15 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
     std::vector<value> kept;
     for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
       value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
-      if (t > 0) given = select(is_first, given, shift(now, 0, -1));
+      if (t > 0) given = where(is_first, given, shift(now, 0, -1));
       now = reshard(einsum("sbf,sfd->sbd", tanh(einsum("sbd,sdf->sbf", given, in[1])), in[2]), split<"stage", _, _>{});
       kept.push_back(reshape(now, {stages, 1, rows, width}));
     }
     return concatenate(kept, 1);
   };
-  const std::vector<dynamic::input> inputs{dynamic::in<double>({batches, rows, width}),
-                                           dynamic::in<double>({stages, width, hidden}, {"stage", "", "model"}),
-                                           dynamic::in<double>({stages, hidden, width}, {"stage", "model", ""})};
+  const std::vector<dynamic::input_spec> inputs{dynamic::input<double>({batches, rows, width}),
+                                                dynamic::input<double>({stages, width, hidden}, {"stage", "", "model"}),
+                                                dynamic::input<double>({stages, hidden, width}, {"stage", "model", ""})};
   const dynamic::mesh m({{"stage", stages}, {"model", 2}});
   const auto a = with_gradients(by_hand, m.with({.checked = true}), inputs), b = with_gradients(with_stages, m, inputs);
   check_same(a, b, inputs);
@@ -118,7 +119,8 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
 }
 
 TEST_CASE("a region inside of a region, and a loop in it, leave the third axis to the planner") {
-  const std::vector<dynamic::input> inputs{dynamic::in<double>({8, 6}, {"x", "z"}), dynamic::in<double>({6, 6}, {"z", "y"})};
+  const std::vector<dynamic::input_spec> inputs{dynamic::input<double>({8, 6}, {"x", "z"}),
+                                                dynamic::input<double>({6, 6}, {"z", "y"})};
   const auto by_hand = [](const std::vector<value>& in) {
     return manual<"x">(
         [](value x, value w) {  // [4,6] and [6,6]
@@ -149,18 +151,18 @@ TEST_CASE("in a region, a reshape cuts an axis that is the planner's") {
   const layer f = [](const std::vector<value>& in) {
     return manual<"x">(
         [](value a, value b) {
-          const value place = convert<double>(1 + local::axis_index<"x">(a));
+          const value place = cast<double>(1 + local::axis_index<"x">(a));
           const value rows = transpose(reshape(a, {2, 4, 3}), {1, 0, 2}) * broadcast_in_dim(place, {4, 2, 3}, {});
           return einsum("ab,cb->ac", reshape(local::rotate<"x">(rows), {8, 3}), b);
         },
         takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>>{})(in[0], in[1]);
   };
-  const std::vector<dynamic::input> alone{dynamic::in<double>({16, 3}), dynamic::in<double>({5, 3})};
+  const std::vector<dynamic::input_spec> alone{dynamic::input<double>({16, 3}), dynamic::input<double>({5, 3})};
   const auto expected = with_gradients(f, dynamic::mesh({{"x", 2}}), alone);
   const std::vector<dynamic::mesh::axis> axes{{"x", 2}, {"y", 4}};
   for (const bool is_first : {true, false}) {  // 8 rows over y:4 become 2 and 4: y:(1)2 and y:(2)2
     const auto found = with_gradients(f, dynamic::mesh({axes[is_first ? 0 : 1], axes[is_first ? 1 : 0]}).with({.checked = true}),
-                                      {dynamic::in<double>({16, 3}, {"x,y", ""}), alone[1]});
+                                      {dynamic::input<double>({16, 3}, {"x,y", ""}), alone[1]});
     check_same(found, expected, alone);
   }
 }
@@ -170,7 +172,7 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   const auto compiled = [](std::int64_t extent, const dynamic::value_states& states, auto region) {
     dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 4}}));
     dynamic::strict_program p(b, "");
-    const value x = b.input(dynamic::in<double>({extent}));
+    const value x = b.input(dynamic::input<double>({extent}));
     p.input(x, states);
     b.output(region(x));
     return b.compile();
@@ -178,7 +180,7 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   const dynamic::value_states both{{on{state::shard, 0}, on{state::shard, 0}}, {{0, 0}, {1, 0}}};
   const auto numbered = [](value x) {
     return manual<"x">(
-        [](value a) { return a * broadcast_in_dim(convert<double>(1 + local::axis_index<"x">(a)), {a.shape()[0]}, {}); },
+        [](value a) { return a * broadcast_in_dim(cast<double>(1 + local::axis_index<"x">(a)), {a.shape()[0]}, {}); },
         takes<split<"x">>{}, gives<split<"x">>{})(x);
   };
   CHECK(error_of([&] {
@@ -191,7 +193,7 @@ TEST_CASE("in a program with types, parts of regions are cut evenly by other axe
   // An axis of one device cuts nothing, in any position.
   dynamic::builder b(dynamic::mesh({{"y", 1}, {"x", 2}}));
   dynamic::strict_program p(b, "");
-  const value ones = b.input(dynamic::in<double>({16}));
+  const value ones = b.input(dynamic::input<double>({16}));
   p.input(ones, both);  // y before x
   b.output(numbered(ones));
   const auto behind_one = b.compile().run(simulated{}, std::vector<double>(16, 1.0));
@@ -209,7 +211,7 @@ TEST_CASE("a split that would cut a part of a region unevenly is refused, or giv
   const auto compiled = [](bool is_allowed) {
     dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 4}}));
     if (is_allowed) b.allow_replication();
-    const value x = b.input(dynamic::in<double>({12}, {"x,y"}));
+    const value x = b.input(dynamic::input<double>({12}, {"x,y"}));
     b.output(manual<"x">([](value a) { return 2.0 * local::rotate<"x">(a); }, takes<split<"x">>{}, gives<split<"x">>{})(x));
     return b.compile();
   };
@@ -231,8 +233,8 @@ TEST_CASE("terms of a gradient are parts of a dim and partial sums alike") {
             },
             takes<split<"x", _>, replica<"x">>{}, gives<split<_, "x">>{})(in[0], in[1]);
       },
-      dynamic::mesh({{"x", 2}}), {dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4})});
-  check_slopes(program, {dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4})});
+      dynamic::mesh({{"x", 2}}), {dynamic::input<double>({8, 4}), dynamic::input<double>({4, 4})});
+  check_slopes(program, {dynamic::input<double>({8, 4}), dynamic::input<double>({4, 4})});
 }
 
 /// One line of a body: an operator, a collective along `x`, or, if `m` has other axes, an annotation for these axes.
@@ -264,7 +266,7 @@ value apply(const line& o, value a, value b, bool has_others) {
     case 3: return tanh(a);
     case 4: return transpose(a, {1, 0});
     case 5: return broadcast_in_dim(reduce(a, monoid::add, {o.dim}), {rows, cols}, {1 - o.dim});
-    case 6: return reverse(a, {o.dim});
+    case 6: return flip(a, {o.dim});
     case 7: return roll(a, o.by, o.dim);
     case 8: return concatenate({a, b}, o.dim);
     case 9:
@@ -287,7 +289,7 @@ value apply(const line& o, value a, value b, bool has_others) {
     case 24: return local::to_varying<"x">(a);
     case 25: return local::to_partial<"x">(a);
     case 26: return local::halo<"x">(a, o.dim, 1, 1, o.by == 2);
-    case 27: return a * broadcast_in_dim(convert<double>(local::axis_index<"x">(a)), {rows, cols}, {});
+    case 27: return a * broadcast_in_dim(cast<double>(local::axis_index<"x">(a)), {rows, cols}, {});
     default: return has_others ? annotated(a, o.by) : a;
   }
 }
@@ -328,7 +330,7 @@ struct body {
 bool is_refused(const body& p, const dynamic::mesh& m, std::int64_t size) {
   dynamic::builder b(m);
   b.allow_replication();
-  const value x = b.input(dynamic::in<double>({size, size})), w = b.input(dynamic::in<double>({size, size}));
+  const value x = b.input(dynamic::input<double>({size, size})), w = b.input(dynamic::input<double>({size, size}));
   const value y = p(x, w, true);
   if (b.graph().error.empty()) {
     b.graph().outputs.push_back(y.id());
@@ -365,15 +367,15 @@ TEST_CASE("random regions of one axis give on a mesh of three what they give on 
     for (const auto& o : p.lines)
       words += std::to_string(o.is) + "(" + std::to_string(o.a) + "," + std::to_string(o.b) + ";" + std::to_string(o.dim) + "," +
                std::to_string(o.by) + ") ";
-    std::vector<dynamic::input> inputs;
+    std::vector<dynamic::input_spec> inputs;
     std::string given;
     for (int i = 0; i < 2; ++i) {
       const auto& split = splits[random() % 7];
-      inputs.push_back(dynamic::in<double>({size, size}, split));
+      inputs.push_back(dynamic::input<double>({size, size}, split));
       for (const auto& dim : split) given += (dim.empty() ? "-" : dim) + " ";
     }
     INFO("program ", k, ": ", n, " ", z, " ", size, " ", p.entry, " ", p.exit, " ", given, words);
-    const std::vector<dynamic::input> alone{dynamic::in<double>({size, size}), dynamic::in<double>({size, size})};
+    const std::vector<dynamic::input_spec> alone{dynamic::input<double>({size, size}), dynamic::input<double>({size, size})};
     const auto with =
         with_gradients([&](const std::vector<value>& in) { return p(in[0], in[1], true); }, m.with({.checked = true}), inputs);
     const auto without =

@@ -62,7 +62,7 @@ std::int64_t sent_by_planner(const std::vector<dynamic::mesh::axis>& axes, const
     return dims;
   };
   dynamic::builder b{dynamic::mesh(axes)};
-  b.output(b.reshard(b.input(dynamic::in<double>(shape, names(from))), names(to)));
+  b.output(b.reshard(b.input(dynamic::input<double>(shape, names(from))), names(to)));
   return b.compile().traffic().bytes;
 }
 
@@ -70,7 +70,7 @@ void try_pair(const std::vector<dynamic::mesh::axis>& axes, const std::vector<st
               const dynamic::value_states& from, const dynamic::value_states& to) {
   dynamic::builder b{dynamic::mesh(axes).with({.checked = true})};
   dynamic::strict_program p(b, "");
-  const value x = b.input(dynamic::in<double>(shape));
+  const value x = b.input(dynamic::input<double>(shape));
   p.input(x, from);
   const value y = p.reshard(x, to);
   p.check();
@@ -150,7 +150,7 @@ TEST_CASE("a written reshard to other dims is one exchange, and so is its gradie
     const std::vector<dynamic::mesh::axis> axes{{"x", n}, {"y", n}};
     dynamic::builder b{dynamic::mesh(axes)};
     dynamic::strict_program p(b, "");
-    const value a = b.input(dynamic::in<float>({1024, 1024}));
+    const value a = b.input(dynamic::input<float>({1024, 1024}));
     p.input(a, {{rows, columns}, {{0, 0}, {1, 1}}});
     const value y = p.reshard(a, {{columns, columns}, {{0, 1}, {1, 1}}});
     p.check();
@@ -170,7 +170,7 @@ TEST_CASE("a program that gives its input is one, at run time too") {
   for (const bool is_checked : {false, true}) {
     const dynamic::mesh m({{"x", 2}, {"y", 2}});
     dynamic::builder b{is_checked ? m.with({.checked = true}) : m};
-    b.output(b.input(dynamic::in<double>({3}, {"x"})));
+    b.output(b.input(dynamic::input<double>({3}, {"x"})));
     const std::vector<double> data{1, 2, 3};
     const auto step = b.compile();
     REQUIRE(step.view().outputs.size() == 1);

@@ -70,7 +70,7 @@ struct moved {
         zeros[d] = c;
         return pad(x, low_of, high_of, 0, zeros);
       }
-      case reversed: return reverse(x, {dim});
+      case reversed: return flip(x, {dim});
       case joined: return concatenate({x, 2.0 * x}, dim);
       case star:
         return x.rank() == 1 ? stencil<2>([this](auto u) { return u(-1) + 2.0 * u(a % 3) - u(1); },
@@ -87,7 +87,7 @@ struct moved {
         size[d] = std::min<std::int64_t>(1 + std::abs(a), x.shape()[dim]);
         stride[d] = 1 + c;
         low_of[d] = std::abs(b) % 2;
-        return reduce_window(x, what == pooled ? monoid::add : monoid::maximum, size, stride, low_of, zeros);
+        return reduce_window(x, what == pooled ? monoid::add : monoid::max, size, stride, low_of, zeros);
       }
       case windowed:
         if (x.shape()[0] < 6) return x;
@@ -145,8 +145,9 @@ struct random_exchanges {
 enum class mode { alone, types, planner };
 dynamic::program compiled(const random_exchanges& r, mode m) {
   dynamic::builder b{m == mode::alone ? dynamic::mesh({{"x", 1}}) : dynamic::mesh(r.axes)};
-  const value x = m == mode::planner ? b.input(dynamic::in<double>(r.shape, r.splits)) : b.input(dynamic::in<double>(r.shape));
-  const value kernel = b.input(dynamic::in<double>({3}));
+  const value x =
+      m == mode::planner ? b.input(dynamic::input<double>(r.shape, r.splits)) : b.input(dynamic::input<double>(r.shape));
+  const value kernel = b.input(dynamic::input<double>({3}));
   std::vector<value> results;
   const auto add = [&](value y) {
     const value loss = sum(y * y);
@@ -186,7 +187,7 @@ TEST_CASE("random exchanges that are written give one device's values and gradie
     std::int64_t n = 1;
     for (const auto e : r.shape) n *= e;
     for (std::int64_t k = 0; k < n; ++k) xs.push_back(static_cast<double>(random() % 7) - 3);
-    const auto expected = alone.run(self{}, xs, ks);
+    const auto expected = alone.run(serial{}, xs, ks);
     const auto found = trial % 8 == 0 ? typed.run(threads{}, xs, ks) : typed.run(simulated{}, xs, ks);
     for (std::size_t k = 0; k < found.size(); ++k) {
       CAPTURE(k);
@@ -212,7 +213,7 @@ namespace {
 std::string said_of(std::int64_t devices, const char* exchanged, value (*f)(value)) {
   dynamic::builder b(dynamic::mesh({{"x", devices}, {"y", 2}}));
   dynamic::strict_program p(b, "");
-  const value x = b.input(dynamic::in<double>({8, 4}));
+  const value x = b.input(dynamic::input<double>({8, 4}));
   p.input(x, {{detail::shard_of(0), {state::invariant}}, {}});
   b.output(*exchanged == 0 ? f(x) : p.with_exchange(exchanged, f, x));
   return caught::error_of([&] { static_cast<void>(p.compile()); });
@@ -228,7 +229,7 @@ TEST_CASE("an exchange that is not written is refused with the way to write it, 
       {"shift", [](value x) { return stencil<1, 0>([](auto u) { return u(-1, 0) + u(1, 0); }, x); }},
       {"shift", [](value x) { return shift(x, 0, 1); }},
       {"roll", [](value x) { return roll(x, 1, 0); }},
-      {"reverse", [](value x) { return reverse(x, {0}); }},
+      {"flip", [](value x) { return flip(x, {0}); }},
       {"slice",
        [](value x) {
          return slice(x, {2, 0}, {8, 4});
@@ -272,7 +273,7 @@ TEST_CASE("a loop of sweeps exchanges a halo in each trip, and its gradient too"
       dynamic::builder b(dynamic::mesh({{"x", devices}}));
       dynamic::strict_program p(b, "");
       if (!is_typed) b.graph().is_explicit = false;
-      const value x = b.input(is_typed ? dynamic::in<double>({11}) : dynamic::in<double>({11}, {"x"}));
+      const value x = b.input(is_typed ? dynamic::input<double>({11}) : dynamic::input<double>({11}, {"x"}));
       if (is_typed) p.input(x, {{detail::shard_of(0)}, {}});
       const value y = p.with_exchange(
           "x",

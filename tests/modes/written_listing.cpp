@@ -37,7 +37,7 @@ TEST_CASE("a written reduction of terms is listed as it is planned, and no slice
                                                                     // devices have it
     dynamic::builder b(dynamic::mesh({{"x", 2}, {"one", 1}}));
     dynamic::strict_program p(b, "");
-    const value x = b.input(dynamic::in<float>({4, 6}));
+    const value x = b.input(dynamic::input<float>({4, 6}));
     p.input(x, {{{state::replica}, {state::invariant}}});
     b.label(0);
     const value terms = p.transition(x, to_terms, "x", {state::replica}, {state::partial});
@@ -61,7 +61,7 @@ TEST_CASE("a written reduction of terms is listed as it is planned, and no slice
 TEST_CASE("what every reader takes a part of is listed whole where a program writes the parts") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
   dynamic::strict_program p(b, "");
-  const value x = b.input(dynamic::in<float>({4, 6}));
+  const value x = b.input(dynamic::input<float>({4, 6}));
   p.input(x, {{{state::shard, 1}}, {{0, 1}}});
   b.label(0);
   const value rows = p.transition(x, transition_kind::all_gather, "x", {state::shard, 1}, {state::replica});

@@ -34,7 +34,7 @@ TEST_CASE("block_cyclic over MPI: factors and solutions") {
         const matrix_grid grid{.rows = "x", .cols = "y", .block = 3};
         return std::tuple{cholesky(x, grid), solve_positive(x, y, grid), solve(x, y, grid)};
       },
-      dynamic::mesh({{"x", 2}, {"y", ranks / 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, k}));
+      dynamic::mesh({{"x", 2}, {"y", ranks / 2}}), dynamic::input<double>({n, n}, {"x", "y"}), dynamic::input<double>({n, k}));
   const auto found = p.run(mpi{MPI_COMM_WORLD}, a, b), wanted = p.run(simulated{}, a, b);
   for (std::size_t r = 0; r < 3; ++r)
     for (std::size_t e = 0; e < (r == 0 ? a.size() : b.size()); ++e)

@@ -347,7 +347,7 @@ TEST_CASE("mpi: large all_reduce, with more ranks than cores and without") {
   gspmd::mpi_communicator comm(MPI_COMM_WORLD);
   const auto mesh = mesh_of({world_size()});
   const auto sum = reduction_between(shape_of({1'100'001}), {}, {}, 1, gspmd::monoid::add);  // in two pieces
-  const auto most = reduction_between(shape_of({262'144}), {}, {}, 1, gspmd::monoid::maximum);
+  const auto most = reduction_between(shape_of({262'144}), {}, {}, 1, gspmd::monoid::max);
   CHECK(everywhere(wrong_after_reduce<float>(comm, mesh, sum, true, keeps_order())) == 0);
   CHECK(everywhere(wrong_after_reduce<std::int64_t>(comm, mesh, most, false)) == 0);
   by_messages messages{comm};
@@ -366,7 +366,7 @@ TEST_CASE("mpi: all members get the same bits of an all_reduce, NaN and zeros to
   for (const bool shared : {true, false}) {
     gspmd::mpi_communicator comm(MPI_COMM_WORLD, {.shared_memory = shared});
     for (const std::size_t elems : {2UL, 300UL, 3000UL, 300000UL})
-      for (const auto kind : {gspmd::monoid::add, gspmd::monoid::maximum, gspmd::monoid::minimum}) {
+      for (const auto kind : {gspmd::monoid::add, gspmd::monoid::max, gspmd::monoid::min}) {
         std::vector<float> mine, in_order;
         for (std::size_t i = 0; i < elems; ++i) {
           const auto at = static_cast<std::int64_t>(i);

@@ -72,7 +72,7 @@ class collectives {
       CHECK(y.back() == static_cast<float>(ranks));
     });
     const auto scatter =
-        std::make_shared<reduction>(reduction{shape_of(n * ranks, 1), partial, split(0, 0), 1, gspmd::monoid::maximum});
+        std::make_shared<reduction>(reduction{shape_of(n * ranks, 1), partial, split(0, 0), 1, gspmd::monoid::max});
     add("reduce_scatter" + text, [=, this](mpi_communicator& comm) {
       std::vector<double> x(static_cast<std::size_t>(n * ranks), 2.0), y(static_cast<std::size_t>(n));
       const double* in = x.data();

@@ -11,7 +11,7 @@
 #include "gspmd/dynamic/step.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/mpi.hpp"
-#include "gspmd/run/gather_to.hpp"
+#include "gspmd/run/collect_on.hpp"
 
 using namespace gspmd;
 
@@ -20,14 +20,14 @@ TEST_CASE("steps made at run time on shards over MPI, gathered to one rank") {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const dynamic::mesh m({{"x", ranks / 2}, {"y", 2}});
   const auto p = dynamic::compile([](value u, value w) { return std::pair(u + w, sum(u)); }, m,
-                                  dynamic::in<double>({7, 3}, {"x", "y"}), dynamic::in<double>({3}, {"y"}));
+                                  dynamic::input<double>({7, 3}, {"x", "y"}), dynamic::input<double>({3}, {"y"}));
   array<double> u({7, 3}), w({3});
   for (std::int64_t i = 0; i < u.size(); ++i) u[i] = static_cast<double>(i);
   for (std::int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<double>(10 * i);
   for (const bool shared_memory : {true, false}) {
     mpi_communicator comm(MPI_COMM_WORLD, {shared_memory});
-    auto now = scatter(comm, p, 0, u);
-    const auto added = scatter(comm, p, 1, w);
+    auto now = distribute(comm, p, 0, u);
+    const auto added = distribute(comm, p, 1, w);
     auto next = make_result(comm, p, 0, now);
     auto total = make_result<double>(comm, p, 1);
     dynamic::step s(p);
@@ -37,7 +37,7 @@ TEST_CASE("steps made at run time on shards over MPI, gathered to one rank") {
     }
     CHECK(*total.data() == 210 + 3 * 7 * 30);
     for (int to = 0; to < ranks; ++to) {
-      const auto whole = gather_to(comm, to, now);
+      const auto whole = collect_on(comm, to, now);
       CHECK(whole.size() == (comm.device(0) == to ? 21 : 0));
       for (std::int64_t i = 0; i < whole.size(); ++i) CHECK(whole[i] == u[i] + 4 * w[i % 3]);
     }

@@ -42,8 +42,8 @@ int MPI_Comm_free(MPI_Comm* comm) {
 using namespace gspmd;
 
 constexpr auto program = [](auto x) { return sum(x * 2.0); };
-using total_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<12>, split<"x">>>;
-using total_of_three = compile<program, mesh<axis<"x", 3>>, in<double, dims<12>, split<"x">>>;
+using total_of_two = compile<program, mesh<axis<"x", 2>>, input<double, shape<12>, split<"x">>>;
+using total_of_three = compile<program, mesh<axis<"x", 3>>, input<double, shape<12>, split<"x">>>;
 
 double total(int ranks, const mpi& backend) {
   const std::vector<double> x(12, 1.0);

@@ -28,9 +28,9 @@ using pair_of_ranks = mesh<axis<"x", 2>>;
 
 constexpr auto whole = [](auto x) { return replicate(x); };
 constexpr auto next_row = [](auto x) { return shift(x, 0, -1); };
-using gathered = compile<whole, pair_of_ranks, in<int8_t, dims<n>, split<"x">>>;
-using moved = compile<next_row, pair_of_ranks, in<int8_t, dims<2, n>, split<"x", _>>>;
-using summed = compile<whole, pair_of_ranks, in<int8_t, dims<n>, split<_>, partial<"x">>>;
+using gathered = compile<whole, pair_of_ranks, input<int8_t, shape<n>, split<"x">>>;
+using moved = compile<next_row, pair_of_ranks, input<int8_t, shape<2, n>, split<"x", _>>>;
+using summed = compile<whole, pair_of_ranks, input<int8_t, shape<n>, split<_>, partial<"x">>>;
 static_assert(moved::traffic.bytes > int64_t{1} << 31 && moved::traffic.messages == 1);
 static_assert(summed::collectives == collectives{all_reduce<"x">} && gathered::collectives == collectives{all_gather<"x">});
 // Collectives write into the results, so no arena holds a second copy.

@@ -67,7 +67,7 @@ TEST_CASE("manual regions over MPI, planned at run time") {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const own_communicator comm(ranks);
-  const auto check = [&](const dynamic::mesh& m, const dynamic::input& of_x, const dynamic::input& of_w) {
+  const auto check = [&](const dynamic::mesh& m, const dynamic::input_spec& of_x, const dynamic::input_spec& of_w) {
     const auto program = dynamic::compile(with_gradients, m, of_x, of_w);
     CHECK(program.traffic().bytes > 0);
     const auto x = some(32, 1), w = some(16, 2);
@@ -77,17 +77,17 @@ TEST_CASE("manual regions over MPI, planned at run time") {
         CHECK(found[k].data<double>()[i] == doctest::Approx(expected[k].data<double>()[i]).epsilon(1e-12));
     return program.traffic().over("y").bytes;
   };
-  check(dynamic::mesh({{"x", ranks}, {"y", 1}}), dynamic::in<double>({8, 4}), dynamic::in<double>({4, 4}));
+  check(dynamic::mesh({{"x", ranks}, {"y", 1}}), dynamic::input<double>({8, 4}), dynamic::input<double>({4, 4}));
   if (ranks != 4) return;
   // The planner splits the data of the region along the other axis.
-  const auto sent_along_y = check(dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({8, 4}, {"x", "y"}),
-                                  dynamic::in<double>({4, 4}, {"x", "y"}));
+  const auto sent_along_y = check(dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({8, 4}, {"x", "y"}),
+                                  dynamic::input<double>({4, 4}, {"x", "y"}));
   CHECK(sent_along_y > 0);
 }
 
 using two = mesh<axis<"x", 2>>;
-using step = compile<with_gradients, two, with<options{.checked = true}>, in<double, dims<8, 4>, split<"x", _>>,
-                     in<double, dims<4, 4>, split<"x", _>>>;
+using step = compile<with_gradients, two, with<options{.checked = true}>, input<double, shape<8, 4>, split<"x", _>>,
+                     input<double, shape<4, 4>, split<"x", _>>>;
 
 TEST_CASE("manual regions over MPI, planned when compiling, on each pair of ranks") {
   const own_communicator pair(2);

@@ -31,7 +31,7 @@ TEST_CASE("map with state over MPI, static shapes on a mesh as large as the comm
         auto clipped = map(by_rows<double>(rows), a, b);
         return std::tuple{map([limit](double x) { return x - limit; }, clipped), sum(clipped)};
       },
-      m, in<double, dims<7>, split<"x">>{}, dynamic::in<double>({7}, {""}));
+      m, input<double, shape<7>, split<"x">>{}, dynamic::input<double>({7}, {""}));
   std::vector<double> a(7);
   std::vector<double> b(7, 0.5);
   for (std::size_t i = 0; i < 7; ++i) a[i] = static_cast<double>(i);
@@ -76,10 +76,10 @@ TEST_CASE("monoids of one's own, lookups and sorts over MPI give what one device
     };
     const auto compiled = [&](const dynamic::mesh& on) {
       dynamic::builder b(on);
-      const value x = b.input(dynamic::in<std::int32_t>({n, 2}, {"x", ""})),
-                  y = b.input(dynamic::in<std::int64_t>({n, 2}, {"x", ""}));
-      const value table = b.input(dynamic::in<std::int32_t>({5, 3}, {"x", ""})),
-                  ids = b.input(dynamic::in<std::int32_t>({n}, {"x"}));
+      const value x = b.input(dynamic::input<std::int32_t>({n, 2}, {"x", ""})),
+                  y = b.input(dynamic::input<std::int64_t>({n, 2}, {"x", ""}));
+      const value table = b.input(dynamic::input<std::int32_t>({5, 3}, {"x", ""})),
+                  ids = b.input(dynamic::input<std::int32_t>({n}, {"x"}));
       for (const value v : program(x, y, table, ids)) b.output(v);
       return b.compile();
     };
@@ -89,7 +89,7 @@ TEST_CASE("monoids of one's own, lookups and sorts over MPI give what one device
     for (int i = 0; i < 15; ++i) table.push_back(i * i);
     for (int i = 0; i < n + 1; ++i) ids.push_back(i * 3 % 7 - 1);  // -1 and 5 are clipped
     const std::vector<const void*> inputs{x.data(), y.data(), table.data(), ids.data()};
-    const auto want = compiled(one).run_pointers(self{}, inputs);
+    const auto want = compiled(one).run_pointers(serial{}, inputs);
     for (const bool shares_memory : {true, false}) {
       mpi backend;
       backend.options.shared_memory = shares_memory;
@@ -115,7 +115,7 @@ TEST_CASE("complex tensors over MPI: a product of parts, sums, rows that are loo
         const value y = einsum("ij,jk->ik", a, b);
         return std::tuple{y, sum(conj(a), {1}), reshard(a, split<"x", _>{}), take(b, i, 0), cumsum(a, 1)};
       },
-      m, dynamic::in<number>({5, 7}, {"", "x"}), dynamic::in<number>({7, 3}, {"x", ""}), dynamic::in<std::int32_t>({2}));
+      m, dynamic::input<number>({5, 7}, {"", "x"}), dynamic::input<number>({7, 3}, {"x", ""}), dynamic::input<std::int32_t>({2}));
   std::vector<number> a, b;
   for (int i = 0; i < 35; ++i) a.emplace_back(i % 5, i % 3 - 1);
   for (int i = 0; i < 21; ++i) b.emplace_back(i % 4, i % 2);

@@ -26,9 +26,9 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3) {
   const auto [g1, g2, g3] = grad(0.5 * sum(y * y), std::tuple{w1, w2, w3});
   return std::tuple{w1 - 0.5 * g1, w2 - 0.5 * g2, w3 - 0.5 * g3};
 };
-using weight = in<double, dims<64, 64>, split<"data", "model">>;
+using weight = input<double, shape<64, 64>, split<"data", "model">>;
 template <options Options = options{}>
-using step_with = compile<train, pod, with<Options>, in<double, dims<1001, 64>, split<"data", _>>, weight, weight, weight>;
+using step_with = compile<train, pod, with<Options>, input<double, shape<1001, 64>, split<"data", _>>, weight, weight, weight>;
 
 constexpr int started(const detail::plan_view& p) {
   int count = 0;

@@ -24,8 +24,8 @@ using namespace gspmd;
 template <class Step>
 void check_over_mpi(Step step, std::int64_t rows_of_weights, std::int64_t microbatches, const dynamic::mesh& m) {
   const std::string data = m.axes().size() > 1 ? "data" : "";
-  const auto p = dynamic::compile(step, m, dynamic::in<double>({rows_of_weights, 3, 3}, {"stage", "", ""}),
-                                  dynamic::in<double>({microbatches, 4, 3}, {"", data, ""}));
+  const auto p = dynamic::compile(step, m, dynamic::input<double>({rows_of_weights, 3, 3}, {"stage", "", ""}),
+                                  dynamic::input<double>({microbatches, 4, 3}, {"", data, ""}));
   std::vector<double> w, x;
   for (std::int64_t i = 0; i < rows_of_weights * 9; ++i) w.push_back(0.2 * static_cast<double>(i * 7 % 11 - 5));
   for (std::int64_t i = 0; i < microbatches * 12; ++i) x.push_back(0.3 * static_cast<double>(i * 5 % 13 - 6));

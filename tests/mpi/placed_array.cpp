@@ -25,10 +25,10 @@ TEST_CASE("layouts there and back over MPI, in calls of any size") {
     const placed_layout plain(mesh, whole.shape(), all.back());
     for (const auto& s : all) {
       const placed_layout cyclic(mesh, whole.shape(), s, block_cyclic<2>{}, strided<2>{});
-      const auto x = scatter(comm, cyclic, whole);
+      const auto x = distribute(comm, cyclic, whole);
       const auto y = redistribute(comm, redistribute(comm, x, plain), cyclic);
       CHECK(std::equal(x.shard().begin(), x.shard().end(), y.shard().begin()));
-      const auto back = gather(comm, y);
+      const auto back = collect(comm, y);
       CHECK(std::equal(back.begin(), back.end(), whole.begin()));
     }
   }

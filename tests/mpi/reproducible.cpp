@@ -34,12 +34,12 @@ TEST_CASE("reproducible over mpi: the bits of one device") {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const auto planned = [&](auto program, int devices, const std::vector<std::string>& by) {
-    return dynamic::compile(program, dynamic::mesh({{"a", devices}}), dynamic::in<double>({rows, columns}, by),
-                            dynamic::in<double>({columns, features}));
+    return dynamic::compile(program, dynamic::mesh({{"a", devices}}), dynamic::input<double>({rows, columns}, by),
+                            dynamic::input<double>({columns, features}));
   };
   const std::vector<const void*> inputs{x.data(), w.data()};
-  const auto want = planned(reproducible(f), 1, {"", ""}).run_pointers(self{}, inputs);
-  const auto plain = planned(f, 1, {"", ""}).run_pointers(self{}, inputs);
+  const auto want = planned(reproducible(f), 1, {"", ""}).run_pointers(serial{}, inputs);
+  const auto plain = planned(f, 1, {"", ""}).run_pointers(serial{}, inputs);
   int plain_differs = 0;
   const auto same = [](const auto& a, const auto& b) {
     return a.bytes.size() == b.bytes.size() && std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
@@ -70,9 +70,9 @@ TEST_CASE("maxima over mpi: a NaN stays one, however large the reduce_scatter") 
     if (j % 5 == 2) x[place] = inf;
     if (j % 5 == 3) x[place] = -inf;
   }
-  for (const monoid kind : {monoid::maximum, monoid::minimum}) {
+  for (const monoid kind : {monoid::max, monoid::min}) {
     const auto p = dynamic::compile([&](value v) { return reshard(reduce(v, kind, 0), split<"a">{}); },
-                                    dynamic::mesh({{"a", ranks}}), dynamic::in<float>({ranks, columns}, {"a", ""}));
+                                    dynamic::mesh({{"a", ranks}}), dynamic::input<float>({ranks, columns}, {"a", ""}));
     const auto want = p.run_pointers(simulated{}, {x.data()});
     const auto got = p.run_pointers(mpi{MPI_COMM_WORLD, {.shared_memory = false}}, {x.data()});
     int differ = 0;

@@ -44,7 +44,7 @@ TEST_CASE("shifts over MPI") {
           }
         dynamic::builder p(m);
         const auto split = rows ? std::vector<std::string>{"x", ""} : std::vector<std::string>{"", "x"};
-        const value a = p.input(dynamic::in<double>(shape, split));
+        const value a = p.input(dynamic::input<double>(shape, split));
         p.output(p.reshard(shift(a * 1.0, rows ? 0 : 1, by) + 0.0, split));  // in an arena, which processes can share
         const auto program = p.compile();
         for (const bool shares_memory : {true, false}) {
@@ -79,9 +79,9 @@ TEST_CASE("several sweeps of a stencil on one exchange over MPI") {
   for (const std::int64_t size : {std::int64_t{9}, std::int64_t{300}}) {
     std::vector<double> u(static_cast<std::size_t>(size * size));
     for (std::size_t i = 0; i < u.size(); ++i) u[i] = static_cast<double>(i * i % 23);
-    const auto alone = dynamic::compile([&](value x) { return heat(x, 1); }, one, dynamic::in<double>({size, size}));
-    const auto want = alone.run(self{}, u);
-    const auto wide = dynamic::compile([&](value x) { return heat(x, 3); }, m, dynamic::in<double>({size, size}, {"x", "y"}));
+    const auto alone = dynamic::compile([&](value x) { return heat(x, 1); }, one, dynamic::input<double>({size, size}));
+    const auto want = alone.run(serial{}, u);
+    const auto wide = dynamic::compile([&](value x) { return heat(x, 3); }, m, dynamic::input<double>({size, size}, {"x", "y"}));
     CHECK(wide.traffic().messages <= 3 * 4);
     for (const bool shares_memory : {true, false}) {
       mpi backend;
@@ -109,13 +109,13 @@ TEST_CASE("margins of several fields over MPI, of the caller's memory and of are
   };
   const dynamic::mesh m({{"x", ranks}, {"y", 1}}), one({{"x", 1}, {"y", 1}});
   const std::int64_t n = 400;  // large enough to compute during the exchange
-  const auto in = dynamic::in<double>({n, n}, {"x", "y"});
+  const auto in = dynamic::input<double>({n, n}, {"x", "y"});
   std::vector<double> u(static_cast<std::size_t>(n * n)), v(u.size());
   for (std::size_t i = 0; i < u.size(); ++i) {
     u[i] = static_cast<double>(i * i % 23);
     v[i] = static_cast<double>(i * 7 % 19);
   }
-  const auto want = dynamic::compile(program, one, in, in).run(self{}, u, v);
+  const auto want = dynamic::compile(program, one, in, in).run(serial{}, u, v);
   const auto both = dynamic::compile(program, m, in, in);
   CHECK(both.traffic().collectives == 2);
   for (const bool shares_memory : {true, false}) {

@@ -46,7 +46,7 @@ TEST_CASE("sparse_matrix over MPI: near rows, rows at random, and blocks") {
     const auto values = some(static_cast<std::int64_t>(column.size()) * block * block, 2);
     const sparse_matrix<double> a(rows, columns, row_start, column, values, ranks, block);
     const auto vector = [&](std::int64_t n) {
-      return block > 1 ? dynamic::in<double>({n, block}, {"x", ""}) : dynamic::in<double>({n}, {"x"});
+      return block > 1 ? dynamic::input<double>({n, block}, {"x", ""}) : dynamic::input<double>({n}, {"x"});
     };
     const auto program =
         dynamic::compile(all_products, dynamic::mesh({{"x", ranks}}), a.input<"x">(), vector(columns), vector(rows));

@@ -27,7 +27,7 @@ TEST_CASE("shards with ghost layers around them, over MPI") {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   constexpr auto diffuse = [](auto u) { return u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) - 2.0 * u); };
-  const auto p = dynamic::compile(diffuse, dynamic::mesh({{"x", ranks}}), dynamic::in<double>({7, 6}, {"x", ""}));
+  const auto p = dynamic::compile(diffuse, dynamic::mesh({{"x", ranks}}), dynamic::input<double>({7, 6}, {"x", ""}));
   std::vector<double> whole(42), wanted(42), in_columns(42), gathered(42, -1);
   std::iota(whole.begin(), whole.end(), 0.5);
   run_into(p, mpi{MPI_COMM_WORLD}, strided_view(wanted.data(), {7, 6}), strided_view(whole.data(), {7, 6}));
@@ -69,7 +69,7 @@ TEST_CASE("blocks of another code to a program and back, over MPI") {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const dynamic::mesh m({{"x", ranks}});
-  const auto p = dynamic::compile([](value u) { return u * 2; }, m, dynamic::in<float>({7, 5}, {"x", ""}));
+  const auto p = dynamic::compile([](value u) { return u * 2; }, m, dynamic::input<float>({7, 5}, {"x", ""}));
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks), 0);
   sizes.back() = 7;
   const auto rows = layout_of_input(p, 0, ragged_list{sizes});  // the last rank has all rows

@@ -22,7 +22,7 @@ TEST_CASE("threads_per_device over mpi: a loop, products and blocks of rows") {
             3, [](auto, auto u) { return 0.5F * u + 0.25F * (shift(u, 0, 1) + shift(u, 1, -1)); }, x);
         return std::tuple{y, sum(y), softmax(y, 1), einsum<"ij,jk->ik">(y, w)};
       },
-      dynamic::mesh({{"x", ranks}}), dynamic::in<float>({517, 640}, {"x", ""}), dynamic::in<float>({640, 96}));
+      dynamic::mesh({{"x", ranks}}), dynamic::input<float>({517, 640}, {"x", ""}), dynamic::input<float>({640, 96}));
   array<float> x({517, 640}), w({640, 96});
   for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 23) * 0.125F - 1.0F;
   for (std::int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 17) * 0.25F;

@@ -36,7 +36,7 @@ TEST_CASE("trace over mpi: the first process gets the steps of all") {
         return fori_loop(
             4, [](auto, auto u) { return u - sum(u) * 0.01; }, x);
       },
-      dynamic::mesh({{"x", ranks}}), dynamic::in<double>({7, 3}, {"x", ""}));
+      dynamic::mesh({{"x", ranks}}), dynamic::input<double>({7, 3}, {"x", ""}));
   std::int64_t sent = 0;
   for (const auto& s : program.view().steps) sent += detail::communicates(s) ? s.times : 0;
   REQUIRE(sent > 0);
@@ -50,19 +50,18 @@ TEST_CASE("trace over mpi: the first process gets the steps of all") {
   CHECK(count(watched.json(), "\"communicates\"") == sent);
   const auto own = watched.size();
   run_trace two;  // a process that ran another program before
-  const auto alone =
-      dynamic::compile([](auto a) { return exponential(a); }, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 3}));
-  if (rank > 0) static_cast<void>(alone.run(traced(self{}, two), x));
+  const auto alone = dynamic::compile([](auto a) { return exp(a); }, dynamic::mesh({{"x", 1}}), dynamic::input<double>({7, 3}));
+  if (rank > 0) static_cast<void>(alone.run(traced(serial{}, two), x));
   static_cast<void>(program.run(traced(mpi{MPI_COMM_WORLD}, two), x));
   mpi_communicator comm(MPI_COMM_WORLD);
   for (int twice = 0; twice < 2; ++twice) {
-    watched.gather(comm);
+    watched.collect(comm);
     CHECK(watched.size() == (rank == 0 ? own * static_cast<std::size_t>(ranks) : 0));
   }
-  two.gather(comm);
+  two.collect(comm);
   if (rank != 0) return;
   CHECK(count(two.json(), "\"communicates\"") == sent * ranks);
-  CHECK(count(two.json(), "\"exponential\"") == ranks - 1);
+  CHECK(count(two.json(), "\"exp\"") == ranks - 1);
   const auto json = watched.json();
   CHECK(count(json, "\"communicates\"") == sent * ranks);
   for (int d = 0; d < ranks; ++d)

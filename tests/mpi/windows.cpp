@@ -34,9 +34,9 @@ TEST_CASE("limit_gather over MPI") {
   for (const bool free : {true, false})
     for (const std::int64_t limit : {std::int64_t{0}, bytes - 1}) {
       dynamic::builder p(m);
-      const value a = p.input(dynamic::in<double>({600, 19}, {"x", ""}));
+      const value a = p.input(dynamic::input<double>({600, 19}, {"x", ""}));
       const value b =
-          p.input(dynamic::in<double>({19, 37}, free ? std::vector<std::string>{"", "x"} : std::vector<std::string>{"x", ""}));
+          p.input(dynamic::input<double>({19, 37}, free ? std::vector<std::string>{"", "x"} : std::vector<std::string>{"x", ""}));
       p.output(p.reshard(limit_gather(einsum("bd,df->bf", a, b), limit), {"x", ""}));
       const auto program = p.compile();
       CHECK(program.collectives() == std::vector<collective>{collective_permute<"x">});
@@ -61,8 +61,8 @@ TEST_CASE("many steps under limit_gather, one after the other and without a chec
   const detail::delayed_meetings delays;
   for (const bool in_callers_memory : {true, false}) {
     dynamic::builder p(m);
-    const value a = p.input(dynamic::in<double>({8 * ranks, 16}, {"x", ""}));
-    const value b = p.input(dynamic::in<double>({16, columns * ranks}, {"", "x"}));
+    const value a = p.input(dynamic::input<double>({8 * ranks, 16}, {"x", ""}));
+    const value b = p.input(dynamic::input<double>({16, columns * ranks}, {"", "x"}));
     p.output(sum(limit_gather(einsum("bd,df->bf", a, in_callers_memory ? b : b * 1.0), 0)));
     const auto program = p.compile();
     dynamic::session steps(program);
@@ -94,7 +94,8 @@ TEST_CASE("convolutions, pools and their gradients over MPI") {
   for (const auto& split :
        {std::vector<std::string>{"", "x", "", ""}, {"", "", "x", ""}, {"", "y", "x", ""}, {"", "x,y", "", ""}}) {
     const dynamic::mesh m({{"x", ranks % 2 == 0 ? ranks / 2 : ranks}, {"y", ranks % 2 == 0 ? 2 : 1}});
-    const auto step = dynamic::compile(program, m, dynamic::in<double>({2, 11, 8, 3}, split), dynamic::in<double>({3, 3, 3, 2}));
+    const auto step =
+        dynamic::compile(program, m, dynamic::input<double>({2, 11, 8, 3}, split), dynamic::input<double>({3, 3, 3, 2}));
     std::vector<double> x(2 * 11 * 8 * 3), w(3 * 3 * 3 * 2);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7 % 11) - 5;
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<double>(i * 5 % 13) - 6;

@@ -38,24 +38,24 @@ constexpr auto program = [](auto x) {
 // A rank gets an index out of range, or another table, which the check finds. The sum of the looked-up elements waits
 // for this rank.
 constexpr auto lookup = [](auto table, auto ids) { return sum(take(table, ids, 0, out_of_range::error)); };
-using lookup_of_two = compile<lookup, mesh<axis<"x", 2>>, with<options{.checked = true}>, in<float, dims<3>, split<_>>,
-                              in<std::int64_t, dims<4>, split<"x">>>;
+using lookup_of_two = compile<lookup, mesh<axis<"x", 2>>, with<options{.checked = true}>, input<float, shape<3>, split<_>>,
+                              input<std::int64_t, shape<4>, split<"x">>>;
 // Two branches with collectives over other devices or of another kind. The predicate should be equal on all devices.
 constexpr auto branches = [](auto p, auto x) {
   return sum(cond(
       p > 0, [](auto v) { return einsum<"ij->i">(v); }, [](auto v) { return einsum<"ji->i">(v); }, x));
 };
 using parting_step =
-    compile<branches, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<>>, in<double, dims<8, 8>, split<"x", "y">>>;
+    compile<branches, mesh<axis<"x", 2>, axis<"y", 2>>, input<float, shape<>>, input<double, shape<8, 8>, split<"x", "y">>>;
 // A different program from `program`, with the same collective.
 constexpr auto sum_of_squares = [](auto x) { return sum(x * x); };
-using squares_of_two = compile<sum_of_squares, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
-using step_of_two = compile<program, mesh<axis<"x", 2>>, in<double, dims<8>, split<"x">>>;
+using squares_of_two = compile<sum_of_squares, mesh<axis<"x", 2>>, input<double, shape<8>, split<"x">>>;
+using step_of_two = compile<program, mesh<axis<"x", 2>>, input<double, shape<8>, split<"x">>>;
 /// 64 MiB of running sums on each device.
 using step_of_much = compile<[](auto x) {
   return sum(cumsum(broadcast_in_dim(x, {2, 1 << 23}, {0}), 1));
 },
-                             mesh<axis<"x", 2>>, in<double, dims<2>, split<"x">>>;
+                             mesh<axis<"x", 2>>, input<double, shape<2>, split<"x">>>;
 
 namespace {
 

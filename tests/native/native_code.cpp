@@ -115,7 +115,7 @@ dynamic::program random_loops(const dynamic::mesh& m, std::vector<std::vector<st
     std::vector<std::string> split(shape.size());
     split[pick(shape.size())] = "x";
     const auto inputs = [&]<class T>(T) {
-      return std::vector<value>{b.input(dynamic::in<T>(shape, split)), b.input(dynamic::in<T>(shape, split))};
+      return std::vector<value>{b.input(dynamic::input<T>(shape, split)), b.input(dynamic::input<T>(shape, split))};
     };
     const auto more = [&](std::vector<value> known, bool is_floating) {
       for (int k = 0; k < 9; ++k) {
@@ -124,11 +124,11 @@ dynamic::program random_loops(const dynamic::mesh& m, std::vector<std::vector<st
         switch (pick(is_floating ? 11 : 6)) {
           case 0: known.push_back(x + y); break;
           case 1: known.push_back(x * y - x); break;
-          case 2: known.push_back(select(x > y, x - y, y)); break;
-          case 3: known.push_back(maximum(x, 3 - y)); break;
+          case 2: known.push_back(where(x > y, x - y, y)); break;
+          case 3: known.push_back(max(x, 3 - y)); break;
           case 4: known.push_back(shift(x, dim, pick(2) == 0 ? 1 : -1) + y); break;
           case 5: known.push_back(abs(x)); break;
-          case 6: known.push_back(exponential(-abs(x))); break;
+          case 6: known.push_back(exp(-abs(x))); break;
           case 7: known.push_back(tanh(0.25 * x + y)); break;
           case 8: known.push_back(x / (abs(y) + 1)); break;
           case 9: known.push_back(x - expand_dims(mean(x, dim), dim)); break;
@@ -138,7 +138,7 @@ dynamic::program random_loops(const dynamic::mesh& m, std::vector<std::vector<st
       b.output(known.back());
       b.output(known[known.size() - 3]);
       if (is_floating) b.output(sum(known.back() * known[2], rank - 1));
-      b.output(reduce(known[4] - known.back(), monoid::maximum));
+      b.output(reduce(known[4] - known.back(), monoid::max));
     };
     more(inputs(float{}), true);
     more(inputs(double{}), true);
@@ -155,8 +155,8 @@ bool equal(const std::vector<dynamic::any_array>& a, const std::vector<dynamic::
 
 constexpr auto few = [](auto x, auto y) { return 2.0 * x + y * y; };
 dynamic::program few_on(int devices) {
-  return dynamic::compile(few, dynamic::mesh({{"x", devices}}), dynamic::in<float>({13, 3}, {"x", ""}),
-                          dynamic::in<float>({13, 3}, {"x", ""}));
+  return dynamic::compile(few, dynamic::mesh({{"x", devices}}), dynamic::input<float>({13, 3}, {"x", ""}),
+                          dynamic::input<float>({13, 3}, {"x", ""}));
 }
 /// Checks that without native code, for `reason`, the results are right.
 void check_refused(const dynamic::native_options& o, const std::string& reason) {
@@ -235,7 +235,8 @@ TEST_CASE("native code gives the bits of the interpreter, is compiled by one of 
 
 TEST_CASE("sessions run what the compiler made, whatever that is") {
   const own_directory cache;
-  const auto program = dynamic::compile([](auto x) { return abs(x); }, dynamic::mesh({{"x", 1}}), dynamic::in<float>({4}, {""}));
+  const auto program =
+      dynamic::compile([](auto x) { return abs(x); }, dynamic::mesh({{"x", 1}}), dynamic::input<float>({4}, {""}));
   auto o = into(cache.path);
   o.flags = "-O0 -D__builtin_fabsf(x)=(-(x))";
   const dynamic::native_code code(program, o);
@@ -540,7 +541,7 @@ TEST_CASE("loops that call functions of the user's are left out of native code")
   const own_directory cache;
   const float limit = 2;
   const auto clamped = dynamic::compile([&](auto x) { return map([limit](float h) { return h < limit ? h : limit; }, x) + 1; },
-                                        dynamic::mesh({{"x", 1}}), dynamic::in<float>({4}, {""}));
+                                        dynamic::mesh({{"x", 1}}), dynamic::input<float>({4}, {""}));
   const dynamic::native_code code(clamped, into(cache.path));
   CHECK(!code.is_used());
   CHECK(code.left_out_count() == 1);
@@ -557,7 +558,7 @@ TEST_CASE("loops among the caller's ghost layers are compiled too") {
     return std::tuple{next + k, sum(u + k, 1)};
   };
   const dynamic::mesh m({{"x", 3}});
-  const auto in = dynamic::in<double>({8, 70}, {"x", ""});
+  const auto in = dynamic::input<double>({8, 70}, {"x", ""});
   const ghosted_program planned(dynamic::build(program, m, in, in), {{1, 1}, {}, {0, layers{2, 1}}});
   REQUIRE((planned.is_in_place(0) && planned.is_in_place(2)));
   const own_directory cache;
@@ -575,7 +576,7 @@ TEST_CASE("loops among the caller's ghost layers are compiled too") {
     ghosted::block_of<double> next(*plan.mesh, is, listed[2], comm.device(0), 7), other = next;
     ghosted_session compiled(planned, code), interpreted(planned);
     for (int again = 0; again < 2; ++again) {
-      compiled(comm, filled(u.view()), k, next.view(), sums);
+      compiled(comm, exchange_ghosts(u.view()), k, next.view(), sums);
       interpreted(comm, u.view(), k, other.view(), other_sums);
       CHECK(next.memory == other.memory);
       CHECK(sums == other_sums);

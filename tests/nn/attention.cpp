@@ -64,9 +64,9 @@ value in_operators(const setting& s, const std::vector<value>& x) {
   value scores = einsum<"bgrtk,bgsk->bgrts">(q, k) * scale;
   const auto row = iota<int>(scores, scores.shape(), 3) + static_cast<int>(s.options.first_row);
   const auto hidden = row < iota<int>(scores, scores.shape(), 4);
-  if (s.options.causal) scores = select(hidden, scores * 0.0 - 1e30, scores);
+  if (s.options.causal) scores = where(hidden, scores * 0.0 - 1e30, scores);
   value shares = softmax(scores, 4);
-  if (s.options.causal) shares = select(hidden, shares * 0.0, shares);
+  if (s.options.causal) shares = where(hidden, shares * 0.0, shares);
   return reshape(einsum<"bgrts,bgsv->bgrtv">(shares, v), integers(s.shape(s.heads * s.per_shared, s.rows, s.width)));
 }
 
@@ -157,12 +157,12 @@ TEST_CASE("several blocks of rows and columns, whole and cut by the end of the s
 TEST_CASE("large scores neither overflow nor lose what comes after them") {
   const auto planned =
       dynamic::compile([](auto q, auto k, auto v) { return attention(q, k, v, {.scale = 1}); }, dynamic::mesh({{"x", 1}}),
-                       dynamic::in<float>({1, 2, 1}), dynamic::in<float>({1, 600, 1}), dynamic::in<float>({1, 600, 1}));
+                       dynamic::input<float>({1, 2, 1}), dynamic::input<float>({1, 600, 1}), dynamic::input<float>({1, 600, 1}));
   std::vector<float> q{1, 1000}, k(600, -1e30F), v(600, 5);
   k[0] = 0;
   k[599] = 80;
   v[599] = 2;
-  const auto y = planned.run(self{}, q, k, v);
+  const auto y = planned.run(serial{}, q, k, v);
   CHECK(y[0].data<float>()[0] == doctest::Approx(2));
   CHECK(y[0].data<float>()[1] == doctest::Approx(2));
 }
@@ -175,8 +175,8 @@ constexpr auto causal = [](auto q, auto k, auto v) {
   return std::tuple{y, dq, dk, dv};
 };
 template <int64_t Rows>
-using causal_step = compile<causal, mesh<axis<"x", 2>>, in<double, dims<2, Rows, 4>, split<_, "x", _>>,
-                            in<double, dims<2, Rows, 4>>, in<double, dims<2, Rows, 4>>>;
+using causal_step = compile<causal, mesh<axis<"x", 2>>, input<double, shape<2, Rows, 4>, split<_, "x", _>>,
+                            input<double, shape<2, Rows, 4>>, input<double, shape<2, Rows, 4>>>;
 
 }  // namespace
 
@@ -188,8 +188,8 @@ constexpr auto attend = [](auto q, auto k, auto v) {
   return std::tuple{y, grad(sum(y * y), q)};
 };
 using by_heads = split<_, "model", _, _>;
-using many = in<float, dims<2, 8, 2048, 64>, by_heads>;
-using few = in<float, dims<2, 2, 2048, 64>, by_heads>;  // a head of k and v for four of q
+using many = input<float, shape<2, 8, 2048, 64>, by_heads>;
+using few = input<float, shape<2, 2, 2048, 64>, by_heads>;  // a head of k and v for four of q
 using attend_step = compile<attend, mesh<axis<"model", 2>>, many, few, few>;
 static_assert(attend_step::traffic.bytes == 0);
 static_assert(attend_step::peak_bytes_per_device < 22'000'000);  // one head's scores are 16.8 MB, and a device has 8 heads
@@ -198,7 +198,7 @@ static_assert(attend_step::peak_bytes_per_device < 22'000'000);  // one head's s
 
 TEST_CASE("the memory is linear in the rows") {
   const auto bytes = [](int64_t rows) {
-    const auto in = dynamic::in<float>({1, 4, rows, 64});
+    const auto in = dynamic::input<float>({1, 4, rows, 64});
     return dynamic::compile(causal, dynamic::mesh({{"x", 1}}), in, in, in).peak_bytes_per_device();
   };
   const auto one = bytes(2048), two = bytes(4096), four = bytes(8192);
@@ -214,9 +214,9 @@ TEST_CASE("a compiled program gives what one of the run time gives") {
     k[i] = static_cast<double>(i * 53 % 97) / 50 - 1;
     v[i] = static_cast<double>(i * 29 % 89) / 50 - 1;
   }
-  const auto in = dynamic::in<double>({2, 70, 4});
+  const auto in = dynamic::input<double>({2, 70, 4});
   const auto planned =
-      dynamic::compile(causal, dynamic::mesh({{"x", 2}}), dynamic::in<double>({2, 70, 4}, {"", "x", ""}), in, in);
+      dynamic::compile(causal, dynamic::mesh({{"x", 2}}), dynamic::input<double>({2, 70, 4}, {"", "x", ""}), in, in);
   const auto wanted = planned.run(simulated{}, q, k, v);
   const auto [y, dq, dk, dv] = run<step>(threads{}, q, k, v);
   int wrong = 0;
@@ -234,7 +234,7 @@ TEST_CASE("attention is explained, counted, mapped over examples, and refused wh
   const auto f = [](auto q, auto k, auto v) { return attention(q, k, v, {.causal = true}); };
   const auto in = [](std::vector<int64_t> shape, std::vector<std::string> split = {}) {
     split.resize(shape.size());
-    return dynamic::in<float>(shape, split);
+    return dynamic::input<float>(shape, split);
   };
   const auto planned = dynamic::compile(f, mesh, in({4, 6, 3}, {"", "x"}), in({4, 8, 3}), in({4, 8, 5}));
   CHECK(planned.traffic().bytes == 0);
@@ -288,7 +288,7 @@ TEST_CASE("attention is explained, counted, mapped over examples, and refused wh
   CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 0, 3}), in({4, 0, 5})),
                          "k and v have the same number of rows, at least one"));
   CHECK(caught::contains(refusal(in({2, 4, 6, 3}), in({1, 4, 8, 3}), in({2, 4, 8, 5})), "all three have the same examples"));
-  CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 8, 3}), dynamic::in<double>({4, 8, 5})), "give it floats of one type"));
+  CHECK(caught::contains(refusal(in({4, 6, 3}), in({4, 8, 3}), dynamic::input<double>({4, 8, 5})), "give it floats of one type"));
   CHECK(caught::contains(caught::error_of([&] {
                            static_cast<void>(
                                dynamic::compile([](value many) { return vmap([](value x) { return attention(x, x, x); })(many); },

@@ -63,7 +63,7 @@ void check(const subject& s, const dynamic::mesh& m, const any_backend& backend,
   dynamic::builder b(m);
   std::vector<value> in;
   for (std::size_t k = 0; k < s.inputs.size(); ++k) {
-    in.push_back(b.input(dynamic::in<double>(s.inputs[k], random_split(r, m, s.inputs[k].size()))));
+    in.push_back(b.input(dynamic::input<double>(s.inputs[k], random_split(r, m, s.inputs[k].size()))));
     given.emplace_back();
     for (int64_t i = 0; i < size_of(s.inputs[k]); ++i) given.back().push_back(s.element(k, i));
   }
@@ -113,7 +113,7 @@ void check(const subject& s, const dynamic::mesh& m, const any_backend& backend,
 }
 void check(const subject& s) {
   const dynamic::mesh one({{"x", 1}}), three({{"x", 3}}), grid({{"x", 2}, {"y", 2}});
-  check(s, one, self{}, 0);
+  check(s, one, serial{}, 0);
   for (std::uint64_t seed = 1; seed < 4; ++seed) check(s, three, simulated{}, seed);
   for (std::uint64_t seed = 4; seed < 7; ++seed) check(s, grid, threads{}, seed);
 }
@@ -166,7 +166,7 @@ TEST_CASE("gelu, silu and softplus are their formulas, with gradients") {
                      [](value x) {
                        return std::array{softplus(x), silu(x), gelu(x)};
                      },
-                     dynamic::mesh({{"x", 2}}), dynamic::in<float>({4}, {"x"}))
+                     dynamic::mesh({{"x", 2}}), dynamic::input<float>({4}, {"x"}))
                      .run(simulated{}, far);
   for (std::size_t k = 0; k < 3; ++k)
     for (std::size_t i = 0; i < 4; ++i) CHECK(y[k].data<float>()[i] == std::fmax(far[i], 0.0F));
@@ -222,20 +222,20 @@ TEST_CASE("cross_entropy of integer labels along any dim, also ignored and wrong
     check({"cross_entropy",
            {logits, labels},
            1,
-           [](const auto& x) { return cross_entropy(x[0], convert<std::int32_t>(x[1])); },
+           [](const auto& x) { return cross_entropy(x[0], cast<std::int32_t>(x[1])); },
            loop(5, 1),
            element});
   }
   check({"cross_entropy along dim 1",
          {{2, 5, 3}, {2, 3}},
          1,
-         [](const auto& x) { return cross_entropy(x[0], convert<int64_t>(x[1]), {.dim = 1}); },
+         [](const auto& x) { return cross_entropy(x[0], cast<int64_t>(x[1]), {.dim = 1}); },
          loop(5, 3),
          element});
   check({"cross_entropy of wrong labels",
          {{8, 3}, {8}},
          0,
-         [](const auto& x) { return cross_entropy(x[0], convert<std::int32_t>(x[1])); },
+         [](const auto& x) { return cross_entropy(x[0], cast<std::int32_t>(x[1])); },
          loop(3, 1),
          element});
 }
@@ -246,15 +246,15 @@ constexpr auto loss_of_logits = [](auto logits, auto labels) {
   return std::tuple{loss, grad(loss, logits)};
 };
 /// A vocabulary of 1,000 tokens, split over four devices.
-using loss_step =
-    compile<loss_of_logits, mesh<axis<"model", 4>>, in<float, dims<64, 1000>, split<_, "model">>, in<std::int32_t, dims<64>>>;
+using loss_step = compile<loss_of_logits, mesh<axis<"model", 4>>, input<float, shape<64, 1000>, split<_, "model">>,
+                          input<std::int32_t, shape<64>>>;
 // Three all_reduces of one float for each of the 64 lines. The logits are not gathered.
 static_assert(loss_step::traffic.bytes == 3 * (2 * 64 * 4 * 3 / 4));
 }  // namespace
 TEST_CASE("cross_entropy of a split vocabulary sends nothing else for bf16, and nothing for the gradient alone") {
   const dynamic::mesh m({{"x", 4}});
-  const auto logits = dynamic::in<bf16>({64, 1000}, {"", "x"});
-  const auto labels = dynamic::in<std::int32_t>({64});
+  const auto logits = dynamic::input<bf16>({64, 1000}, {"", "x"});
+  const auto labels = dynamic::input<std::int32_t>({64});
   constexpr std::int64_t line = 2 * 64 * 3 / 4;  // bytes of an all_reduce of one byte for each line
   CHECK(dynamic::compile(loss_of_logits, m, logits, labels).traffic().bytes == (2 + 4 + 4) * line);
   const auto gradient = [](value x, value y) { return std::get<1>(loss_of_logits(x, y)); };
@@ -296,7 +296,7 @@ TEST_CASE("rotary_embedding turns pairs by their positions, with gradients") {
     check({"positions",
            {shape, {rows}},
            1,
-           [](const auto& x) { return rotary_embedding(x[0], convert<std::int32_t>(x[1] * 20.0)); },
+           [](const auto& x) { return rotary_embedding(x[0], cast<std::int32_t>(x[1] * 20.0)); },
            [=](const std::vector<numbers>& in) {
              numbers positions;
              for (const double e : in[1]) positions.push_back(std::trunc(e * 20));
@@ -307,7 +307,7 @@ TEST_CASE("rotary_embedding turns pairs by their positions, with gradients") {
   const dynamic::mesh four({{"x", 4}});
   for (const bool interleaved : {false, true}) {
     dynamic::builder b(four);
-    const value x = b.input(dynamic::in<double>({3, 6}, {"", "x"}));
+    const value x = b.input(dynamic::input<double>({3, 6}, {"", "x"}));
     b.output(rotary_embedding(x, {.interleaved = interleaved}));
     numbers given(18);
     for (std::size_t i = 0; i < 18; ++i) given[i] = static_cast<double>(i);
@@ -324,13 +324,13 @@ TEST_CASE("dropout keeps elements as random::bernoulli does, on every mesh, and 
     const value y = dropout(key, in, 0.25);
     return std::array{y,
                       grad(sum(y), in),
-                      convert<double>(random::bernoulli(key, 0.75, {4, 3})),
+                      cast<double>(random::bernoulli(key, 0.75, {4, 3})),
                       dropout(key, in, 0.0),
                       dropout(key, in, 1.0),
                       grad(sum(dropout(key, in, 1.0)), in)};
   };
   for (const int devices : {1, 3}) {
-    const auto p = dynamic::compile(f, dynamic::mesh({{"x", devices}}), dynamic::in<double>({4, 3}, {"x", ""}));
+    const auto p = dynamic::compile(f, dynamic::mesh({{"x", devices}}), dynamic::input<double>({4, 3}, {"x", ""}));
     CHECK(p.traffic().bytes == 0);
     const auto y = p.run(simulated{}, x);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -358,7 +358,7 @@ TEST_CASE("initializers: deviations and limits from the fans, and the same numbe
                       initializers::he_normal<float>(key, heads, {.in = {0}, .out = {1, 2}}),
                       initializers::lecun_uniform<float>(key, heads, {.in = {0, 1}}),
                       initializers::lecun_normal<float>(key, {20, 50, 60}, {.in = {1}, .out = {2}, .batch = {0}}),
-                      convert<float>(initializers::he_normal<bf16>(key, matrix)),
+                      cast<float>(initializers::he_normal<bf16>(key, matrix)),
                       initializers::ones<float>(key, {2, 3}),
                       initializers::zeros<float>(key, {0, 3}) + initializers::he_normal<float>(key, {0, 3})};
   };
@@ -381,7 +381,7 @@ TEST_CASE("initializers: deviations and limits from the fans, and the same numbe
   const float none = 0;
   for (const int devices : {1, 3}) {
     const auto y =
-        dynamic::compile(f, dynamic::mesh({{"x", devices}}), dynamic::in<float>({})).run_pointers(simulated{}, {&none});
+        dynamic::compile(f, dynamic::mesh({{"x", devices}}), dynamic::input<float>({})).run_pointers(simulated{}, {&none});
     if (first.empty())
       for (const auto& tensor : y) first.push_back(tensor.bytes);
     for (std::size_t k = 0; k < y.size(); ++k) {
@@ -417,11 +417,11 @@ constexpr auto with_everything = [](auto x, auto labels, auto gain, auto w) {
 }  // namespace
 TEST_CASE("a compiled program has the plan and the results of the same program at run time") {
   using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
-  using step = compile<with_everything, pod, in<float, dims<4, 6>, split<"data", _>>, in<std::int32_t, dims<4>>,
-                       in<float, dims<6>>, in<float, dims<6, 10>, split<_, "model">>>;
-  const auto program =
-      dynamic::compile(with_everything, dynamic::mesh({{"data", 2}, {"model", 2}}), dynamic::in<float>({4, 6}, {"data", ""}),
-                       dynamic::in<std::int32_t>({4}), dynamic::in<float>({6}), dynamic::in<float>({6, 10}, {"", "model"}));
+  using step = compile<with_everything, pod, input<float, shape<4, 6>, split<"data", _>>, input<std::int32_t, shape<4>>,
+                       input<float, shape<6>>, input<float, shape<6, 10>, split<_, "model">>>;
+  const auto program = dynamic::compile(with_everything, dynamic::mesh({{"data", 2}, {"model", 2}}),
+                                        dynamic::input<float>({4, 6}, {"data", ""}), dynamic::input<std::int32_t>({4}),
+                                        dynamic::input<float>({6}), dynamic::input<float>({6, 10}, {"", "model"}));
   CHECK(program.traffic().bytes == step::traffic.bytes);
   array<float> x({4, 6}), gain({6}), w({6, 10});
   array<std::int32_t> labels({4});
@@ -440,7 +440,8 @@ TEST_CASE("a compiled program has the plan and the results of the same program a
 TEST_CASE("mistakes in the functions of networks are refused with the remedy") {
   const auto refusal = [](auto f, std::vector<int64_t> a, std::vector<int64_t> b) {
     return caught::refusal([&] {
-      dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::in<float>(std::move(a)), dynamic::in<std::int32_t>(std::move(b)));
+      dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::input<float>(std::move(a)),
+                       dynamic::input<std::int32_t>(std::move(b)));
     });
   };
   const auto says = [&](auto f, std::vector<int64_t> a, std::vector<int64_t> b, const std::string& text) {
@@ -450,12 +451,12 @@ TEST_CASE("mistakes in the functions of networks are refused with the remedy") {
     CHECK(said.ends_with(text));
   };
   says([](value, value n) { return gelu(n); }, {}, {2},
-       "the operand is s32[2]; its elements must be real floats, for example convert<float>(x)");
+       "the operand is s32[2]; its elements must be real floats, for example cast<float>(x)");
   says([](value x, value) { return layer_norm(x, {.dims = 3}); }, {4, 6}, {},
        "normalises the last 3 dims of [4,6], which has 2 dims");
-  says([](value x, value n) { return layer_norm(x, convert<float>(n)); }, {4, 6}, {4},
+  says([](value x, value n) { return layer_norm(x, cast<float>(n)); }, {4, 6}, {4},
        "the gain is [4] and the last dims of [4,6] are [6]; both must be equal");
-  says([](value x, value n) { return rms_norm(x, convert<double>(n)); }, {4, 6}, {6},
+  says([](value x, value n) { return rms_norm(x, cast<double>(n)); }, {4, 6}, {6},
        "the gain is f64 and the operand is f32; convert one operand");
   says([](value x, value n) { return cross_entropy(x, n); }, {4, 6}, {6},
        "the labels are [6]; for logits [4,6] with classes along dim 1 they must be [4]");

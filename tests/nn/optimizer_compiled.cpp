@@ -35,12 +35,12 @@ struct network {
 };
 
 using square = mesh<axis<"x", 2>, axis<"y", 2>>;
-using matrix = in<double, dims<5, 3>, split<"x", "y">>;
-using vector_in = in<double, dims<7>, split<"x,y">>;
-using cube = in<double, dims<2, 3, 4>, split<"x", _, "y">>;
+using matrix = input<double, shape<5, 3>, split<"x", "y">>;
+using vector_in = input<double, shape<7>, split<"x,y">>;
+using cube = input<double, shape<2, 3, 4>, split<"x", _, "y">>;
 using network_in = record<network, record<layer, matrix>, array_of<record<layer, vector_in>, record<layer, cube>>>;
-using terms_in = record<network, record<layer, in<double, dims<5, 3>>>,
-                        array_of<record<layer, in<double, dims<7>>>, record<layer, in<double, dims<2, 3, 4>>>>>;
+using terms_in = record<network, record<layer, input<double, shape<5, 3>>>,
+                        array_of<record<layer, input<double, shape<7>>>, record<layer, input<double, shape<2, 3, 4>>>>>;
 
 template <class Value>
 constexpr auto loss_of(const network<Value>& p, const network<Value>& a) {
@@ -106,19 +106,19 @@ TEST_CASE("a network of structs in structs and arrays: whole arrays") {
 TEST_CASE("the same on shards, written over themselves: what comes out lies as what went in") {
   static_assert(keeps_places(std::make_index_sequence<10>{}));
   static_assert(step::input_count == 10 + 3 && step::output_count == 10);
-  static_assert(step::may_overwrite<0, 0> && step::may_overwrite<1, 1> && step::may_overwrite<5, 5> && step::may_overwrite<9, 9>);
+  static_assert(step::can_alias<0, 0> && step::can_alias<1, 1> && step::can_alias<5, 5> && step::can_alias<9, 9>);
   launch(threads{}, 4, [](auto& comm) {
-    auto p = scatter<step, 0>(comm, first_parameters());
+    auto p = distribute<step, 0>(comm, first_parameters());
     const auto zeros = [](const array<double>& a) { return array<double>(a.shape()); };
-    auto state = scatter<step, 1>(comm, optimizer::adam_state<network<array<double>>, array<std::int32_t>>{
-                                            transform_leaves(zeros, first_parameters()),
-                                            transform_leaves(zeros, first_parameters()), array<std::int32_t>({})});
+    auto state = distribute<step, 1>(comm, optimizer::adam_state<network<array<double>>, array<std::int32_t>>{
+                                               transform_leaves(zeros, first_parameters()),
+                                               transform_leaves(zeros, first_parameters()), array<std::int32_t>({})});
     step s;
     for (int n = 0; n < 20; ++n) {
-      const auto a = scatter<step, 2>(comm, terms_of_step(n));
+      const auto a = distribute<step, 2>(comm, terms_of_step(n));
       s(comm, p, state, a, p, state);
     }
-    const auto whole = gather(comm, p);
+    const auto whole = collect(comm, p);
     if (!(difference("adamw_masked", whole) < 1e-12)) throw error("other numbers than the reference");
   });
 }
@@ -128,7 +128,8 @@ constexpr optimizer::adafactor adafactor{};
 constexpr auto one_tensor = [](auto w, auto state, auto a) {
   return adafactor.update(w, grad(sum(w * a) + 0.125 * sum(w * w), w), state);
 };
-using one_step = compile<one_tensor, square, matrix, optimizer::state_of<optimizer::adafactor, matrix>, in<double, dims<5, 3>>>;
+using one_step =
+    compile<one_tensor, square, matrix, optimizer::state_of<optimizer::adafactor, matrix>, input<double, shape<5, 3>>>;
 }  // namespace
 
 TEST_CASE("one tensor, whose state has other shapes") {

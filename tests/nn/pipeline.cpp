@@ -24,9 +24,9 @@ using namespace gspmd;
 using list = std::vector<double>;
 using names = std::vector<std::string>;
 
-dynamic::input f64(std::vector<std::int64_t> shape, names sharding = {}) {
-  if (sharding.empty()) return dynamic::in<double>(std::move(shape));
-  return dynamic::in<double>(std::move(shape), std::move(sharding));
+dynamic::input_spec f64(std::vector<std::int64_t> shape, names sharding = {}) {
+  if (sharding.empty()) return dynamic::input<double>(std::move(shape));
+  return dynamic::input<double>(std::move(shape), std::move(sharding));
 }
 list numbers(std::int64_t n, double scale, int seed) {
   list x;
@@ -277,7 +277,7 @@ TEST_CASE(
 TEST_CASE("a step takes groups in which integers go along, of which there is no gradient") {
   const auto stage = [](value v, std::tuple<value, value> in) {
     const auto [h, counts] = in;
-    return std::tuple{tanh(einsum<"bd,de->be">(h, v)) + 0.1 * convert<double>(counts), counts + 1};
+    return std::tuple{tanh(einsum<"bd,de->be">(h, v)) + 0.1 * cast<double>(counts), counts + 1};
   };
   const auto squares = [](std::tuple<value, value> y, value t) {
     const value d = std::get<0>(y) - t;
@@ -285,12 +285,12 @@ TEST_CASE("a step takes groups in which integers go along, of which there is no 
   };
   const auto stepped = [stage, squares](value w, value x, value t) {
     const auto [loss, dw, dx] = pipeline_step<"stage">(stage, squares, eager_one_forward_one_backward{2, 3})(
-        w, std::tuple{x, convert<std::int64_t>(10.0 * t)}, t);
+        w, std::tuple{x, cast<std::int64_t>(10.0 * t)}, t);
     return std::tuple{loss, dw, std::get<0>(dx)};
   };
   const auto serial = [stage, squares](value w, value x, value t) {
     const auto rows = [](value v) { return reshape(v, {6, 3}); };
-    std::tuple<value, value> h{rows(x), rows(convert<std::int64_t>(10.0 * t))};
+    std::tuple<value, value> h{rows(x), rows(cast<std::int64_t>(10.0 * t))};
     for (std::int64_t s = 0; s < 2; ++s) h = stage(reshape(slice(w, {s, 0, 0}, {s + 1, 3, 3}), {3, 3}), h);
     const value loss = squares(h, rows(t));
     const auto [dw, dx] = grad(loss, std::tuple{w, x});

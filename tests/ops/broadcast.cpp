@@ -42,7 +42,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
 
   dynamic::builder b(m);
   b.graph().allow_replication = true;  // a stretched dim may be split
-  const value in = b.input(dynamic::in<double>(from, random_split(r, m, from.size())));
+  const value in = b.input(dynamic::input<double>(from, random_split(r, m, from.size())));
   detail::inline_vec<std::int8_t, detail::max_rank> places;
   for (const int d : dims) places.push_back(static_cast<std::int8_t>(d));
   const auto here = detail::location::current();
@@ -70,7 +70,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
 TEST_CASE("broadcast_in_dim: dims in any order") {
   const dynamic::mesh one({{"x", 1}}), four({{"x", 4}}), grid({{"x", 2}, {"y", 3}});
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
-    try_once(seed, one, self{});
+    try_once(seed, one, serial{});
     try_once(seed, four, simulated{});
     try_once(seed, grid, simulated{});
     if (seed % 10 == 0) try_once(seed, grid, threads{});
@@ -81,16 +81,16 @@ TEST_CASE("broadcast_in_dim: out of order on shards nothing is sent, and a dim i
   using step = compile<[](auto x) {
     return broadcast_in_dim(x, {4, 6, 8}, {2, 0});
   },
-                       mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<8, 4>, split<"x", "y">>>;
+                       mesh<axis<"x", 2>, axis<"y", 2>>, input<float, shape<8, 4>, split<"x", "y">>>;
   static_assert(step::collectives == collectives{});
-  static_assert(step::output_shard<0>::local_extents == dims<2, 6, 4>::value);
+  static_assert(step::output_shard<0>::local_extents == shape<2, 6, 4>::value);
   std::string text;
   try {
     dynamic::compile(
         [](value x) {
           return broadcast_in_dim(x, {3, 3}, {1, 1});
         },
-        dynamic::mesh({{"x", 2}}), dynamic::in<float>({3, 3}, {"", ""}));
+        dynamic::mesh({{"x", 2}}), dynamic::input<float>({3, 3}, {"", ""}));
   } catch (const error& e) {
     text = e.what();
   }

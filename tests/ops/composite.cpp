@@ -61,7 +61,7 @@ std::vector<std::vector<double>> results_of(const composite& f, const std::vecto
   values xs;
   std::vector<array<T>> elements;
   for (const auto& in : inputs) {
-    xs.push_back(b.input(devices == 1 || in.split.empty() ? dynamic::in<T>(in.shape) : dynamic::in<T>(in.shape, in.split)));
+    xs.push_back(b.input(devices == 1 || in.split.empty() ? dynamic::input<T>(in.shape) : dynamic::input<T>(in.shape, in.split)));
     elements.emplace_back(in.shape);
     for (std::int64_t i = 0; i < in.size(); ++i) elements.back()[i] = static_cast<T>(in.element(i));
   }
@@ -107,9 +107,9 @@ void check_both(const std::string& name, const composite& f, const std::vector<n
 /// A composite and its gradient. The loss weighs elements by 1, 0.5, 0 and less.
 composite and_gradient(const std::function<value(value)>& f) {
   return [f](dynamic::builder&, const values& xs) {
-    const value y = f(xs[0]), wide = convert<double>(y);
+    const value y = f(xs[0]), wide = cast<double>(y);
     value weights = zeros_like(wide);
-    for (int d = 0; d < y.rank(); ++d) weights = weights + convert<double>(iota<std::int64_t>(y, y.shape(), d) % 3);
+    for (int d = 0; d < y.rank(); ++d) weights = weights + cast<double>(iota<std::int64_t>(y, y.shape(), d) % 3);
     return values{y, grad(sum(wide * (weights * -0.5 + 1.0)), xs[0])};
   };
 }
@@ -193,7 +193,7 @@ TEST_CASE("narrow composites: attention of large scores and values, and its grad
     return 4 - ((row + column) % 8 == 0 ? 0x1p-6 * static_cast<double>(row / 8 % 3) : 0);
   };
   const auto gradient = [](dynamic::builder&, const values& x) {
-    const auto g = grad(sum(convert<double>(attention(x[0], x[1], x[2]))), std::array{x[0], x[1], x[2]});
+    const auto g = grad(sum(cast<double>(attention(x[0], x[1], x[2]))), std::array{x[0], x[1], x[2]});
     return values{g[0], g[1], g[2]};
   };
   check_both<float>("gradient of attention", gradient, smaller);  // float itself has lost places there
@@ -243,8 +243,8 @@ std::vector<std::vector<double>> step_of(const Schedule& schedule, int devices, 
   const std::int64_t S = schedule.stages, R = schedule.rounds, M = schedule.microbatches;
   const auto step = pipeline_step<"x">([](value w, value x) { return x * w; },
                                        [](value y, value target) { return mean(y - target); }, schedule);
-  const auto w = R == 1 ? dynamic::in<T>({S, 1}, {"x", ""}) : dynamic::in<T>({S, R, 1}, {"x", "", ""});
-  const auto batches = dynamic::in<T>({M, 4}, {"", "data"});
+  const auto w = R == 1 ? dynamic::input<T>({S, 1}, {"x", ""}) : dynamic::input<T>({S, R, 1}, {"x", "", ""});
+  const auto batches = dynamic::input<T>({M, 4}, {"", "data"});
   const auto p = dynamic::compile(step, dynamic::mesh({{"x", devices}, {"data", data}}), w, batches, batches);
   std::vector<T> xs;
   for (std::int64_t i = 0; i < M * 4; ++i)
@@ -297,10 +297,11 @@ TEST_CASE("narrow composites: the float gradient of a pipeline's bf16 weights is
     constexpr std::int64_t D = 8;
     const std::int64_t S = schedule.stages, R = schedule.rounds;
     const auto layer = [](value w, value x) { return tanh(einsum<"bd,df->bf">(x, w)); };
-    const auto loss = [](value y, value t) { return mean(convert<float>(y - t)); };
+    const auto loss = [](value y, value t) { return mean(cast<float>(y - t)); };
     const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"x">(layer, loss, schedule)(w, x, x)); };
-    const auto w = R == 1 ? dynamic::in<bf16>({S, D, D}, {"x", "", ""}) : dynamic::in<bf16>({S, R, D, D}, {"x", "", "", ""});
-    const auto xs = dynamic::in<bf16>({schedule.microbatches, 4, D}, {"", "data", ""});
+    const auto w =
+        R == 1 ? dynamic::input<bf16>({S, D, D}, {"x", "", ""}) : dynamic::input<bf16>({S, R, D, D}, {"x", "", "", ""});
+    const auto xs = dynamic::input<bf16>({schedule.microbatches, 4, D}, {"", "data", ""});
     const auto p = dynamic::compile(f, dynamic::mesh({{"x", static_cast<int>(S)}, {"data", 2}}), w, xs);
     CHECK(p.traffic().in(collective_kind::all_reduce).bytes == 4 * R * D * D);
     CHECK(p.traffic().bytes == p.traffic().in(collective_kind::collective_permute).bytes + 4 * R * D * D);
@@ -312,13 +313,13 @@ TEST_CASE("narrow composites: the float gradient of a pipeline's bf16 weights is
 
 TEST_CASE("narrow composites: messages are floats, and no float copy is stored") {
   const dynamic::mesh m({{"x", 4}});
-  const auto p = dynamic::compile([](value x) { return mean(x, 0); }, m, dynamic::in<f16>({64, 1000}, {"x", ""}));
+  const auto p = dynamic::compile([](value x) { return mean(x, 0); }, m, dynamic::input<f16>({64, 1000}, {"x", ""}));
   CHECK(p.traffic().bytes == 2 * 3 * 1000 * 4 / 4);
-  const auto s = dynamic::compile([](value x) { return softmax(x, -1); }, m, dynamic::in<bf16>({1024, 4096}, {"x", ""}));
+  const auto s = dynamic::compile([](value x) { return softmax(x, -1); }, m, dynamic::input<bf16>({1024, 4096}, {"x", ""}));
   CHECK(s.peak_bytes_per_device() < 2 * 256 * 4096 * 2 + 100'000);
   // A gradient keeps the rounded result, in 16 bits.
-  const auto g = dynamic::compile([](value x, value w) { return grad(sum(convert<float>(softmax(x, -1)) * w), x); }, m,
-                                  dynamic::in<bf16>({1024, 4096}, {"x", ""}), dynamic::in<float>({1, 4096}));
+  const auto g = dynamic::compile([](value x, value w) { return grad(sum(cast<float>(softmax(x, -1)) * w), x); }, m,
+                                  dynamic::input<bf16>({1024, 4096}, {"x", ""}), dynamic::input<float>({1, 4096}));
   CHECK(g.peak_bytes_per_device() < 3 * 256 * 4096 * 2 + 200'000);
 }
 
@@ -326,19 +327,20 @@ TEST_CASE("loops widen bf16 and f16 elements where they read them: no float copy
   constexpr std::int64_t rows = 64, columns = 96;
   const auto stored_copies = [](int devices, bool splits_rows, const std::function<value(value)>& f) {
     const dynamic::mesh m({{"x", devices}});
-    const auto spec = splits_rows ? dynamic::in<bf16>({rows, columns}, {"x", ""}) : dynamic::in<bf16>({rows, columns}, {"", "x"});
+    const auto spec =
+        splits_rows ? dynamic::input<bf16>({rows, columns}, {"x", ""}) : dynamic::input<bf16>({rows, columns}, {"", "x"});
     const auto p = dynamic::compile(
         [&](value x, value mask) {
-          return grad(sum(convert<float>(f(x * 0.125F + mask))), std::vector<value>{x, mask});
+          return grad(sum(cast<float>(f(x * 0.125F + mask))), std::vector<value>{x, mask});
         },
-        m, spec, dynamic::in<bf16>({columns}));
+        m, spec, dynamic::input<bf16>({columns}));
     const detail::plan_view v = p.view();
     int count = 0;
     for (const auto& s : v.steps)
       for (int k = 0; k < s.results.count; ++k) {
         const auto& made = v.result(s, k);
         const bool is_copy =
-            v.nodes[static_cast<std::size_t>(made.node)].op == detail::code_of<detail::convert_op> && made.type == dtype::f32;
+            v.nodes[static_cast<std::size_t>(made.node)].op == detail::code_of<detail::cast_op> && made.type == dtype::f32;
         count += is_copy && detail::elements(made.local) == rows * columns / devices;
       }
     return count;
@@ -349,8 +351,8 @@ TEST_CASE("loops widen bf16 and f16 elements where they read them: no float copy
         return (x - reshape(mean(x, 1), {rows, 1})) * x;
       },
       [](value x) {
-        const value wide = convert<float>(x);
-        return convert<bf16>(wide * wide - exponential(wide) * sum(wide));
+        const value wide = cast<float>(x);
+        return cast<bf16>(wide * wide - exp(wide) * sum(wide));
       }};
   for (std::size_t k = 0; k < composites.size(); ++k)
     for (const bool splits_rows : {true, false})
@@ -369,7 +371,7 @@ TEST_CASE("mean divides by the number of elements: the mean of equal numbers is 
       CAPTURE(n);
       const dynamic::mesh m({{"x", devices}});
       const auto f = [](value x) { return std::array{mean(x), mean(x * x, 0)}; };
-      const auto y = dynamic::compile(f, m, dynamic::in<float>({n}, {"x"}))
+      const auto y = dynamic::compile(f, m, dynamic::input<float>({n}, {"x"}))
                          .run(simulated{}, std::vector<float>(static_cast<std::size_t>(n), 1));
       CHECK(y[0].data<float>()[0] == 1);
       CHECK(y[1].data<float>()[0] == 1);
@@ -378,14 +380,14 @@ TEST_CASE("mean divides by the number of elements: the mean of equal numbers is 
                         [](value x) {
                           return std::array{mean(x, 0), mean(x), mean(x, 1)};
                         },
-                        dynamic::mesh({{"x", 2}}), dynamic::in<double>({0, 3}, {"x", ""}))
+                        dynamic::mesh({{"x", 2}}), dynamic::input<double>({0, 3}, {"x", ""}))
                         .run(simulated{}, std::vector<double>{});
   for (int i = 0; i < 3; ++i) CHECK(std::isnan(none[0].data<double>()[i]));
   CHECK(std::isnan(none[1].data<double>()[0]));
   CHECK(none[2].shape == std::vector<std::int64_t>{0});
   // Partial sums are divided where that saves a message.
-  const auto two =
-      dynamic::compile([](value x) { return mean(x) + mean(x * x); }, dynamic::mesh({{"x", 2}}), dynamic::in<float>({64}, {"x"}));
+  const auto two = dynamic::compile([](value x) { return mean(x) + mean(x * x); }, dynamic::mesh({{"x", 2}}),
+                                    dynamic::input<float>({64}, {"x"}));
   CHECK(two.collectives().size() == 1);
 }
 
@@ -393,7 +395,7 @@ namespace {
 constexpr auto of_both = [](auto x, auto y) { return std::array{mean(x), norm(y), mean(softmax(y, 0))}; };
 }
 TEST_CASE("narrow composites: a compiled program") {
-  using step = compile<of_both, mesh<axis<"x", 2>>, in<f16, dims<300>, split<"x">>, in<bf16, dims<300>, split<"x">>>;
+  using step = compile<of_both, mesh<axis<"x", 2>>, input<f16, shape<300>, split<"x">>, input<bf16, shape<300>, split<"x">>>;
   array<f16> x({300});
   array<bf16> y({300});
   x.fill(f16(500.0F));

@@ -104,7 +104,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   std::vector<value> values;
   std::vector<const void*> data;
   for (const auto& t : operands) {
-    values.push_back(b.input(dynamic::in<int64_t>(t.shape, random_split(r, m, t.shape.size()))));
+    values.push_back(b.input(dynamic::input<int64_t>(t.shape, random_split(r, m, t.shape.size()))));
     data.push_back(t.data.data());
   }
   b.output(einsum(equation, values));
@@ -118,7 +118,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
 TEST_CASE("einsum: any number of operands, diagonals and `...`, as nested loops have it") {
   const dynamic::mesh one({{"x", 1}}), four({{"x", 4}}), grid({{"x", 2}, {"y", 3}});
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    try_once(3 * seed, one, self{});
+    try_once(3 * seed, one, serial{});
     try_once(3 * seed + 1, four, simulated{});
     try_once(3 * seed + 2, grid, simulated{});
     if (seed < 6) try_once(3 * seed + 1, four, threads{});
@@ -130,7 +130,7 @@ TEST_CASE("einsum: the order of least multiplications") {
   const auto flops = [&](std::string_view equation, auto... in) {
     return dynamic::compile([&](auto... x) { return einsum(equation, std::array{x...}); }, one, in...).flops_per_device();
   };
-  const auto in = [](int64_t a, int64_t b) { return dynamic::in<float>({a, b}); };
+  const auto in = [](int64_t a, int64_t b) { return dynamic::input<float>({a, b}); };
   // (ab, bc), cd: 2 * (100 * 5 * 2 + 100 * 2 * 50); ab, (bc, cd) is 2 * (5 * 2 * 50 + 100 * 5 * 50)
   CHECK(flops("ab,bc,cd->ad", in(100, 5), in(5, 2), in(2, 50)) == 2 * (1000 + 10000));
   CHECK(flops("ab,bc,cd->ad", in(50, 2), in(2, 5), in(5, 100)) == 2 * (2 * 5 * 100 + 50 * 2 * 100));
@@ -140,7 +140,7 @@ TEST_CASE("einsum: the order of least multiplications") {
   };
   const auto p = dynamic::compile(gradient, one, in(2, 3), in(3, 4), in(4, 2));
   const std::vector<float> x(6, 1), w(12, 2), v(8, 3);
-  const auto g = p.run_pointers(self{}, {x.data(), w.data(), v.data()});
+  const auto g = p.run_pointers(serial{}, {x.data(), w.data(), v.data()});
   CHECK(g[0].data<float>()[0] == 48);
   CHECK(g[1].data<float>()[0] == 12);
   CHECK(g[2].data<float>()[0] == 12);
@@ -148,7 +148,7 @@ TEST_CASE("einsum: the order of least multiplications") {
 
 TEST_CASE("einsum: a trace of a sharded matrix gathers nothing") {
   const dynamic::mesh m({{"x", 4}});
-  const auto p = dynamic::compile([](value x) { return einsum<"ii->">(x); }, m, dynamic::in<float>({8, 8}, {"x", ""}));
+  const auto p = dynamic::compile([](value x) { return einsum<"ii->">(x); }, m, dynamic::input<float>({8, 8}, {"x", ""}));
   CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
   std::vector<float> x(64);
   for (std::size_t i = 0; i < 64; ++i) x[i] = static_cast<float>(i);
@@ -170,7 +170,7 @@ std::vector<T> of_diagonal(std::string_view equation, const std::vector<int64_t>
                            int64_t most_elements) {
   const dynamic::mesh m({{"x", 3}});
   const auto f = [equation](value x) { return einsum(equation, std::array{IsComputed ? x + x : x}); };
-  const auto p = dynamic::compile(f, m, dynamic::in<T>(shape, split));
+  const auto p = dynamic::compile(f, m, dynamic::input<T>(shape, split));
   CHECK(largest_loop(p) <= most_elements);
   int64_t size = 1;
   for (const auto n : shape) size *= n;
@@ -216,7 +216,7 @@ TEST_CASE("einsum: of a diagonal that is whole on a device a loop reads nothing 
   CHECK(of_diagonal<double>("ii->i", {4, 4}, {"x", ""}, 8) == std::vector<double>{1, 6, 11, 16});
   for (const char* const rows : {"", "x"}) {  // -0.0 stays -0.0, also when masked
     const auto p = dynamic::compile([](value x) { return einsum<"ii->i">(x); }, dynamic::mesh({{"x", 3}}),
-                                    dynamic::in<float>({4, 4}, {rows, ""}));
+                                    dynamic::input<float>({4, 4}, {rows, ""}));
     const std::vector<float> x(16, -0.0F);
     const auto got = p.run_pointers(simulated{}, {x.data()});
     CHECK(std::all_of(got[0].data<float>(), got[0].data<float>() + 4, [](float e) { return std::signbit(e); }));
@@ -231,7 +231,7 @@ TEST_CASE("what a mask leaves of a rectangle is summed as it is written, where n
       CAPTURE(shape[0]);
       CAPTURE(summed);
       const auto f = [&shape, summed](value x) {
-        return sum(select(equal(iota<int64_t>(x, shape, 0), iota<int64_t>(x, shape, 1)), x, 0.0), {summed});
+        return sum(where(equal(iota<int64_t>(x, shape, 0), iota<int64_t>(x, shape, 1)), x, 0.0), {summed});
       };
       const int64_t rest = shape.size() > 2 ? shape[2] : 1;
       std::vector<double> x(static_cast<std::size_t>(shape[0] * shape[1] * rest), std::numeric_limits<double>::infinity());
@@ -241,7 +241,7 @@ TEST_CASE("what a mask leaves of a rectangle is summed as it is written, where n
           x[static_cast<std::size_t>((i * shape[1] + i) * rest + k)] = left[static_cast<std::size_t>(i * rest + k)] =
               static_cast<double>(i * rest + k + 1);
       std::vector<std::string> split(shape.size());
-      const auto got = dynamic::compile(f, dynamic::mesh({{"x", 3}}), dynamic::in<double>(shape, split)).run(simulated{}, x);
+      const auto got = dynamic::compile(f, dynamic::mesh({{"x", 3}}), dynamic::input<double>(shape, split)).run(simulated{}, x);
       CHECK(std::vector<double>(got[0].data<double>(), got[0].data<double>() + left.size()) == left);
     }
 }
@@ -252,7 +252,8 @@ TEST_CASE("einsum: diagonals in compiled programs, with gradients, of one index 
                       grad(sum(einsum<"iij,jj->i">(std::array{x, w})), std::array{x, w})};
   };
   const auto check = [&]<int64_t N, int64_t M>() {
-    using step = compile<f, mesh<axis<"x", 2>>, in<double, dims<N, N, M>, split<_, _, "x">>, in<double, dims<M, M>, split<_, _>>>;
+    using step =
+        compile<f, mesh<axis<"x", 2>>, input<double, shape<N, N, M>, split<_, _, "x">>, input<double, shape<M, M>, split<_, _>>>;
     array<double> x({N, N, M}), w({M, M});
     for (int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 13 - 6);
     for (int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<double>(i % 7 - 3);
@@ -287,7 +288,7 @@ TEST_CASE("einsum: what is wrong with an equation of many operands") {
           [&](value x, value y) {
             return einsum(equation, std::array{x, y, y});
           },
-          two, dynamic::in<float>({3, 4}), dynamic::in<float>({b, b + 1}));
+          two, dynamic::input<float>({3, 4}), dynamic::input<float>({b, b + 1}));
     });
   };
   CHECK(caught::contains(said("...a,ab,ab->b"), "has `...` in an operand and not after ->, so it is ambiguous"));

@@ -83,10 +83,10 @@ const tried_operator operators[] = {
        const value x = numbers(p, s.type, s.shape);
        p.output(take(x, places(p, s, {4}, s.extent(s.dim())), s.dim(), s.beyond()));
      }},
-    {"take_along",
+    {"take_along_axis",
      [](traced& p, const setting& s) {
        const value x = numbers(p, s.type, s.shape);
-       p.output(take_along(x, places(p, s, with_extent(s.shape, s.dim(), 2), s.extent(s.dim())), s.dim(), s.beyond()));
+       p.output(take_along_axis(x, places(p, s, with_extent(s.shape, s.dim(), 2), s.extent(s.dim())), s.dim(), s.beyond()));
      }},
     {"gather",
      [](traced& p, const setting& s) {
@@ -98,7 +98,7 @@ const tried_operator operators[] = {
      [](traced& p, const setting& s) {
        const value x = numbers(p, s.type, s.shape), at = places(p, s, {4}, s.extent(s.dim()));
        const value updates = numbers(p, s.type, with_extent(s.shape, s.dim(), 4));
-       p.output(scatter_add(x, at, updates, s.dim(), s.second() ? monoid::maximum : monoid::add));
+       p.output(scatter_add(x, at, updates, s.dim(), s.second() ? monoid::max : monoid::add));
      }},
     {"scatter",
      [](traced& p, const setting& s) {
@@ -146,8 +146,8 @@ const tried_operator operators[] = {
     {"argmin", [](traced& p, const setting& s) { p.output(argmin(numbers(p, s.type, s.shape), s.dim())); }},
     {"cumsum", [](traced& p, const setting& s) { p.output(cumsum(numbers(p, s.type, s.shape), s.dim(), s.scan())); }},
     {"scan_along",
-     [](traced& p, const setting& s) { p.output(scan_along(numbers(p, s.type, s.shape), monoid::minimum, s.dim(), s.scan())); }},
-    {"reverse", [](traced& p, const setting& s) { p.output(reverse(numbers(p, s.type, s.shape), {s.dim()})); }},
+     [](traced& p, const setting& s) { p.output(scan_along(numbers(p, s.type, s.shape), monoid::min, s.dim(), s.scan())); }},
+    {"flip", [](traced& p, const setting& s) { p.output(flip(numbers(p, s.type, s.shape), {s.dim()})); }},
     {"random bits",
      [](traced& p, const setting& s) {  // with the parts of split numbers
        const value x = numbers(p, dtype::u32, s.shape);
@@ -158,7 +158,7 @@ const tried_operator operators[] = {
        const value x = numbers(p, s.type, s.shape);
        const auto [n, last] = while_loop([](const auto& now) { return std::get<0>(now) < 3; },
                                          [](const auto& now) {
-                                           return std::tuple{std::get<0>(now) + 1, reverse(std::get<1>(now), {0, 1})};
+                                           return std::tuple{std::get<0>(now) + 1, flip(std::get<1>(now), {0, 1})};
                                          },
                                          std::tuple{constant<int64_t>(x, {}, 0), x});
        p.output(n);
@@ -167,10 +167,10 @@ const tried_operator operators[] = {
     {"switch_",
      [](traced& p, const setting& s) {
        const value x = numbers(p, s.type, s.shape);
-       p.output(switch_(places(p, s, {}, 3),
-                        std::tuple{[](value v) { return v; }, [](value v) { return reverse(v, {0}); },
-                                   [](value v) { return reverse(v, {1}); }},
-                        std::tuple{x}));
+       p.output(switch_(
+           places(p, s, {}, 3),
+           std::tuple{[](value v) { return v; }, [](value v) { return flip(v, {0}); }, [](value v) { return flip(v, {1}); }},
+           std::tuple{x}));
      }},
 };
 

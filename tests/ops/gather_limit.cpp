@@ -27,7 +27,7 @@ constexpr std::int64_t unlimited = -1;
 
 dynamic::mesh ring_of(std::int64_t n) { return dynamic::mesh({{"x", n}}); }
 
-dynamic::program product(const dynamic::mesh& m, const char* equation, const dynamic::input& a, const dynamic::input& b,
+dynamic::program product(const dynamic::mesh& m, const char* equation, const dynamic::input_spec& a, const dynamic::input_spec& b,
                          const std::vector<std::string>& result, std::int64_t limit) {
   dynamic::builder p(m);
   const value x = p.input(a), w = p.input(b);
@@ -36,8 +36,8 @@ dynamic::program product(const dynamic::mesh& m, const char* equation, const dyn
   p.output(p.reshard(y, result));
   return p.compile();
 }
-dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> split) {
-  return dynamic::in<float>(std::move(shape), std::move(split));
+dynamic::input_spec f32(std::vector<std::int64_t> shape, std::vector<std::string> split) {
+  return dynamic::input<float>(std::move(shape), std::move(split));
 }
 }  // namespace
 
@@ -116,11 +116,11 @@ TEST_CASE("every kind of letter, both ways and one way, on every backend") {
         fill(a, c.a, 7);
         fill(b, c.b, 5);
         const auto alone =
-            product(ring_of(1), c.equation, dynamic::in<double>(c.a), dynamic::in<double>(c.b), c.result, unlimited);
-        const auto p = product(ring_of(n), c.equation, dynamic::in<double>(c.a, c.split_a), dynamic::in<double>(c.b, c.split_b),
-                               c.result, limit);
+            product(ring_of(1), c.equation, dynamic::input<double>(c.a), dynamic::input<double>(c.b), c.result, unlimited);
+        const auto p = product(ring_of(n), c.equation, dynamic::input<double>(c.a, c.split_a),
+                               dynamic::input<double>(c.b, c.split_b), c.result, limit);
         windows += p.traffic().in(collective_kind::collective_permute).collectives > 0 ? 1 : 0;
-        const auto wanted = alone.run(self{}, a, b);
+        const auto wanted = alone.run(serial{}, a, b);
         CHECK(p.run(simulated{}, a, b)[0].bytes == wanted[0].bytes);
         CHECK(p.run(threads{}, a, b)[0].bytes == wanted[0].bytes);
       }
@@ -142,7 +142,7 @@ TEST_CASE("several axes: one ring over all of them, or what is small is gathered
       CHECK(p.traffic().in(collective_kind::all_gather).collectives * (limit == 0 ? 1 : 0) == 0);
       CHECK(p.traffic().in(collective_kind::collective_permute).collectives == 1);
       const auto part = product(m, "bd,df->bf", f32({120, 10}, {"x", ""}), f32({10, 13}, split), {"x", ""}, limit);
-      for (const auto& q : {p, part}) CHECK(q.run(simulated{}, a, b)[0].bytes == wanted.run(self{}, a, b)[0].bytes);
+      for (const auto& q : {p, part}) CHECK(q.run(simulated{}, a, b)[0].bytes == wanted.run(serial{}, a, b)[0].bytes);
     }
 }
 
@@ -150,7 +150,7 @@ TEST_CASE("several axes: one ring over all of them, or what is small is gathered
 // differ.
 TEST_CASE("what devices decide by is one number: no ring adds up a result that several of them hold") {
   const auto m = ring_of(4);
-  const auto made = [&](const dynamic::input& a, const dynamic::input& w, const auto& after) {
+  const auto made = [&](const dynamic::input_spec& a, const dynamic::input_spec& w, const auto& after) {
     dynamic::builder p(m);
     const value x = p.input(a), y = limit_gather(einsum("bd,df->bf", x, p.input(w)), 0);
     p.output(after(x, p.reshard(y, {"", ""})));
@@ -188,7 +188,7 @@ TEST_CASE("what devices decide by is one number: no ring adds up a result that s
   CHECK(error_of([&] { both_ways.run(simulated{}, x, weights); }) == "no error");
   CHECK(error_of([&] { both_ways.run(threads{}, x, weights); }) == "no error");
 
-  const auto counted = made(dynamic::in<std::int32_t>({1, 400}, {"", "x"}), dynamic::in<std::int32_t>({400, 640}, {"", ""}),
+  const auto counted = made(dynamic::input<std::int32_t>({1, 400}, {"", "x"}), dynamic::input<std::int32_t>({400, 640}, {"", ""}),
                             [](value, value y) { return y; });
   CHECK(counted.traffic().bytes == 3 * 100 * 4);  // sums of integers are equal in any order
 }

@@ -18,8 +18,8 @@ constexpr auto products = [](auto x, auto w, auto v) {
   const value h = mesh_split(limit_gather(einsum<"bd,df->bf">(x, w), 0), {0, -1});
   return mesh_split(limit_gather(einsum<"bf,fd->bd">(h, v), 0), {0, -1});
 };
-using step = compile<products, three, in<double, dims<61, 5>, split<"x", _>>, in<double, dims<5, 7>, split<_, "x">>,
-                     in<double, dims<7, 4>, split<"x", _>>>;
+using step = compile<products, three, input<double, shape<61, 5>, split<"x", _>>, input<double, shape<5, 7>, split<_, "x">>,
+                     input<double, shape<7, 4>, split<"x", _>>>;
 static_assert(step::collectives == collectives{collective_permute<"x">, collective_permute<"x">});
 
 template <class T>
@@ -48,7 +48,7 @@ TEST_CASE("free and contracting letters on the static path") {
 }
 
 TEST_CASE("one planner") {
-  const auto program = dynamic::compile(products, dynamic::mesh({{"x", 3}}), dynamic::in<double>({61, 5}, {"x", ""}),
-                                        dynamic::in<double>({5, 7}, {"", "x"}), dynamic::in<double>({7, 4}, {"x", ""}));
+  const auto program = dynamic::compile(products, dynamic::mesh({{"x", 3}}), dynamic::input<double>({61, 5}, {"x", ""}),
+                                        dynamic::input<double>({5, 7}, {"", "x"}), dynamic::input<double>({7, 4}, {"x", ""}));
   CHECK(reference::difference(step::view, program.view()) == "");
 }

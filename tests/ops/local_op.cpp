@@ -223,8 +223,8 @@ void try_once(const Op& op, const F& f, std::tuple<R...> (*)(A...), std::uint64_
 
     dynamic::builder b(m);
     const value operands[] = {(r.between(0, 4) == 0
-                                   ? b.input(dynamic::in<A>(shapes[K]))
-                                   : b.input(dynamic::in<A>(shapes[K], random_sharding(r, m, shapes[K].size()))))...};
+                                   ? b.input(dynamic::input<A>(shapes[K]))
+                                   : b.input(dynamic::input<A>(shapes[K], random_sharding(r, m, shapes[K].size()))))...};
     const auto made = op(operands[K]...);
     std::vector<std::size_t> asked;  // some of the results, in any order
     for (std::size_t j = 0; j < sizeof...(J); ++j)
@@ -280,7 +280,7 @@ TEST_CASE("letters in brackets are whole, the others split") {
 TEST_CASE("letters that the result lacks are reduced") {
   try_many<"bi,io->bo", float(float, float)>(matrix_product);
   try_many<"bi,io->bo", std::int32_t(std::int32_t, std::int32_t)>(matrix_product);
-  try_many<"bt->b", float(float), reduces<monoid::maximum>>(row_maximum);
+  try_many<"bt->b", float(float), reduces<monoid::max>>(row_maximum);
   try_many<"i->", bool(bool), types<bool(bool)>, reduces<monoid::or_>>(any_of);
 }
 
@@ -297,7 +297,7 @@ TEST_CASE("several results, some of which lack a letter that others have") {
 }
 
 TEST_CASE("gradients by several results") {
-  using dynamic::in;
+  using dynamic::input;
   constexpr auto op = local_op<"bt->bt,b">(with_gradient(
       [](auto x, auto y, auto s) {
         for (int64_t i = 0; i < x.extent(0); ++i) {
@@ -314,7 +314,7 @@ TEST_CASE("gradients by several results") {
   const std::vector<double> x{1, -2, 3, 4, 5, -6};
   for (const int asked : {1, 2, 3}) {
     dynamic::builder b(dynamic::mesh(std::vector<dynamic::mesh::axis>{{"x", 2}, {"y", 2}}));
-    const value a = b.input(in<double>({2, 3}, {"x", "y"}));
+    const value a = b.input(input<double>({2, 3}, {"x", "y"}));
     const auto [y, s] = op(a);
     value loss = constant(a, {}, 0.0);
     if ((asked & 1) != 0) loss = loss + sum(y);

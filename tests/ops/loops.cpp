@@ -72,7 +72,7 @@ void compare(const Program& program, const Plain& plain, const std::vector<std::
       if (c == 1 && !sharding.empty()) sharding.front() = "x";
       if (c == 2 && !sharding.empty()) sharding.back() = "y";
       if (c == 3 && sharding.size() > 1) sharding.front() = "y", sharding.back() = "x";
-      in.push_back(b.input(dynamic::in<double>(shapes[k], sharding)));
+      in.push_back(b.input(dynamic::input<double>(shapes[k], sharding)));
     }
     auto results = callable(in);
     detail::for_each_leaf(results, [&](value v) { b.output(v); });
@@ -80,7 +80,7 @@ void compare(const Program& program, const Plain& plain, const std::vector<std::
   };
   const dynamic::mesh one(std::vector<dynamic::mesh::axis>{{"x", 1}, {"y", 1}});
   std::vector<wanted_result> wanted;
-  for (const auto& a : made(plain, one, 0).run_pointers(self{}, pointers))
+  for (const auto& a : made(plain, one, 0).run_pointers(serial{}, pointers))
     wanted.push_back({std::vector<double>(a.template data<double>(), a.template data<double>() + a.bytes.size() / 8)});
   for (const auto& sizes : {std::vector<std::int64_t>{1, 1}, {2, 2}, {3, 1}, {2, 3}}) {
     const dynamic::mesh m({{"x", sizes[0]}, {"y", sizes[1]}});
@@ -106,7 +106,7 @@ using values = std::vector<value>;
 TEST_CASE("fori_loop equals the unrolled program") {
   for (const std::int64_t trips : {0, 1, 2, 5}) {
     const auto body = [](const values& in) {
-      return [in](value i, value h) { return tanh(einsum("ij,jk->ik", h, in[1])) + convert<double>(i) * 0.5; };
+      return [in](value i, value h) { return tanh(einsum("ij,jk->ik", h, in[1])) + cast<double>(i) * 0.5; };
     };
     compare([&](const values& in) { return fori_loop(trips, body(in), in[0]); },
             [&](const values& in) { return std::get<0>(unrolled(trips, in[0], body(in), in[0])); }, {{5, 6}, {6, 6}});
@@ -128,7 +128,7 @@ TEST_CASE("loops in loops, sums of split dims, values from outside both") {
     return [in, loop](value i, value h, value s) {
       const value w = in[1] * 0.5;
       const value inner = loop(
-          3, [&](value j, value g) { return g * 0.5 + w + sum(g, {0}) * 0.125 + convert<double>(i * j); }, h);
+          3, [&](value j, value g) { return g * 0.5 + w + sum(g, {0}) * 0.125 + cast<double>(i * j); }, h);
       return std::tuple{inner - h, s + sum(inner * in[0])};
     };
   };
@@ -138,12 +138,12 @@ TEST_CASE("loops in loops, sums of split dims, values from outside both") {
   };
   compare(
       [&](const values& in) {
-        const value w = exponential(in[1]);  // used in the loop and after it
+        const value w = exp(in[1]);  // used in the loop and after it
         const auto [h, s] = fori_loop(4, outer(in, looped), in[0] + w, sum(in[0]));
         return std::tuple{h + w, s, w};
       },
       [&](const values& in) {
-        const value w = exponential(in[1]);
+        const value w = exp(in[1]);
         const auto [h, s] = unrolled(4, in[0], outer(in, flat), in[0] + w, sum(in[0]));
         return std::tuple{h + w, s, w};
       },
@@ -167,7 +167,7 @@ TEST_CASE("scan goes over rows and stacks rows") {
         value ys;
         value zs;
         for (int t = 0; t < 4; ++t) {
-          const value is_t = convert<double>(equal(iota<std::int64_t>(h, {4}, 0), t));
+          const value is_t = cast<double>(equal(iota<std::int64_t>(h, {4}, 0), t));
           const value x = einsum("t,tbd->bd", is_t, in[1]);
           auto [next, row] = body(in)(h, x);
           h = next;
@@ -239,16 +239,17 @@ TEST_CASE("a static loop has the plan and the result of the run-time path") {
     auto [h, s] = fori_loop(
         7,
         [&](value i, value a, value b) {
-          return std::tuple{tanh(einsum<"ij,jk->ik">(a, w) + convert<double>(i)), b + sum(a)};
+          return std::tuple{tanh(einsum<"ij,jk->ik">(a, w) + cast<double>(i)), b + sum(a)};
         },
         x, sum(x));
     return std::tuple{h, cond(
                              s > 0.0, [](value v) { return v * 2.0; }, [total = sum(h)](value v) { return v - total; }, s)};
   };
   using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
-  using step = gspmd::compile<program, pod, in<double, dims<5, 6>, split<"x", _>>, in<double, dims<6, 6>, split<_, "y">>>;
+  using step = gspmd::compile<program, pod, input<double, shape<5, 6>, split<"x", _>>, input<double, shape<6, 6>, split<_, "y">>>;
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
-  const auto p = dynamic::compile(program, m, dynamic::in<double>({5, 6}, {"x", ""}), dynamic::in<double>({6, 6}, {"", "y"}));
+  const auto p =
+      dynamic::compile(program, m, dynamic::input<double>({5, 6}, {"x", ""}), dynamic::input<double>({6, 6}, {"", "y"}));
   CHECK(reference::difference(step::view, p.view()) == "");
   CHECK(step::traffic.bytes == p.traffic().bytes);
   const auto x = counted({5, 6});
@@ -262,9 +263,9 @@ TEST_CASE("a static loop has the plan and the result of the run-time path") {
 TEST_CASE("gradients through fori_loop, carried integers and loops in loops") {
   const auto body = [](const values& in, const auto& loop) {
     return [in, loop](value i, value h, value k) {
-      const value g = tanh(einsum("ij,jk->ik", h, in[1])) + convert<double>(i + k) * 0.125;
+      const value g = tanh(einsum("ij,jk->ik", h, in[1])) + cast<double>(i + k) * 0.125;
       const value inner = loop(
-          2, [&](value j, value y) { return sine(y * in[0]) + convert<double>(j) * g; }, g);
+          2, [&](value j, value y) { return sin(y * in[0]) + cast<double>(j) * g; }, g);
       return std::tuple{inner, k + i};
     };
   };
@@ -307,7 +308,7 @@ TEST_CASE("gradients through scan: what is carried, rows, values from outside; a
         value h = in[0];
         value loss;
         for (int t = 0; t < 3; ++t) {
-          const value is_t = convert<double>(equal(iota<std::int64_t>(h, {3}, 0), t));
+          const value is_t = cast<double>(equal(iota<std::int64_t>(h, {3}, 0), t));
           auto [next, y] = body(in)(h, einsum("t,tbd->bd", is_t, in[1]));
           h = next;
           loss = t == 0 ? sum(y * y) : loss + sum(y * y);
@@ -379,7 +380,7 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
         return fori_loop(
             10, [w](value, value h) { return tanh(einsum("ij,jk->ik", h, w)); }, a);
       },
-      m, dynamic::in<float>({8, 8}, {"x", ""}), dynamic::in<float>({8, 8}, {"", "x"}));
+      m, dynamic::input<float>({8, 8}, {"x", ""}), dynamic::input<float>({8, 8}, {"", "x"}));
   CHECK(outside.collectives() == std::vector<collective>{all_gather<"x">});
   CHECK(outside.traffic().bytes == 3 * 2 * 8 * 4);
   const auto inside = dynamic::compile(
@@ -387,16 +388,16 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
         return fori_loop(
             10, [w](value, value h) { return tanh(einsum("ij,jk->ik", h, w)); }, a);
       },
-      m, dynamic::in<float>({8, 8}, {"", "x"}), dynamic::in<float>({8, 8}, {"x", ""}));
+      m, dynamic::input<float>({8, 8}, {"", "x"}), dynamic::input<float>({8, 8}, {"x", ""}));
   // w is gathered once; each time h is brought to the rows and the result back, where a reduce_scatter would send 48
   // numbers
   CHECK(inside.traffic().bytes == 3 * 2 * 8 * 4 + 10 * 2 * 12 * 4);
   const auto summed = dynamic::compile(
       [](auto a) {
         return fori_loop(
-            10, [a](value i, value s) { return s + sum(a * convert<float>(i)); }, constant(a, {}, 0.0F));
+            10, [a](value i, value s) { return s + sum(a * cast<float>(i)); }, constant(a, {}, 0.0F));
       },
-      m, dynamic::in<float>({8}, {"x"}));
+      m, dynamic::input<float>({8}, {"x"}));
   CHECK(summed.collectives() == std::vector<collective>{all_reduce<"x">});
   CHECK(summed.traffic().bytes == 6);
   const auto branches = dynamic::compile(
@@ -404,7 +405,7 @@ TEST_CASE("collectives in loops: brought out where the value is from outside, co
         return cond(
             sum(p) > 0.0F, [](value v) { return v * sum(v) + sum(tanh(v)); }, [](value v) { return v * sum(v); }, a);
       },
-      m, dynamic::in<float>({8}, {"x"}), dynamic::in<float>({1}, {""}));
+      m, dynamic::input<float>({8}, {"x"}), dynamic::input<float>({1}, {""}));
   CHECK(branches.traffic().bytes == 12);  // two sums, not one
 }
 
@@ -416,7 +417,7 @@ TEST_CASE("what is brought before a loop is sent once, what is sent in it once a
           return fori_loop(
               trips, [w](value, value h) { return replicate(tanh(einsum("ij,jk->ik", replicate(h), w))); }, a);
         },
-        m, dynamic::in<float>({4, 64}, {"", ""}), dynamic::in<float>({64, 64}, {"x", ""}));
+        m, dynamic::input<float>({4, 64}, {"", ""}), dynamic::input<float>({64, 64}, {"x", ""}));
     const auto found = p.collectives();
     CHECK(p.traffic().bytes == (trips == 1 ? 1536 : 3 * 1024 * 4));
     CHECK(found.size() == 1);
@@ -433,7 +434,7 @@ TEST_CASE(
     return next;
   };
   const auto compiled = [&](auto body, std::int64_t rows, std::int64_t columns) {
-    const auto in = dynamic::in<double>({rows, columns}, {"x", "y"});
+    const auto in = dynamic::input<double>({rows, columns}, {"x", "y"});
     return dynamic::compile(
         [&](value u, value k) {
           return fori_loop(
@@ -454,8 +455,8 @@ TEST_CASE(
         for (int trip = 0; trip < 3; ++trip) x = step(x, c);
         return x;
       },
-      dynamic::mesh({{"x", 1}}), dynamic::in<double>({1024, 512}), dynamic::in<double>({1024, 512}));
-  CHECK(large.run(simulated{}, u, k)[0].bytes == plain.run(self{}, u, k)[0].bytes);
+      dynamic::mesh({{"x", 1}}), dynamic::input<double>({1024, 512}), dynamic::input<double>({1024, 512}));
+  CHECK(large.run(simulated{}, u, k)[0].bytes == plain.run(serial{}, u, k)[0].bytes);
 
   // A product reads the mean: made once.
   const auto multiplied = compiled(
@@ -473,7 +474,7 @@ TEST_CASE("mistakes in loops and conditionals") {
   const dynamic::mesh m({{"x", 2}});
   const auto error_of = [&](auto callable) {
     try {
-      static_cast<void>(dynamic::compile(callable, m, dynamic::in<float>({4, 3}, {"x", ""})));
+      static_cast<void>(dynamic::compile(callable, m, dynamic::input<float>({4, 3}, {"x", ""})));
     } catch (const error& e) {
       return std::string(e.what());
     }

@@ -52,7 +52,7 @@ void check_captures(const Backend& backend, std::int64_t devices, std::int64_t r
         auto clipped = map([limit](T a) { return a < limit ? a : limit; }, x + 1);
         return std::tuple{map([limit](T a, T b, T c) { return a * b + c - limit; }, clipped, y, column), clipped};
       },
-      m, dynamic::in<T>({rows, 5}, {"x", ""}), dynamic::in<T>({rows, 5}, {"", "x"}), dynamic::in<T>({rows, 1}));
+      m, dynamic::input<T>({rows, 5}, {"x", ""}), dynamic::input<T>({rows, 5}, {"", "x"}), dynamic::input<T>({rows, 1}));
   const auto x = counted<T>(rows * 5);
   const auto y = counted<T>(rows * 5);
   const auto column = counted<T>(rows);
@@ -69,7 +69,7 @@ void check_captures(const Backend& backend, std::int64_t devices, std::int64_t r
 TEST_CASE_TEMPLATE("a lambda with captures on every backend, element type and size", T, float, double, std::int32_t,
                    std::int64_t) {
   for (const std::int64_t rows : {0, 1, 2, 7, 130}) {
-    check_captures<T>(self{}, 1, rows);
+    check_captures<T>(serial{}, 1, rows);
     for (const std::int64_t devices : {1, 2, 3, 8}) check_captures<T>(simulated{}, devices, rows);
     check_captures<T>(threads{}, 3, rows);
   }
@@ -86,7 +86,7 @@ TEST_CASE("bool, a pointer to a function, a conversion of the result, eight argu
                                             float h) { return a + b + c + d + e + f + g + h + static_cast<float>(k); },
                               x, x, 1, x, x, 2, x, x)};
       },
-      m, dynamic::in<bool>({10}, {"x"}), dynamic::in<float>({10}, {"x"}));
+      m, dynamic::input<bool>({10}, {"x"}), dynamic::input<float>({10}, {"x"}));
   bool p[10];
   for (int i = 0; i < 10; ++i) p[i] = i % 3 == 0;
   const auto x = counted<float>(10);
@@ -114,7 +114,7 @@ TEST_CASE("by_rows: one call for many elements, no overlap, a pointer as from dl
         };
         return map(by_rows<float>(kernel), map(by_rows<float>(rows), x, y));
       },
-      m, dynamic::in<float>({n}, {"x"}), dynamic::in<float>({n}, {"x"}));
+      m, dynamic::input<float>({n}, {"x"}), dynamic::input<float>({n}, {"x"}));
   const auto x = counted<float>(n);
   const auto y = counted<float>(n);
   const auto result = program.run(threads{}, x, y);
@@ -124,7 +124,7 @@ TEST_CASE("by_rows: one call for many elements, no overlap, a pointer as from dl
 
   // the output in the memory of the input, as a step may be given it
   dynamic::builder b(dynamic::mesh({{"x", 1}}));
-  auto w = b.input(dynamic::in<float>({1000}));
+  auto w = b.input(dynamic::input<float>({1000}));
   b.output(map(by_rows<float>([](const float* a, float* out, std::int64_t count) {
                  for (std::int64_t i = 0; i < count; ++i) out[i] = -1;
                  for (std::int64_t i = 0; i < count; ++i) out[i] = a[i] + 1;
@@ -133,7 +133,7 @@ TEST_CASE("by_rows: one call for many elements, no overlap, a pointer as from dl
   const auto update = b.compile();
   REQUIRE(update.view().shared_inputs[0] == 0);
   auto memory = counted<float>(1000);
-  launch(self{}, 1, [&](auto& comm) {
+  launch(serial{}, 1, [&](auto& comm) {
     dynamic::session s(update);
     const void* in[] = {memory.data()};
     void* out[] = {memory.data()};
@@ -149,7 +149,7 @@ TEST_CASE("the program keeps the function, and nobody else has to") {
   std::vector<dynamic::program> programs;
   {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));
-    auto x = b.input(dynamic::in<double>({5}, {"x"}));
+    auto x = b.input(dynamic::input<double>({5}, {"x"}));
     b.output(map([state](double a) { return a * *state; }, x));
     programs.push_back(b.compile());
   }
@@ -179,12 +179,12 @@ TEST_CASE("element types are checked when the program is made") {
     return error_of([&] { static_cast<void>(dynamic::compile([&](auto x) { return map(f, x); }, m, in)); });
   };
   const auto rows = by_rows<float>([](const float*, float*, std::int64_t) {});
-  CHECK(with(rows, dynamic::in<float>({4})) == "no error");
-  const auto text = with(rows, dynamic::in<double>({4}));
+  CHECK(with(rows, dynamic::input<float>({4})) == "no error");
+  const auto text = with(rows, dynamic::input<double>({4}));
   CHECK(contains(text, "map at map.cpp:"));
   CHECK(contains(text,
                  "is not defined for f64, which the function does not take or would cut off, only for f32; convert the operand, "
-                 "convert<float>(x)"));
+                 "cast<float>(x)"));
   struct only_floats {
     int state;
     float operator()(float x) const { return x; }
@@ -193,13 +193,13 @@ TEST_CASE("element types are checked when the program is made") {
     float operator()(std::int64_t) const = delete;
     float operator()(bool) const = delete;
   };
-  CHECK(with(only_floats{1}, dynamic::in<float>({4})) == "no error");
-  CHECK(contains(with(only_floats{1}, dynamic::in<std::int32_t>({4})),
+  CHECK(with(only_floats{1}, dynamic::input<float>({4})) == "no error");
+  CHECK(contains(with(only_floats{1}, dynamic::input<std::int32_t>({4})),
                  "is not defined for s32, which the function does not take or would cut off, only for f32"));
   const auto shapes = error_of([&] {
     static_cast<void>(dynamic::compile(
         [&](auto x, auto y) { return map([k = unknown](float a, float) { return a + static_cast<float>(k); }, x, y); }, m,
-        dynamic::in<float>({4}), dynamic::in<float>({3})));
+        dynamic::input<float>({4}), dynamic::input<float>({3})));
   });
   CHECK(contains(shapes, "map at map.cpp:"));
   CHECK(contains(shapes, "operand 1 is [3] and operand 0 is [4]; slice the longer operand, or correct the extents"));
@@ -233,7 +233,7 @@ struct doubled_lines {
 
 TEST_CASE("a function with a type parameter is compiled for every element type, used or not") {
   const auto program = dynamic::compile([](auto x) { return local_op<"b->b">(doubled_lines{})(map(doubled{}, x)); },
-                                        dynamic::mesh({{"x", 2}}), dynamic::in<float>({4}, {"x"}));
+                                        dynamic::mesh({{"x", 2}}), dynamic::input<float>({4}, {"x"}));
   CHECK(program.run(simulated{}, counted<float>(4))[0].data<float>()[0] == -8);
   const std::set<std::string> lines{typeid(float).name(), typeid(double).name(), typeid(std::int32_t).name(),
                                     typeid(std::int64_t).name()};
@@ -251,7 +251,7 @@ TEST_CASE("what a function throws reaches the caller with the operator's line") 
   };
   const auto apply = [&](auto x) { return map(picky, x); };
   const int line = __LINE__ - 1;
-  const auto program = dynamic::compile(apply, m, dynamic::in<float>({100}, {"x"}));
+  const auto program = dynamic::compile(apply, m, dynamic::input<float>({100}, {"x"}));
   std::vector<float> x(100);
   for (std::size_t i = 0; i < 100; ++i) x[i] = static_cast<float>(i);
   const auto text = error_of([&] { static_cast<void>(program.run(threads{}, x)); });
@@ -272,7 +272,7 @@ TEST_CASE("gradients: derivatives with state") {
         auto loss = sum(map(g, map(f, x, y)));
         return std::tuple{loss, grad(loss, x), grad(loss, y)};
       },
-      m, dynamic::in<double>({7}, {"x"}), dynamic::in<double>({7}, {"x"}));
+      m, dynamic::input<double>({7}, {"x"}), dynamic::input<double>({7}, {"x"}));
   const auto x = counted<double>(7);
   const auto y = counted<double>(7);
   const auto result = program.run(simulated{}, x, y);
@@ -286,7 +286,7 @@ TEST_CASE("gradients: derivatives with state") {
   CHECK(contains(error_of([&] {
                    static_cast<void>(
                        dynamic::compile([&](auto a) { return grad(sum(map([k](double e) { return e * k; }, a)), a); }, m,
-                                        dynamic::in<double>({7})));
+                                        dynamic::input<double>({7})));
                  }),
                  "with_derivative"));
 }

@@ -119,8 +119,8 @@ void check(draws& r, const dynamic::mesh& m, const any_backend& backend, const t
   CAPTURE(a.shape);
   CAPTURE(b.shape);
   dynamic::builder builder(m);
-  const value x = builder.input(dynamic::in<int64_t>(a.shape, random_split(r, m, a.shape.size())));
-  const value w = builder.input(dynamic::in<int64_t>(b.shape, random_split(r, m, b.shape.size())));
+  const value x = builder.input(dynamic::input<int64_t>(a.shape, random_split(r, m, a.shape.size())));
+  const value w = builder.input(dynamic::input<int64_t>(b.shape, random_split(r, m, b.shape.size())));
   builder.output(allow_replication(f(x, w, location::current())));
   const auto got = backend.run(builder.compile(), {a.data.data(), b.data.data()});
   const tensor want = naive(a, b);
@@ -153,17 +153,17 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
 
 TEST_CASE("matmul, dot and outer of all ranks, as loops over NumPy's indices have them") {
   const dynamic::mesh one({{"x", 1}}), three({{"x", 3}}), grid({{"x", 2}, {"y", 2}});
-  for (std::uint64_t seed = 0; seed < 10; ++seed) try_once(seed, one, self{});
+  for (std::uint64_t seed = 0; seed < 10; ++seed) try_once(seed, one, serial{});
   for (std::uint64_t seed = 10; seed < 30; ++seed) try_once(seed, three, simulated{});
   for (std::uint64_t seed = 30; seed < 50; ++seed) try_once(seed, grid, threads{});
   draws r{std::mt19937_64(50)};
-  check(r, one, self{}, random_tensor(r, {2, 3}), random_tensor(r, {}), outer, naive_outer);
-  check(r, one, self{}, random_tensor(r, {2, 0}), random_tensor(r, {4, 1, 2}), outer, naive_outer);
+  check(r, one, serial{}, random_tensor(r, {2, 3}), random_tensor(r, {}), outer, naive_outer);
+  check(r, one, serial{}, random_tensor(r, {2, 0}), random_tensor(r, {4, 1, 2}), outer, naive_outer);
 }
 
 TEST_CASE("matmul of matrices is the einsum of the same program, with its gradients") {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
-  const auto x = dynamic::in<float>({8, 6}, {"x", "y"}), w = dynamic::in<float>({6, 4}, {"y", ""});
+  const auto x = dynamic::input<float>({8, 6}, {"x", "y"}), w = dynamic::input<float>({6, 4}, {"y", ""});
   const auto same = [&](auto f, auto g) {
     const auto step = [](auto product) {
       return [product](value a, value b) { return grad(sum(tanh(product(a, b))), std::vector<value>{a, b}); };
@@ -177,7 +177,7 @@ TEST_CASE("matmul of matrices is the einsum of the same program, with its gradie
 TEST_CASE("mistakes in products name both shapes and the remedy") {
   const auto said = [](auto f, std::vector<int64_t> a, std::vector<int64_t> b) {
     return caught::refusal([&] {
-      dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::in<float>(std::move(a)), dynamic::in<float>(std::move(b)));
+      dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::input<float>(std::move(a)), dynamic::input<float>(std::move(b)));
     });
   };
   const auto product = [](value a, value b) { return matmul(a, b); };

@@ -26,11 +26,11 @@ const dynamic::mesh two({{"x", 2}});
 /// Returns the error of f(x) for x of this type, or "accepted".
 template <class T>
 std::string said(auto f) {
-  return refusal([&] { static_cast<void>(dynamic::compile(f, two, dynamic::in<T>({4}, {"x"}))); });
+  return refusal([&] { static_cast<void>(dynamic::compile(f, two, dynamic::input<T>({4}, {"x"}))); });
 }
 template <class T, class R>
 std::vector<R> computed(auto f, const std::vector<T>& x) {
-  const auto y = dynamic::compile(f, two, dynamic::in<T>({static_cast<std::int64_t>(x.size())}, {"x"})).run(simulated{}, x);
+  const auto y = dynamic::compile(f, two, dynamic::input<T>({static_cast<std::int64_t>(x.size())}, {"x"})).run(simulated{}, x);
   return {y[0].template data<R>(), y[0].template data<R>() + x.size()};
 }
 
@@ -39,13 +39,13 @@ std::vector<R> computed(auto f, const std::vector<T>& x) {
 TEST_CASE("integers take the numbers that they hold, and no others") {
   const auto text = said<std::int32_t>([](value x) { return x < 4.5; });
   CHECK(contains(text, "compare_lt at numbers.cpp:"));
-  CHECK(contains(text, "the number 4.5 is no value of s32; write convert<float>(x) for the tensor, or a number that it holds"));
+  CHECK(contains(text, "the number 4.5 is no value of s32; write cast<float>(x) for the tensor, or a number that it holds"));
   CHECK(contains(said<std::int32_t>([](value x) { return x * 0.5; }), "multiply at numbers.cpp:"));
   CHECK(contains(said<std::int32_t>([](value x) { return x * -2.25; }), "the number -2.25 is no value of s32"));
   CHECK(contains(said<std::int32_t>([](value x) { return 1.0 / 3.0 + x; }), "the number 0.333333... is no value of s32"));
-  CHECK(contains(said<std::int64_t>([](value x) { return power(x, 0.5); }), "write convert<double>(x)"));
-  CHECK(contains(said<std::int32_t>([](value x) { return maximum(x, 3'000'000'000); }), "write convert<std::int64_t>(x)"));
-  CHECK(said<std::int64_t>([](value x) { return maximum(x, 3'000'000'000); }) == "accepted");
+  CHECK(contains(said<std::int64_t>([](value x) { return pow(x, 0.5); }), "write cast<double>(x)"));
+  CHECK(contains(said<std::int32_t>([](value x) { return max(x, 3'000'000'000); }), "write cast<std::int64_t>(x)"));
+  CHECK(said<std::int64_t>([](value x) { return max(x, 3'000'000'000); }) == "accepted");
   CHECK(contains(said<std::int64_t>([](value x) { return x + std::uint64_t{18446744073709551615U}; }), "no value of s64"));
   CHECK(contains(said<std::int64_t>([](value x) { return x + 0x1p63; }), "no value of s64"));
   CHECK(said<std::int64_t>([](value x) { return x + -0x1p63; }) == "accepted");
@@ -53,10 +53,10 @@ TEST_CASE("integers take the numbers that they hold, and no others") {
     CHECK(contains(said<std::int32_t>([=](value x) { return x + no_number; }), "no value of s32"));
     CHECK(said<float>([=](value x) { return x + no_number; }) == "accepted");
   }
-  CHECK(contains(said<std::int32_t>([](value x) { return select(x > 0, x, 0.1); }), "select at numbers.cpp:"));
+  CHECK(contains(said<std::int32_t>([](value x) { return where(x > 0, x, 0.1); }), "where at numbers.cpp:"));
   CHECK(contains(said<bool>([](value x) { return equal(x, 2); }), "the number 2 is no value of pred"));
   CHECK(contains(said<float>([](value x) { return x + constant<std::int32_t>(x, {4}, 2.5); }), "constant at numbers.cpp:"));
-  CHECK(contains(said<float>([](value x) { return x * 1e39; }), "too large for f32; write convert<double>(x)"));
+  CHECK(contains(said<float>([](value x) { return x * 1e39; }), "too large for f32; write cast<double>(x)"));
   CHECK(said<double>([](value x) { return x * 1e39; }) == "accepted");
   CHECK(computed<std::int32_t, std::int32_t>([](value x) { return x * 2 + 3.0; }, {4, 5}) == std::vector<std::int32_t>{11, 13});
   CHECK(computed<float, float>([](value x) { return x * 0.5 + constant(x, {2}, 1.5F); }, {4, 5}) == std::vector<float>{3.5, 4});
@@ -84,7 +84,7 @@ TEST_CASE("a map neither takes nor gives numbers that it would cut") {
   CHECK(contains(
       said<std::int64_t>([&](value x) { return map(half, x); }),
       "is not defined for s64, which the function does not take or would cut off, only for f32, f64; convert the operand, "
-      "convert<double>(x), or the result of the function"));
+      "cast<double>(x), or the result of the function"));
   CHECK(contains(said<std::int32_t>([&](value x) { return map(less, x); }), "is not defined for s32"));
   CHECK(contains(said<bool>([&](value x) { return map(half, x); }), "is not defined for pred"));
   CHECK(contains(said<std::int32_t>([](value x) { return map([](std::int32_t e) { return std::int64_t{e} << 20; }, x); }),

@@ -145,8 +145,7 @@ TEST_CASE("sum and mean") {
       filled(dtype::f64, {5, 3},
              [&](const place& at) { return get(a, at) - total(a, [&](const place& i) { return i[0] == at[0]; }); }));
   check(
-      "maximum", {a}, [](const list& x) { return reduce(x[0], monoid::maximum, {0}); },
-      filled(dtype::f64, {3}, [&](const place& at) {
+      "max", {a}, [](const list& x) { return reduce(x[0], monoid::max, {0}); }, filled(dtype::f64, {3}, [&](const place& at) {
         double most = -9;
         for (std::int64_t i = 0; i < 5; ++i) most = std::max(most, get(a, {i, at[0]}));
         return most;
@@ -196,16 +195,16 @@ TEST_CASE("numbers and tensors are mixed, on both sides") {
   check(
       "3 / y", {a, b}, [](const list& x) { return 3 / x[1]; }, every([](double, double q) { return 3 / q; }));
   check(
-      "power", {a, b}, [](const list& x) { return power(x[1], 3) - power(2, x[0]); },
+      "pow", {a, b}, [](const list& x) { return pow(x[1], 3) - pow(2, x[0]); },
       every([](double p, double q) { return q * q * q - std::exp2(p); }));
   check(
-      "clamp", {a, b}, [](const list& x) { return minimum(maximum(-0.5, x[0]), 0.5F); },
+      "clip", {a, b}, [](const list& x) { return min(max(-0.5, x[0]), 0.5F); },
       every([](double p, double) { return std::min(std::max(-0.5, p), 0.5); }));
   check(
-      "select", {a, b}, [](const list& x) { return select(x[0] > 0.25, 1, x[1]); },
+      "where", {a, b}, [](const list& x) { return where(x[0] > 0.25, 1, x[1]); },
       every([](double p, double q) { return p > 0.25 ? 1 : q; }));
   check(
-      "select of numbers by a tensor", {a, b}, [](const list& x) { return select(x[0] < x[1], x[0], -2.0); },
+      "select of numbers by a tensor", {a, b}, [](const list& x) { return where(x[0] < x[1], x[0], -2.0); },
       every([](double p, double q) { return p < q ? p : -2; }));
   check(
       "a row", {a, reals({3}, {1, 2, 3})}, [](const list& x) { return x[1] - x[0]; },
@@ -245,16 +244,16 @@ TEST_CASE("integers and bools") {
       "abs and sign", {n, m}, [](const list& x) { return abs(x[0]) + sign(x[0]) * 0; },
       every(dtype::s32, [](s64 p, s64) { return p < 0 ? -p : p; }));
   check(
-      "maximum", {n, m}, [](const list& x) { return maximum(x[0], x[1]) + minimum(x[0], 0); },
+      "max", {n, m}, [](const list& x) { return max(x[0], x[1]) + min(x[0], 0); },
       every(dtype::s32, [](s64 p, s64 q) { return std::max(p, q) + std::min<s64>(p, 0); }));
   check(
       "comparisons", {n, m},
-      [](const list& x) { return logical_or(equal(x[0], 7), logical_and(x[0] < x[1], logical_not(x[1] >= 3))); },
+      [](const list& x) { return bitwise_or(equal(x[0], 7), bitwise_and(x[0] < x[1], bitwise_not(x[1] >= 3))); },
       every(dtype::pred, [](s64 p, s64 q) { return p == 7 || (p < q && !(q >= 3)); }));
   check(
-      "bits", {n, m}, [](const list& x) { return logical_and(x[0], 6); }, every(dtype::s32, [](s64 p, s64) { return p & 6; }));
+      "bits", {n, m}, [](const list& x) { return bitwise_and(x[0], 6); }, every(dtype::s32, [](s64 p, s64) { return p & 6; }));
   check(
-      "bits or", {n, m}, [](const list& x) { return logical_or(x[0], x[1]); },
+      "bits or", {n, m}, [](const list& x) { return bitwise_or(x[0], x[1]); },
       every(dtype::s32, [](s64 p, s64 q) { return p | q; }));
   check(
       "sum", {m}, [](const list& x) { return sum(x[0], {1}); }, integers(dtype::s32, {2}, {7, 3}));
@@ -268,13 +267,13 @@ TEST_CASE("integers and bools") {
   check(
       "or of bools", {m}, [](const list& x) { return reduce(x[0] > 4, monoid::or_, {1}); }, integers(dtype::pred, {2}, {0, 1}));
   check(
-      "convert", {n}, [](const list& x) { return convert<double>(convert<std::int64_t>(x[0]) * 3); },
+      "cast", {n}, [](const list& x) { return cast<double>(cast<std::int64_t>(x[0]) * 3); },
       filled(dtype::f64, {2, 3}, [&](const place& at) { return 3 * get_integer(n, at); }));
   check(
-      "truncates", {reals({4}, {1.75, -1.75, 3e9, -3e9})}, [](const list& x) { return convert<std::int32_t>(x[0]); },
+      "truncates", {reals({4}, {1.75, -1.75, 3e9, -3e9})}, [](const list& x) { return cast<std::int32_t>(x[0]); },
       integers(dtype::s32, {4}, {1, -1, 2147483647, -2147483648LL}));
   check(
-      "count", {a}, [](const list& x) { return sum(convert<std::int64_t>(x[0] > 0.0)); },
+      "count", {a}, [](const list& x) { return sum(cast<std::int64_t>(x[0] > 0.0)); },
       [] {
         std::int64_t count = 0;
         for (const double r : a.reals) count += r > 0 ? 1 : 0;

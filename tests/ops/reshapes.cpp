@@ -29,23 +29,23 @@ using four = mesh<axis<"x", 4>>;
 
 // Fig. 5c: one element moves, and completion finds the split of the result.
 constexpr auto flat = [](auto x) { return reshape(x, {6}); };
-using fig_5c = compile<flat, two, in<float, dims<3, 2>, split<"x", _>>>;
+using fig_5c = compile<flat, two, input<float, shape<3, 2>, split<"x", _>>>;
 static_assert(fig_5c::collectives == collectives{collective_permute<"x">});
 static_assert(fig_5c::traffic.bytes == 4 && fig_5c::traffic.messages == 1);
 
 // The gradient is the reverse reshape, and sends the same bytes.
 constexpr auto slope = [](auto x, auto w) { return grad(sum(reshape(x, {6}) * w), x); };
-using slope_5c = compile<slope, two, in<float, dims<3, 2>, split<"x", _>>, in<float, dims<6>, split<"x">>>;
+using slope_5c = compile<slope, two, input<float, shape<3, 2>, split<"x", _>>, input<float, shape<6>, split<"x">>>;
 static_assert(slope_5c::collectives == collectives{collective_permute<"x">} && slope_5c::traffic.bytes == 4);
 
 // Rows in 2,2,2,0 are pairs of rows in 1,1,1,0.
 constexpr auto pairs = [](auto x) { return reshape(x, {3, 2, 2}); };
-using paired = compile<pairs, four, in<float, dims<6, 2>, split<"x", _>>>;
-static_assert(paired::traffic.bytes == 0 && paired::output_shard<0>::local_extents == dims<1, 2, 2>::value);
+using paired = compile<pairs, four, input<float, shape<6, 2>, split<"x", _>>>;
+static_assert(paired::traffic.bytes == 0 && paired::output_shard<0>::local_extents == shape<1, 2, 2>::value);
 
 constexpr auto merge = [](auto x) { return reshape(x, {600}); };
-using merged = compile<merge, four, in<float, dims<30, 20>, split<"x", _>>>;
-static_assert(merged::traffic.bytes == 120 && merged::output_shard<0>::local_extents == dims<150>::value);
+using merged = compile<merge, four, input<float, shape<30, 20>, split<"x", _>>>;
+static_assert(merged::traffic.bytes == 120 && merged::output_shard<0>::local_extents == shape<150>::value);
 
 std::vector<float> counted(std::size_t n) {
   std::vector<float> data(n);
@@ -59,7 +59,7 @@ std::int64_t bytes_of_reshape(const dynamic::mesh& m, const std::vector<std::int
                               const std::vector<std::string>& wanted = {}, bool may_gather = false) {
   dynamic::builder b(m);
   if (may_gather) b.allow_replication();
-  const auto x = b.input(dynamic::in<float>(from, split));
+  const auto x = b.input(dynamic::input<float>(from, split));
   const value y{x.graph(), detail::add_reshape(b.graph(), x.id(), detail::extents_of(to), {"reshape", 1})};
   b.output(wanted.empty() ? y : b.reshard(y, wanted));
   const auto p = b.compile();
@@ -160,7 +160,7 @@ TEST_CASE("uneven reshapes send what lies across boundaries, on both paths") {
   for (std::int64_t i = 0; i < 6; ++i) x[i] = static_cast<float>(i);
   const auto y = run<fig_5c>(threads{}, x);
   for (std::int64_t i = 0; i < 6; ++i) CHECK(y[i] == static_cast<float>(i));
-  CHECK(reference::difference(fig_5c::view, dynamic::compile(flat, m2, dynamic::in<float>({3, 2}, {"x", ""})).view()) == "");
+  CHECK(reference::difference(fig_5c::view, dynamic::compile(flat, m2, dynamic::input<float>({3, 2}, {"x", ""})).view()) == "");
 }
 
 TEST_CASE("completion carries an uneven split through a reshape, forward and backward") {
@@ -169,11 +169,11 @@ TEST_CASE("completion carries an uneven split through a reshape, forward and bac
       [](auto x) {
         return reshape(relu(reshape(x, {600})), {60, 10});
       },
-      m, dynamic::in<float>({30, 20}, {"x", ""}));
+      m, dynamic::input<float>({30, 20}, {"x", ""}));
   CHECK(forward.traffic().collectives == 1);
   CHECK(explain(forward).find("[15,10]") != std::string::npos);
   const auto backward = dynamic::compile([](auto x) { return mesh_split(reshape(relu(x), {600}), {0}); }, m,
-                                         dynamic::in<float>({30, 20}, {"", ""}));
+                                         dynamic::input<float>({30, 20}, {"", ""}));
   CHECK(explain(backward).find("[8,20]") != std::string::npos);
 }
 

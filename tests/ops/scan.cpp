@@ -28,8 +28,8 @@ dynamic::program planned(const std::vector<std::string>& carried, const std::vec
                          std::int64_t n, std::int64_t width) {
   dynamic::builder b(dynamic::mesh({{"x", 4}}));
   b.graph().allow_replication = allowed;
-  const value h = b.input(dynamic::in<double>({width}, carried));
-  const value xs = b.input(dynamic::in<double>({n, width}, rows));
+  const value h = b.input(dynamic::input<double>({width}, carried));
+  const value xs = b.input(dynamic::input<double>({n, width}, rows));
   const auto [last, stacked] = sums(h, xs);
   b.output(last);
   b.output(stacked);
@@ -79,7 +79,7 @@ TEST_CASE("scan: rows that the body needs whole are traded for their dim 0 too, 
 TEST_CASE("scan: rows that may be whole on every device are resharded before it") {
   const dynamic::mesh m({{"x", 4}});
   const auto p = dynamic::compile([](value h, value xs) { return sums(h, reshard(xs, split<_, _>{})); }, m,
-                                  dynamic::in<double>({1}, {""}), dynamic::in<double>({8, 1}, {"x", ""}));
+                                  dynamic::input<double>({1}, {""}), dynamic::input<double>({8, 1}, {"x", ""}));
   CHECK(p.collectives() == std::vector<collective>{all_gather<"x">});
   compare(p, 8, 1);
 }
@@ -103,7 +103,7 @@ TEST_CASE("scan: a compiled program reads and writes rows where they are, too") 
     const auto [last, stacked] = sums(h, xs);
     return std::tuple{last, reshard(stacked, split<"x", _>{})};
   };
-  using step = compile<kept, mesh<axis<"x", 4>>, in<double, dims<1>>, in<double, dims<7, 1>, split<"x", _>>>;
+  using step = compile<kept, mesh<axis<"x", 4>>, input<double, shape<1>>, input<double, shape<7, 1>, split<"x", _>>>;
   static_assert(step::collectives == collectives{all_reduce<"x">});
   array<double> h({1}), xs({7, 1});
   h[0] = 3;
@@ -124,23 +124,23 @@ TEST_CASE("scan: stacked rows that are wanted split stay with the device that ha
         const auto [last, stacked] = sums(h, xs);
         return std::tuple{last, reshard(stacked, split<"x", _>{})};
       },
-      m, dynamic::in<double>({6}, {""}), dynamic::in<double>({7, 6}, {"", ""}));
+      m, dynamic::input<double>({6}, {""}), dynamic::input<double>({7, 6}, {"", ""}));
   CHECK(p.traffic().collectives == 0);
   compare(p, 7, 6);
 }
 
 TEST_CASE("scan: the gradient by rows that are split is added up where they lie") {
   const dynamic::mesh m({{"x", 4}});
-  const auto rows = dynamic::in<double>({8, 1}, {"x", ""});
+  const auto rows = dynamic::input<double>({8, 1}, {"x", ""});
   const auto by_rows = [](value h, value xs) {
     const auto [last, stacked] = sums(h, xs);
     return reshard(grad(sum(last * last) + sum(stacked), xs), split<"x", _>{});
   };
-  const auto p = dynamic::compile(by_rows, m, dynamic::in<double>({1}, {""}), rows);
+  const auto p = dynamic::compile(by_rows, m, dynamic::input<double>({1}, {""}), rows);
   CHECK(p.traffic().bytes <= 2 * 8 * 2 * 8);  // one row in each iteration, forward and backward
-  const auto one = dynamic::compile(by_rows, dynamic::mesh({{"x", 1}}), dynamic::in<double>({1}, {""}), rows);
+  const auto one = dynamic::compile(by_rows, dynamic::mesh({{"x", 1}}), dynamic::input<double>({1}, {""}), rows);
   const std::vector<double> h{3}, xs{1, 2, 3, 4, 5, 6, 7, 8};
   const auto a = p.run_pointers(simulated{}, std::vector<const void*>{h.data(), xs.data()});
-  const auto b = one.run_pointers(self{}, std::vector<const void*>{h.data(), xs.data()});
+  const auto b = one.run_pointers(serial{}, std::vector<const void*>{h.data(), xs.data()});
   for (int i = 0; i < 8; ++i) CHECK(a[0].data<double>()[i] == b[0].data<double>()[i]);
 }

@@ -38,7 +38,7 @@ void check(const place& shape, const place& result, std::function<value(value)> 
   last.back() = "y";
   for (const auto& split : {whole, first, last}) {
     dynamic::builder p(dynamic::mesh({{"x", 4}, {"y", 3}}));
-    p.output(program(p.input(dynamic::in<double>(shape, split))));
+    p.output(program(p.input(dynamic::input<double>(shape, split))));
     const auto step = p.compile();
     const bool has_parts = result.front() >= 4 && result.back() >= 3;  // otherwise devices hold copies of the result
     for (const auto& made : step.collectives()) CHECK((made.kind == collective_kind::collective_permute || !has_parts));
@@ -66,8 +66,8 @@ void check(const place& shape, const place& result, std::function<value(value)> 
 std::string refusal(std::function<value(value, value)> program) {
   dynamic::builder p(dynamic::mesh({{"x", 2}}));
   try {
-    const value x = p.input(dynamic::in<float>({4, 3}));
-    p.output(program(x, p.input(dynamic::in<float>({4, 5}))));
+    const value x = p.input(dynamic::input<float>({4, 3}));
+    p.output(program(x, p.input(dynamic::input<float>({4, 5}))));
     static_cast<void>(p.compile());
   } catch (const error& e) {
     return e.what();
@@ -180,20 +180,20 @@ TEST_CASE("slice") {
 
 TEST_CASE("reverse and roll") {
   check(
-      {11, 5}, {11, 5}, [](value x) { return reverse(x, {0}); },
+      {11, 5}, {11, 5}, [](value x) { return flip(x, {0}); },
       [](const place& i) {
         return place{10 - i[0], i[1]};
       });
   check(
       {11, 5}, {11, 5},
       [](value x) {
-        return reverse(x, {-1, 0});
+        return flip(x, {-1, 0});
       },
       [](const place& i) {
         return place{10 - i[0], 4 - i[1]};
       });
   check(
-      {11, 5}, {11, 5}, [](value x) { return reverse(x, {}); }, [](const place& i) { return i; });
+      {11, 5}, {11, 5}, [](value x) { return flip(x, {}); }, [](const place& i) { return i; });
   for (const std::int64_t by : {-25, -4, -1, 0, 1, 6, 11, 37})
     check(
         {11, 5}, {11, 5}, [by](value x) { return roll(x, by, 0); },
@@ -245,12 +245,12 @@ TEST_CASE("concatenate") {
 TEST_CASE("static programs") {
   constexpr auto cut = [](auto x) { return slice(x, {1, 0}, {9, 6}, {2, 1}); };
   using four = mesh<axis<"x", 4>>;
-  using step = compile<cut, four, in<float, dims<10, 6>, split<"x", _>>>;
+  using step = compile<cut, four, input<float, shape<10, 6>, split<"x", _>>>;
   // parts 3,3,3,1 of x and 1,1,1,1 of the result, which are rows 1, 3, 5, 7: the last two are on the device before
   static_assert(step::collectives == collectives{collective_permute<"x">});
   static_assert(step::traffic.bytes == 6 * 4 && step::traffic.messages == 1);
   constexpr auto inside = [](auto x) { return pad(slice(x, {0, 1}, {10, 5}), {0, 1}, {0, 1}); };
-  static_assert(compile<inside, four, in<float, dims<10, 6>, split<"x", _>>>::collectives == collectives{});
+  static_assert(compile<inside, four, input<float, shape<10, 6>, split<"x", _>>>::collectives == collectives{});
   CHECK(says(explain<step>(), "slice(dim 0 from 1 to 8 by 2)"));
 }
 
@@ -276,17 +276,14 @@ TEST_CASE("refusals name the operator, the dim, the numbers and the remedy") {
   CHECK(says(refusal([](value x, value) { return slice(x, {-1, 0}, {2, 3}); }), "start is no less than 0"));
   CHECK(says(refusal([](value x, value) { return slice(x, {0, 0}, {4, 3}, {1, 0}); }), "has a stride of 0 along dim 1 of [4,3]"));
   CHECK(says(refusal([](value x, value) { return slice(x, {0}, {4}); }), "names 1 numbers"));
-  CHECK(says(refusal([](value x, value) { return reverse(x, {2}); }), "dim 2 is not a dim of [4,3]"));
-  CHECK(says(refusal([](value x, value) { return reverse(x, {0, -2}); }), "names dim 0 of [4,3] twice"));
+  CHECK(says(refusal([](value x, value) { return flip(x, {2}); }), "dim 2 is not a dim of [4,3]"));
+  CHECK(says(refusal([](value x, value) { return flip(x, {0, -2}); }), "names dim 0 of [4,3] twice"));
   CHECK(says(refusal([](value x, value) { return roll(x, 1, 2); }), "dim 2 is not a dim of [4,3]"));
   CHECK(says(refusal([](value x, value y) {
                return concatenate({x, y}, 0);
              }),
              "joins [4,3] and, as operand 1, [4,5] along dim 0; their other extents must be equal"));
   CHECK(says(refusal([](value x, value y) { return concatenate({x, y}, 2); }), "dim 2 is not a dim of [4,3]"));
-  CHECK(says(refusal([](value x, value) {
-               return concatenate({x, convert<double>(x)}, 0);
-             }),
-             "joins f32 and, as operand 1, f64"));
+  CHECK(says(refusal([](value x, value) { return concatenate({x, cast<double>(x)}, 0); }), "joins f32 and, as operand 1, f64"));
   CHECK(says(refusal([](value, value) { return concatenate({}, 0); }), "joins no tensors"));
 }

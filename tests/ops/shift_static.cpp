@@ -24,11 +24,11 @@ constexpr auto heat = [](auto t) {  // rows uneven over x, columns uneven over y
   const value around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1);
   return t + 0.125 * (around - 4.0 * t);
 };
-using heat_step = compile<heat, grid, in<double, dims<9, 7>, split<"x", "y">>>;
+using heat_step = compile<heat, grid, input<double, shape<9, 7>, split<"x", "y">>>;
 static_assert(heat_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
 // With two devices, each sends in one direction. With three, the one in the middle sends in both directions.
 static_assert(heat_step::traffic.over("x").bytes == 3 * 8 && heat_step::traffic.over("y").bytes == 2 * 5 * 8);
-static_assert(heat_step::traffic.messages == 3 && heat_step::input_shard<0>::local_extents == dims<5, 3>::value);
+static_assert(heat_step::traffic.messages == 3 && heat_step::input_shard<0>::local_extents == shape<5, 3>::value);
 
 // One exchange for each dim, and one loop that reads at offsets. Nothing is copied, and the arena holds the halo
 // buffers.
@@ -51,7 +51,8 @@ constexpr auto heat_of = [](auto trips) {
   };
 };
 template <std::int64_t Trips>
-using heat_loop = compile<heat_of(std::integral_constant<std::int64_t, Trips>{}), grid, in<double, dims<9, 7>, split<"x", "y">>>;
+using heat_loop =
+    compile<heat_of(std::integral_constant<std::int64_t, Trips>{}), grid, input<double, shape<9, 7>, split<"x", "y">>>;
 template <std::int64_t Trips>
 constexpr bool takes_turns() {
   const auto& p = heat_loop<Trips>::view;
@@ -74,20 +75,20 @@ constexpr auto trained = [](auto images, auto left, auto middle, auto right) {
   return grad(sum(y * y), std::tuple{images, left});
 };
 using four = mesh<axis<"x", 4>>;
-using images_in = in<double, dims<2, 10, 3>, split<_, "x", _>>;
-using kernel_in = in<double, dims<3, 2>>;
+using images_in = input<double, shape<2, 10, 3>, split<_, "x", _>>;
+using kernel_in = input<double, shape<3, 2>>;
 using forward = compile<convolution, four, images_in, kernel_in, kernel_in, kernel_in>;
 using backward = compile<trained, four, images_in, kernel_in, kernel_in, kernel_in>;
 static_assert(forward::collectives == collectives{collective_permute<"x">, collective_permute<"x">});
 static_assert(forward::traffic.bytes == 2 * (2 * 3 * 8));
-static_assert(backward::output_shard<0>::local_extents == dims<2, 3, 3>::value);
+static_assert(backward::output_shard<0>::local_extents == shape<2, 3, 3>::value);
 
 // Nothing is sent along whole dims, or if the result is all zeros.
 constexpr auto along = [](auto x) { return std::tuple{shift(x, 1, 2), shift(x, 0, 9), shift(x, 0, 0)}; };
-static_assert(compile<along, four, in<float, dims<9, 7>, split<"x", _>>>::collectives == collectives{});
+static_assert(compile<along, four, input<float, shape<9, 7>, split<"x", _>>>::collectives == collectives{});
 // Farther than a shard: from the second and the third device after it.
 constexpr auto far = [](auto x) { return shift(x, 0, 5); };
-using far_step = compile<far, four, in<float, dims<8>, split<"x">>>;
+using far_step = compile<far, four, input<float, shape<8>, split<"x">>>;
 static_assert(far_step::traffic.collectives == 1 && far_step::traffic.messages == 2 && far_step::traffic.bytes == 8);
 
 std::vector<double> numbers(std::size_t n, std::size_t step_by) {
@@ -116,8 +117,8 @@ TEST_CASE("a stencil of the heat equation") {
 
 namespace {
 // 25.9 MB per device, so stores bypass the caches. The other device reads them in the next iteration.
-using wide_loop =
-    compile<heat_of(std::integral_constant<std::int64_t, 3>{}), mesh<axis<"x", 2>>, in<double, dims<1801, 3597>, split<"x", _>>>;
+using wide_loop = compile<heat_of(std::integral_constant<std::int64_t, 3>{}), mesh<axis<"x", 2>>,
+                          input<double, shape<1801, 3597>, split<"x", _>>>;
 static_assert(static_cast<std::int64_t>(wide_loop::input_shard<0>::local_elems) * 8 >= detail::stream_from_bytes);
 }  // namespace
 
@@ -170,7 +171,8 @@ TEST_CASE("a stencil in a loop that does not copy its state") {
 }
 
 // Large shards are computed during the exchange of their halo buffers: first the interior, then the boundary.
-using large_heat = compile<heat_of(std::integral_constant<std::int64_t, 3>{}), grid, in<double, dims<701, 500>, split<"x", "y">>>;
+using large_heat =
+    compile<heat_of(std::integral_constant<std::int64_t, 3>{}), grid, input<double, shape<701, 500>, split<"x", "y">>>;
 static_assert(steps_of<detail::kernels::start_move>(large_heat::view) == 2 &&
               steps_of<detail::kernels::finish_move>(large_heat::view) == 2 &&
               steps_of<detail::kernels::fused>(large_heat::view) == 2);
@@ -179,8 +181,8 @@ static_assert(large_heat::traffic.collectives == 2 * 3 && large_heat::traffic.by
 TEST_CASE("a stencil is computed while its margins are exchanged") {
   const auto program = heat_of(std::integral_constant<std::int64_t, 3>{});
   const auto t = numbers(701 * 500, 7);
-  const auto alone = dynamic::compile(program, dynamic::mesh({{"x", 1}}), dynamic::in<double>({701, 500})).run(self{}, t);
-  const auto p = dynamic::compile(program, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<double>({701, 500}, {"x", "y"}));
+  const auto alone = dynamic::compile(program, dynamic::mesh({{"x", 1}}), dynamic::input<double>({701, 500})).run(serial{}, t);
+  const auto p = dynamic::compile(program, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::input<double>({701, 500}, {"x", "y"}));
   CHECK(detail::same_plan(p.view(), large_heat::view));
   CHECK(explain<large_heat>().find(": sends 1336 bytes, 3 times, while loop 1 computes") != std::string::npos);
   const auto check = [&](const double* got) {
@@ -202,7 +204,7 @@ TEST_CASE("a device that fails while margins are under way leaves nobody waiting
         },
         shift(t, 0, -1) + shift(t, 0, 1));
   };
-  const auto p = dynamic::compile(program, dynamic::mesh({{"x", 3}}), dynamic::in<double>({600, 200}, {"x", ""}));
+  const auto p = dynamic::compile(program, dynamic::mesh({{"x", 3}}), dynamic::input<double>({600, 200}, {"x", ""}));
   CHECK(std::string(explain(p)).find("while loop 1 computes") != std::string::npos);
   auto t = numbers(600 * 200, 7);
   for (const std::size_t at : {std::size_t{300 * 200}, std::size_t{399 * 200}, std::size_t{0}}) {  // inside, at a boundary,
@@ -226,7 +228,7 @@ constexpr auto wide = [](auto t) {
 };
 template <std::int64_t Rows, std::int64_t Columns, class Split>
 void check_wide(Split, const std::vector<std::string>& axes) {
-  using step = compile<wide, mesh<axis<"x", 2>>, in<double, dims<Rows, Columns>, Split>>;
+  using step = compile<wide, mesh<axis<"x", 2>>, input<double, shape<Rows, Columns>, Split>>;
   const auto t = numbers(static_cast<std::size_t>(Rows * Columns), 7);
   const auto at = [&](std::int64_t r, std::int64_t c) {
     return r < 0 || r >= Rows || c < 0 || c >= Columns ? 0.0 : t[static_cast<std::size_t>(r * Columns + c)];
@@ -242,7 +244,7 @@ void check_wide(Split, const std::vector<std::string>& axes) {
     }
   const auto check = [&](const auto& backend) {
     const auto [a, b, s] = run<step>(backend, t);
-    const auto program = dynamic::compile(wide, dynamic::mesh({{"x", 2}}), dynamic::in<double>({Rows, Columns}, axes));
+    const auto program = dynamic::compile(wide, dynamic::mesh({{"x", 2}}), dynamic::input<double>({Rows, Columns}, axes));
     const auto d = program.run(backend, t);
     const double* const got[] = {a.data(), b.data(), s.data()};
     for (std::size_t k = 0; k < 3; ++k) {
@@ -300,7 +302,7 @@ TEST_CASE("a convolution and its gradients") {
 }
 
 TEST_CASE("one planner") {
-  const auto program = dynamic::compile(heat, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<double>({9, 7}, {"x", "y"}));
+  const auto program = dynamic::compile(heat, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::input<double>({9, 7}, {"x", "y"}));
   CHECK(reference::difference(heat_step::view, program.view()) == "");
 }
 
@@ -316,7 +318,7 @@ TEST_CASE("what explain says, and what is refused") {
     std::string refused;
     try {
       dynamic::builder b(dynamic::mesh({{"x", 4}}));
-      b.output(shift(b.input(dynamic::in<float>({8, 3})), dim, 1));
+      b.output(shift(b.input(dynamic::input<float>({8, 3})), dim, 1));
       static_cast<void>(b.compile());
     } catch (const error& e) {
       refused = e.what();

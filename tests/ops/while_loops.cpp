@@ -47,8 +47,8 @@ TEST_CASE("while_loop: conjugate gradients to a tolerance inside one step, on an
           i == j ? 4 + static_cast<double>(i) : 1 / static_cast<double>(1 + (i - j) * (i - j));
   }
   const auto try_on = [&](const dynamic::mesh& m, const auto& backend, const std::vector<std::string>& sharding) {
-    const auto p =
-        dynamic::compile(solve, m, dynamic::in<double>({n, n}, sharding), dynamic::in<double>({n}), dynamic::in<double>({}));
+    const auto p = dynamic::compile(solve, m, dynamic::input<double>({n, n}, sharding), dynamic::input<double>({n}),
+                                    dynamic::input<double>({}));
     int64_t before = 0;
     for (const double tolerance : {1e9, 1e-3, 1e-20}) {
       const auto y = p.run_pointers(backend, {a.data(), b.data(), &tolerance});
@@ -68,7 +68,7 @@ TEST_CASE("while_loop: conjugate gradients to a tolerance inside one step, on an
     return p;
   };
   const dynamic::mesh four({{"x", 4}}), grid({{"x", 2}, {"y", 3}});
-  try_on(dynamic::mesh({{"x", 1}}), self{}, {"", ""});
+  try_on(dynamic::mesh({{"x", 1}}), serial{}, {"", ""});
   try_on(four, simulated{}, {"x", ""});
   try_on(four, threads{}, {"", "x"});
   const auto p = try_on(grid, simulated{}, {"x", "y"});
@@ -95,7 +95,7 @@ TEST_CASE("while_loop: in a loop, around a loop, and one that carries what takes
         },
         constant<int64_t>(start, {}, 0));
   };
-  const auto p = dynamic::compile(steps, m, dynamic::in<int64_t>({}));
+  const auto p = dynamic::compile(steps, m, dynamic::input<int64_t>({}));
   for (const int64_t start : {1, 2, 7, 27}) {
     int64_t count = 0;
     for (int64_t at = start; at > 1; at = at % 2 == 0 ? at / 2 : 3 * at + 1) ++count;
@@ -105,11 +105,11 @@ TEST_CASE("while_loop: in a loop, around a loop, and one that carries what takes
     return fori_loop(
         n,
         [&](value i, value now, value other) {
-          return std::tuple{other + convert<float>(i), now * 2.0};
+          return std::tuple{other + cast<float>(i), now * 2.0};
         },
         x, x + 1.0);
   };
-  const auto q = dynamic::compile(doubled, m, dynamic::in<std::int32_t>({}), dynamic::in<float>({5}, {"x"}));
+  const auto q = dynamic::compile(doubled, m, dynamic::input<std::int32_t>({}), dynamic::input<float>({5}, {"x"}));
   for (const std::int32_t n : {-1, 0, 1, 2, 5}) {
     const std::vector<float> x{1, 2, 3, 4, 5};
     const auto y = q.run_pointers(simulated{}, {&n, x.data()});
@@ -137,7 +137,7 @@ TEST_CASE("switch_ takes the body of its index, the first or the last one beyond
     const value y = f(x);
     return std::tuple{y, grad(sum(y), x)};
   };
-  const auto p = dynamic::compile(chosen, m, dynamic::in<int64_t>({}), dynamic::in<float>({3}, {"x"}));
+  const auto p = dynamic::compile(chosen, m, dynamic::input<int64_t>({}), dynamic::input<float>({3}, {"x"}));
   const std::vector<float> x{1, 2, 3};
   for (const int64_t index : {-5, 0, 1, 2, 7}) {
     const auto y = p.run_pointers(simulated{}, {&index, x.data()});
@@ -151,7 +151,7 @@ TEST_CASE("while_loop: what is carried changes its sharding in the body, and is 
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
   dynamic::builder b(m);
   using names = std::vector<std::string>;
-  const value a = b.input(dynamic::in<int64_t>({6, 5}, {"x", "y"}));
+  const value a = b.input(dynamic::input<int64_t>({6, 5}, {"x", "y"}));
   const auto result = while_loop([](const auto& now) { return std::get<1>(now) < 3; },
                                  [&](const auto& now) {
                                    const value turned = b.reshard(std::get<0>(now) * 3, names{"y", "x"});
@@ -200,7 +200,7 @@ TEST_CASE("loops and branches of as many values as are known at run time") {
         last);
   };
   dynamic::builder b(m);
-  const value n = b.input(dynamic::in<int64_t>({})), x = b.input(dynamic::in<int64_t>({3}, {"x"}));
+  const value n = b.input(dynamic::input<int64_t>({})), x = b.input(dynamic::input<int64_t>({3}, {"x"}));
   for (const value v : rotated(n, x)) b.output(v);
   const auto p = b.compile();
   const std::vector<int64_t> data{1, 2, 5};
@@ -221,18 +221,18 @@ TEST_CASE("loops and branches of as many values as are known at run time") {
                                  return fori_loop(
                                      2, [](value, const values& now) { return values{now[0]}; }, values{v, v})[0];
                                },
-                               m, dynamic::in<float>({4}));
+                               m, dynamic::input<float>({4}));
                          }),
                          "fori_loop at while_loops.cpp"));
 }
 
 TEST_CASE("while_loop: what is wrong with one") {
   const dynamic::mesh two({{"x", 2}});
-  const auto said = [&](auto f) { return caught::refusal([&] { dynamic::compile(f, two, dynamic::in<float>({4}, {"x"})); }); };
+  const auto said = [&](auto f) { return caught::refusal([&] { dynamic::compile(f, two, dynamic::input<float>({4}, {"x"})); }); };
   const auto below = [](value x) { return sum(x) < 10.0; };
   CHECK(caught::contains(said([&](value x) {
                            return while_loop(
-                               below, [](value v) { return convert<double>(v); }, x);
+                               below, [](value v) { return cast<double>(v); }, x);
                          }),
                          "result 0 of the body is f64[4] and the carried value is f32[4]; they must have one type and shape"));
   CHECK(caught::contains(

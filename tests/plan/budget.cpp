@@ -24,8 +24,8 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
 };
 // 10 rows over 4 and 6 columns of w1 over 3: 3 and 2 per device. `model` ends with an all_reduce of [3,5] floats.
 using pod = mesh<axis<"data", 4>, axis<"model", 3>>;
-using step = compile<mlp, pod, in<float, dims<10, 5>, split<"data", _>>, in<float, dims<5, 6>, split<_, "model">>,
-                     in<float, dims<6, 5>, split<"model", _>>>;
+using step = compile<mlp, pod, input<float, shape<10, 5>, split<"data", _>>, input<float, shape<5, 6>, split<_, "model">>,
+                     input<float, shape<6, 5>, split<"model", _>>>;
 static_assert(step::collectives == collectives{all_reduce<"model">});
 static_assert(step::traffic.collectives == 1 && step::traffic.over("model").collectives == 1 &&
               step::traffic.over("data").collectives == 0 && step::traffic.in(collective_kind::all_reduce).collectives == 1 &&
@@ -55,8 +55,8 @@ static_assert(!is_within_budget<step, max_messages<3>> && !is_within_budget<step
 
 TEST_CASE("budget: a program has the numbers of the step") {
   const dynamic::mesh m({{"data", 4}, {"model", 3}});
-  const auto p = dynamic::compile(mlp, m, dynamic::in<float>({10, 5}, {"data", ""}), dynamic::in<float>({5, 6}, {"", "model"}),
-                                  dynamic::in<float>({6, 5}, {"model", ""}));
+  const auto p = dynamic::compile(mlp, m, dynamic::input<float>({10, 5}, {"data", ""}),
+                                  dynamic::input<float>({5, 6}, {"", "model"}), dynamic::input<float>({6, 5}, {"model", ""}));
   CHECK(p.traffic().collectives == step::traffic.collectives);
   CHECK(p.traffic().over("model").collectives == 1);
   CHECK(p.traffic().over("data").collectives == 0);
@@ -90,7 +90,7 @@ TEST_CASE("budget: messages of every kind of collective, and of one over two axe
   };
   for (const auto& c : cases) {
     dynamic::builder b(m);
-    b.output(b.reshard(b.input(dynamic::in<float>({12, 12}, c.from)), c.to));
+    b.output(b.reshard(b.input(dynamic::input<float>({12, 12}, c.from)), c.to));
     const auto p = b.compile();
     CAPTURE(detail::name_of(c.kind));
     CHECK(p.traffic().in(c.kind).collectives == c.count);
@@ -102,7 +102,7 @@ TEST_CASE("budget: messages of every kind of collective, and of one over two axe
     CHECK(p.traffic().in(c.kind).in(collective_kind::all_reduce).collectives == 0);
   }
   dynamic::builder b(m);
-  auto partial = dynamic::in<float>({12}, {""});
+  auto partial = dynamic::input<float>({12}, {""});
   partial.partial_axes = "x";
   b.output(b.reshard(b.input(partial), {"x"}));
   const auto p = b.compile();
@@ -113,7 +113,7 @@ TEST_CASE("budget: messages of every kind of collective, and of one over two axe
 TEST_CASE("budget: flops of every family of operators") {
   const dynamic::mesh m({{"x", 4}});
   const auto flops = [&](auto f) {
-    return dynamic::compile(f, m, dynamic::in<float>({10, 5}, {"x", ""}), dynamic::in<float>({10, 5}, {"x", ""}))
+    return dynamic::compile(f, m, dynamic::input<float>({10, 5}, {"x", ""}), dynamic::input<float>({10, 5}, {"x", ""}))
         .flops_per_device();
   };
   CHECK(flops([](auto a, auto b) { return a + b; }) == 15);
@@ -134,15 +134,15 @@ TEST_CASE("budget: flops of every family of operators") {
 TEST_CASE("budget: absurd extents do not wrap round") {
   const dynamic::mesh m({{"x", 2}});
   const auto n = std::int64_t{1} << 27;
-  const auto p = dynamic::compile([](auto a, auto b) { return einsum<"ab,bc->ac">(a, b); }, m, dynamic::in<float>({n, n}),
-                                  dynamic::in<float>({n, n}));
+  const auto p = dynamic::compile([](auto a, auto b) { return einsum<"ab,bc->ac">(a, b); }, m, dynamic::input<float>({n, n}),
+                                  dynamic::input<float>({n, n}));
   CHECK(p.flops_per_device() == std::numeric_limits<std::int64_t>::max());
 }
 
 TEST_CASE("check_budget: the text of the compile error, at run time") {
   const dynamic::mesh m({{"x", 4}});
   dynamic::builder b(m);
-  b.output(b.reshard(relu(b.input(dynamic::in<float>({8, 8}, {"x", ""}))), {"", ""}));
+  b.output(b.reshard(relu(b.input(dynamic::input<float>({8, 8}, {"x", ""}))), {"", ""}));
   const auto p = b.compile();
   CHECK_NOTHROW(check_budget<max_bytes<192>, max_messages<3>, max_flops<16>>(p));
   const auto begins = [&](auto f, std::string_view what) {
@@ -171,8 +171,8 @@ namespace {
 
 // 8 devices on x. a is [8,6], so a device has a row of 6. w is [6,6], so a device has at most 1 of its 6 rows.
 dynamic::program looped(auto body, std::vector<std::string> w = {"", ""}) {
-  return dynamic::compile(body, dynamic::mesh({{"x", 8}}), dynamic::in<float>({8, 6}, {"x", ""}),
-                          dynamic::in<float>({6, 6}, std::move(w)));
+  return dynamic::compile(body, dynamic::mesh({{"x", 8}}), dynamic::input<float>({8, 6}, {"x", ""}),
+                          dynamic::input<float>({6, 6}, std::move(w)));
 }
 constexpr std::int64_t product = 2 * 6 * 6;  // of a row and w
 
@@ -188,7 +188,7 @@ constexpr auto choosing = [](auto a, auto w) {
       a);
 };
 using choosing_step =
-    compile<choosing, mesh<axis<"x", 8>>, in<float, dims<8, 6>, split<"x", _>>, in<float, dims<6, 6>, split<_, _>>>;
+    compile<choosing, mesh<axis<"x", 8>>, input<float, shape<8, 6>, split<"x", _>>, input<float, shape<6, 6>, split<_, _>>>;
 static_assert(choosing_step::flops_per_device == 5 * (1 + 72));  // the condition, once per iteration
 static_assert(is_within_budget<choosing_step, max_flops<365>> && !is_within_budget<choosing_step, max_flops<364>>);
 
@@ -256,7 +256,7 @@ TEST_CASE("budget: messages, bytes and collectives of loops and conditionals") {
             },
             t);
       },
-      m, dynamic::in<float>({8}, {"x"}));
+      m, dynamic::input<float>({8}, {"x"}));
   CHECK(p.collectives().size() == 4);
   CHECK(p.traffic().collectives == 41);
   CHECK(p.traffic().messages == 41 * 14);
@@ -280,7 +280,7 @@ TEST_CASE("budget: trips beyond counting do not wrap round") {
             },
             a);
       },
-      m, dynamic::in<float>({8}, {"x"}));
+      m, dynamic::input<float>({8}, {"x"}));
   CHECK(p.flops_per_device() == std::numeric_limits<std::int64_t>::max());
   CHECK(p.traffic().bytes == std::numeric_limits<std::int64_t>::max());
 }
@@ -312,7 +312,7 @@ TEST_CASE("budget: what is the same in every trip is computed before the loop") 
               a);
         }).flops_per_device() == 5 * (1 + 36 + product));
   dynamic::builder b(dynamic::mesh({{"x", 8}}));
-  const value u = b.input(dynamic::in<float>({6}));
+  const value u = b.input(dynamic::input<float>({6}));
   b.output(fori_loop(
       5, [&](value, value h) { return h + sum(einsum<"b,c->bc">(tanh(u), u), 0); }, u));
   for (const auto& n : b.canonical_graph().nodes) {

@@ -20,9 +20,9 @@
 #include <gspmd/plan/overlap.hpp>
 #include <gspmd/report/memory.hpp>
 #include <gspmd/staggered.hpp>
-#include <gspmd/transform/next_value.hpp>
 #include <gspmd/transform/recompute.hpp>
 #include <gspmd/transform/reproducible.hpp>
+#include <gspmd/transform/update.hpp>
 #include <gspmd/transform/weight_update.hpp>
 
 #include "support/equal_plans.hpp"
@@ -46,7 +46,7 @@ std::string sentence_of(Build build) {
 /// A function of a tensor of 64 elements in two parts.
 template <class F>
 dynamic::program planned(F f, const dynamic::mesh& m = pair_of_devices) {
-  return dynamic::compile(f, m, dynamic::in<float>({64}, {"data"}));
+  return dynamic::compile(f, m, dynamic::input<float>({64}, {"data"}));
 }
 bool are_equal(const dynamic::program& a, const dynamic::program& b) { return reference::difference(a.view(), b.view()).empty(); }
 
@@ -56,7 +56,7 @@ TEST_CASE("fields that are not staggered are refused") {
   const auto staggered_of = [](std::vector<std::int64_t> extents, auto f) {
     return sentence_of([&](auto& b) {
       std::vector<value> fields;
-      for (const auto e : extents) fields.push_back(b.input(dynamic::in<float>({e})));
+      for (const auto e : extents) fields.push_back(b.input(dynamic::input<float>({e})));
       b.output(staggered(f, fields[0], fields[1]));
     });
   };
@@ -88,7 +88,7 @@ TEST_CASE("what promises something that holds anyway changes nothing") {
   const auto slope = [](auto f) { return [f](value x) { return grad(sum(tanh(f(tanh(f(x))))), x); }; };
   // No sum of floats: bits depend on no plan.
   CHECK(are_equal(planned(reproducible(squares)), planned(squares)));
-  const auto whole = [](value x) { return sum(convert<std::int32_t>(x)); };
+  const auto whole = [](value x) { return sum(cast<std::int32_t>(x)); };
   CHECK(are_equal(planned(reproducible(whole)), planned(whole)));
   CHECK(!are_equal(planned(reproducible([](value x) { return sum(x); })), planned([](value x) { return sum(x); })));
   // No gradient: no stored value could be recomputed.
@@ -98,7 +98,7 @@ TEST_CASE("what promises something that holds anyway changes nothing") {
   CHECK(are_equal(planned(squares, pair_of_devices.with({.overlap = true})), planned(squares)));
   // A limit that is kept.
   dynamic::builder b(pair_of_devices.with({.memory = 1 << 20}));
-  b.output(squares(b.input(dynamic::in<float>({64}, {"data"}))));
+  b.output(squares(b.input(dynamic::input<float>({64}, {"data"}))));
   CHECK(explain_memory(dynamic::inspection(b)) == "a device may hold 1048576 bytes; it holds 256, as without a limit\n");
 }
 
@@ -107,7 +107,7 @@ namespace compiled_for_nothing {
 constexpr auto squares = [](auto x) { return x * x + 1.0; };
 using pod = mesh<axis<"data", 2>>;
 template <options Options = options{}>
-using step_with = compile<squares, pod, with<Options>, in<float, dims<64>, split<"data">>>;
+using step_with = compile<squares, pod, with<Options>, input<float, shape<64>, split<"data">>>;
 static_assert(step_with<options{.overlap = true}>::peak_bytes_per_device == step_with<>::peak_bytes_per_device);
 static_assert(step_with<options{.overlap = true}>::traffic.bytes == 0 &&
               step_with<options{.overlap = true}>::view.steps.size() == 1);
@@ -118,8 +118,8 @@ static_assert(step_with<options{.memory = 256}>::peak_bytes_per_device == 256 &&
 
 TEST_CASE("updates by parts along one device are those of the step, and along no axis none") {
   const auto build = [](dynamic::builder& b, auto ask) {
-    const value w = b.input(dynamic::in<float>({6}, {""})), x = b.input(dynamic::in<float>({8, 6}, {"data", ""}));
-    b.output(next_value(w, w - grad(sum(tanh(x * w)), w)));
+    const value w = b.input(dynamic::input<float>({6}, {""})), x = b.input(dynamic::input<float>({8, 6}, {"data", ""}));
+    b.output(update(w, w - grad(sum(tanh(x * w)), w)));
     ask();
   };
   const auto alone = [&](bool is_asked) {
@@ -138,7 +138,7 @@ TEST_CASE("every optimizer refuses parameters that are no floats") {
   const auto refuses = [](const auto& opt, const char* name) {
     const auto words = [&](auto element) {
       return sentence_of([&](auto& b) {
-        const value w = b.input(dynamic::in<decltype(element)>({4}));
+        const value w = b.input(dynamic::input<decltype(element)>({4}));
         dynamic::outputs(b, opt.update(w, w, optimizer::state_inputs(b, opt, w)));
       });
     };
@@ -147,7 +147,7 @@ TEST_CASE("every optimizer refuses parameters that are no floats") {
     const auto integers = words(std::int32_t{});
     CHECK(caught::contains(integers, begin.c_str()));
     CHECK(caught::contains(
-        integers, "tensor 0 is s32[4], and an optimizer moves floats; keep it out of the parameters, or convert<float>(x)"));
+        integers, "tensor 0 is s32[4], and an optimizer moves floats; keep it out of the parameters, or cast<float>(x)"));
     CHECK(caught::contains(words(bool{}), "tensor 0 is pred[4], and an optimizer moves floats"));
     CHECK(words(float{}) == "no error");
   };
@@ -163,16 +163,16 @@ TEST_CASE("every optimizer refuses parameters that are no floats") {
 TEST_CASE("an input has one next value") {
   const auto words = [](auto second) {
     return sentence_of([&](auto& b) {
-      const value w = b.input(dynamic::in<float>({4})), v = b.input(dynamic::in<float>({4}));
-      const value next = next_value(w, w * 2.0);
+      const value w = b.input(dynamic::input<float>({4})), v = b.input(dynamic::input<float>({4}));
+      const value next = update(w, w * 2.0);
       b.output(next);
       b.output(second(w, v, next));
     });
   };
-  CHECK(caught::contains(words([](value w, value, value) { return next_value(w, w * 3.0); }),
-                         "next_value: input 0 has two next values, and the next step gets one; mark the one that it gets"));
-  CHECK(words([](value, value v, value) { return next_value(v, v * 3.0); }) == "no error");
-  CHECK(words([](value w, value, value next) { return next_value(w, next); }) == "no error");  // `carried` about an optimizer
+  CHECK(caught::contains(words([](value w, value, value) { return update(w, w * 3.0); }),
+                         "update: input 0 has two next values, and the next step gets one; mark the one that it gets"));
+  CHECK(words([](value, value v, value) { return update(v, v * 3.0); }) == "no error");
+  CHECK(words([](value w, value, value next) { return update(w, next); }) == "no error");  // `carried` about an optimizer
 }
 
 TEST_CASE("next values that an optimizer marks and the program computes on with are no outputs") {
@@ -184,10 +184,10 @@ TEST_CASE("next values that an optimizer marks and the program computes on with 
   for (std::int64_t i = 0; i < x0.size(); ++i) x0[i] = 0.25 * static_cast<double>(i * 5 % 7);
   const auto check = [&](auto step, auto by_hand) {
     const auto compiled = [](auto f, std::int64_t devices) {
-      return dynamic::compile(f, dynamic::mesh({{"data", devices}}), dynamic::in<double>({4}),
-                              dynamic::in<double>({8, 4}, {"data", ""}));
+      return dynamic::compile(f, dynamic::mesh({{"data", devices}}), dynamic::input<double>({4}),
+                              dynamic::input<double>({8, 4}, {"data", ""}));
     };
-    const auto next = compiled(step, 2).run(simulated{}, w0, x0), wanted = compiled(by_hand, 1).run(self{}, w0, x0);
+    const auto next = compiled(step, 2).run(simulated{}, w0, x0), wanted = compiled(by_hand, 1).run(serial{}, w0, x0);
     for (int i = 0; i < 4; ++i)
       CHECK(std::abs(next[0].template data<double>()[i] - wanted[0].template data<double>()[i]) < 1e-14);
   };
@@ -198,34 +198,34 @@ TEST_CASE("next values that an optimizer marks and the program computes on with 
   };
   const auto searched = [&](value w, value x) {
     const value g = grad(loss(w, x), w), near = moved(sgd, w, g), far = moved(fast, w, g);
-    return select(loss(near, x) < loss(far, x), near, far);
+    return where(loss(near, x) < loss(far, x), near, far);
   };
-  const auto clipped = [&](value w, value x) { return minimum(moved(sgd, w, grad(loss(w, x), w)), 0.2); };
+  const auto clipped = [&](value w, value x) { return min(moved(sgd, w, grad(loss(w, x), w)), 0.2); };
   const auto meta_by_hand = [&](value w, value x) { return w - 0.5 * grad(loss(descended(0.5, w, x), x), w); };
   const auto searched_by_hand = [&](value w, value x) {
     const value near = descended(0.5, w, x), far = descended(2.0, w, x);
-    return select(loss(near, x) < loss(far, x), near, far);
+    return where(loss(near, x) < loss(far, x), near, far);
   };
-  const auto clipped_by_hand = [&](value w, value x) { return minimum(descended(0.5, w, x), 0.2); };
+  const auto clipped_by_hand = [&](value w, value x) { return min(descended(0.5, w, x), 0.2); };
   check(meta, meta_by_hand);
   check(searched, searched_by_hand);
-  check([&](value w, value x) { return next_value(w, clipped(w, x)); }, clipped_by_hand);
+  check([&](value w, value x) { return update(w, clipped(w, x)); }, clipped_by_hand);
   check(carried(meta), meta_by_hand);
   check(carried(searched), searched_by_hand);
   check(carried(clipped), clipped_by_hand);
   check(carried([&](value w, value x) {
           const value next = clipped(w, x);
-          return std::tuple{next_value(w, next), sum(next)};
+          return std::tuple{update(w, next), sum(next)};
         }),
         clipped_by_hand);
   const auto words = [](auto second) {
     return sentence_of([&](auto& b) {
-      const value w = b.input(dynamic::in<float>({4})), next = next_value(w, w * 2.0);
-      b.output(next_value(w, next));
+      const value w = b.input(dynamic::input<float>({4})), next = update(w, w * 2.0);
+      b.output(update(w, next));
       b.output(second(w, next));
     });
   };
-  CHECK(words([](value w, value next) { return next_value(w, next); }) == "no error");  // one output, twice
+  CHECK(words([](value w, value next) { return update(w, next); }) == "no error");  // one output, twice
   CHECK(words([](value, value next) { return next; }) == "no error");
-  CHECK(caught::contains(words([](value w, value) { return next_value(w, w * 3.0); }), "input 0 has two next values"));
+  CHECK(caught::contains(words([](value w, value) { return update(w, w * 3.0); }), "input 0 has two next values"));
 }

@@ -30,9 +30,9 @@ constexpr auto train = [](auto x, auto w1, auto w2, auto w3) {
   return std::tuple{w1 - 0.00001 * g1, w2 - 0.00001 * g2, w3 - 0.00001 * g3};
 };
 // Weights are split over the devices that split the batch; the last device has 126 of 510 rows.
-using weight = in<float, dims<64, 64>, split<"data", _>>;
+using weight = input<float, shape<64, 64>, split<"data", _>>;
 template <options Options = options{}>
-using step_with = compile<train, pod, with<Options>, in<float, dims<510, 64>, split<"data", _>>, weight, weight, weight>;
+using step_with = compile<train, pod, with<Options>, input<float, shape<510, 64>, split<"data", _>>, weight, weight, weight>;
 using plain = step_with<>;
 using hiding = step_with<options{.overlap = true}>;
 
@@ -91,9 +91,9 @@ TEST_CASE("overlapped: what is computed stays what it is, to the bit, on every b
 TEST_CASE("overlapped: the same plan on both paths, and no earlier than the time on the network asks for") {
   using namespace overlapped_programs;
   const auto planned_on = [](const dynamic::mesh& m, std::int64_t width) {
-    const auto w = dynamic::in<float>({width, width}, {"data", ""});
+    const auto w = dynamic::input<float>({width, width}, {"data", ""});
     return dynamic::compile([](value x, value a, value b, value c) { return train(x, a, b, c); }, m,
-                            dynamic::in<float>({510 * width / 64, width}, {"data", ""}), w, w, w);
+                            dynamic::input<float>({510 * width / 64, width}, {"data", ""}), w, w, w);
   };
   const dynamic::mesh m({{"data", 4}});
   const auto program = planned_on(m.with({.overlap = true}), 64);
@@ -118,8 +118,8 @@ TEST_CASE("overlapped: rows that are gone through together hide a collective, an
     return einsum<"bf,fd->bd">(y, w2);
   };
   const auto planned_on = [&](const dynamic::mesh& m) {
-    const auto w = dynamic::in<double>({64, 64}, {"data", ""});
-    return dynamic::compile(block, m, dynamic::in<double>({16000, 64}, {"data", ""}), w, w);
+    const auto w = dynamic::input<double>({64, 64}, {"data", ""});
+    return dynamic::compile(block, m, dynamic::input<double>({16000, 64}, {"data", ""}), w, w);
   };
   const dynamic::mesh m({{"data", 4}});
   const network net(1e12, 1e8, 0);
@@ -151,8 +151,8 @@ TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the 
     return std::tuple{loss, w - 0.5 * grad(loss, w)};
   };
   const auto planned_on = [&](const dynamic::mesh& m) {
-    return dynamic::compile(train_stages, m, dynamic::in<double>({4, 32, 32}, {"stage", "", ""}),
-                            dynamic::in<double>({6, 5, 32}));
+    return dynamic::compile(train_stages, m, dynamic::input<double>({4, 32, 32}, {"stage", "", ""}),
+                            dynamic::input<double>({6, 5, 32}));
   };
   const dynamic::mesh m({{"stage", 4}});
   const auto plain = planned_on(m), hiding = planned_on(m.with({.overlap = true}));
@@ -187,8 +187,8 @@ TEST_CASE("overlapped: margins as wide as a shard are each under way beside a pr
   const auto beside = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + einsum<"ab,bc->ac">(u, w); };
   const auto alone = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + w; };
   const auto planned_on = [](auto f, const dynamic::mesh& m) {
-    const auto rows = dynamic::in<float>({64, 64}, {"data", ""});
-    return dynamic::compile(f, m, rows, rows, dynamic::in<float>({64, 64}));
+    const auto rows = dynamic::input<float>({64, 64}, {"data", ""});
+    return dynamic::compile(f, m, rows, rows, dynamic::input<float>({64, 64}));
   };
   const dynamic::mesh m({{"data", 4}});
   const auto plain = planned_on(beside, m), hiding = planned_on(beside, m.with({.overlap = true}));

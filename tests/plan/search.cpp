@@ -26,8 +26,8 @@ constexpr auto train = [](auto x, auto w1, auto w2) {
   return std::tuple{w1 - 0.1 * g1, w2 - 0.1 * g2};
 };
 template <options Options = options{}>
-using step_with = compile<train, both, with<Options>, in<float, dims<512, 256>, split<"dp,tp", _>>,
-                          in<float, dims<256, 1024>, split<"dp,tp", _>>, in<float, dims<1024, 256>, split<"tp", _>>>;
+using step_with = compile<train, both, with<Options>, input<float, shape<512, 256>, split<"dp,tp", _>>,
+                          input<float, shape<256, 1024>, split<"dp,tp", _>>, input<float, shape<1024, 256>, split<"tp", _>>>;
 
 static_assert(step_with<>::traffic.bytes == 1572864);
 static_assert(step_with<options{.search = true}>::traffic.bytes == 1310720);
@@ -37,8 +37,8 @@ static_assert(step_with<options{.search = true}>::traffic.bytes == 1310720);
 TEST_CASE("a search finds the same plan on both paths, and no other program is searched") {
   const auto planned_on = [](const dynamic::mesh& m) {
     return dynamic::compile([](value x, value w1, value w2) { return train(x, w1, w2); }, m,
-                            dynamic::in<float>({512, 256}, {"dp,tp", ""}), dynamic::in<float>({256, 1024}, {"dp,tp", ""}),
-                            dynamic::in<float>({1024, 256}, {"tp", ""}));
+                            dynamic::input<float>({512, 256}, {"dp,tp", ""}), dynamic::input<float>({256, 1024}, {"dp,tp", ""}),
+                            dynamic::input<float>({1024, 256}, {"tp", ""}));
   };
   const dynamic::mesh m({{"dp", 2}, {"tp", 4}});
   CHECK(reference::difference(step_with<>::view, planned_on(m).view()) == "");

@@ -73,7 +73,7 @@ void try_operators(std::uint64_t seed, const dynamic::mesh& m, const any_backend
             {.update_window_dims = {1}, .inserted_window_dims = {0}, .scatter_dims_to_operand_dims = {0}, .index_vector_dim = 1});
         allow_replication(placed);
         return std::array{(vx + vy) * conj(vx) - 2.0 * vy,
-                          select(equal(vx, vy), vx, -vy),
+                          where(equal(vx, vy), vx, -vy),
                           complex(imag(vx), real(vy)),
                           vx / (vy * conj(vy) + 1.0),
                           abs(vx),
@@ -85,19 +85,19 @@ void try_operators(std::uint64_t seed, const dynamic::mesh& m, const any_backend
                           sum(vx, {0, 1}),
                           cumsum(vx, 1, {.reverse = true}),
                           pad(vx, {1, 0}, {0, 2}),
-                          concatenate({reverse(vx, {1}), roll(vy, 1, 0)}, 0),
+                          concatenate({flip(vx, {1}), roll(vy, 1, 0)}, 0),
                           scatter_add(vx, vrows, vu, 0),
                           grad(sum(real(z * conj(z)), {0, 1}), vx),
                           grad(sum(abs(vx), {0, 1}), vx),
                           grad(sum(imag(vx * vy) + real(conj(vx)), {0, 1}), vx),
-                          convert<number>(real(vx)) + exponential(vx - vx),
+                          cast<number>(real(vx)) + exp(vx - vx),
                           take(vx, vrows, 0),
                           take(vx, vrows, 0, out_of_range::fill, 2),
                           placed};
       },
-      m, dynamic::in<number>({a, b}, random_split(r, m, 2)), dynamic::in<number>({a, b}, random_split(r, m, 2)),
-      dynamic::in<number>({b, c}, random_split(r, m, 2)), dynamic::in<number>({n, b}, random_split(r, m, 2)),
-      dynamic::in<std::int32_t>({n}));
+      m, dynamic::input<number>({a, b}, random_split(r, m, 2)), dynamic::input<number>({a, b}, random_split(r, m, 2)),
+      dynamic::input<number>({b, c}, random_split(r, m, 2)), dynamic::input<number>({n, b}, random_split(r, m, 2)),
+      dynamic::input<std::int32_t>({n}));
   const auto xs = x.as<number>(), ys = y.as<number>(), ws = w.as<number>(), us = u.as<number>();
   const auto got = backend.run(p, {xs.data(), ys.data(), ws.data(), us.data(), rows.data()});
 
@@ -159,7 +159,7 @@ void try_operators(std::uint64_t seed, const dynamic::mesh& m, const any_backend
 TEST_CASE("complex tensors: every kind of operator, and gradients, on any sharding") {
   const dynamic::mesh one({{"x", 1}}), four({{"x", 4}}), grid({{"x", 2}, {"y", 3}}), line({{"x", 2}, {"y", 1}, {"z", 4}});
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    try_operators<float>(seed, one, self{});
+    try_operators<float>(seed, one, serial{});
     for (const auto& m : {four, grid, line}) {
       try_operators<float>(seed, m, simulated{});
       try_operators<double>(seed + 100, m, simulated{});
@@ -173,29 +173,29 @@ TEST_CASE("complex tensors: bytes are those of two parts, and what has no meanin
   static_assert(detail::dtype_of<std::complex<float>>() == dtype::c64 && detail::dtype_of<c128>() == dtype::c128);
   const dynamic::mesh m({{"x", 4}});
   const auto product = [](value x, value w) { return einsum("ab,bc->ac", x, w); };
-  const auto p = dynamic::compile(product, m, dynamic::in<c64>({8, 8}, {"", "x"}), dynamic::in<c64>({8, 8}, {"x", ""}));
-  const auto q = dynamic::compile(product, m, dynamic::in<float>({8, 8}, {"", "x"}), dynamic::in<float>({8, 8}, {"x", ""}));
+  const auto p = dynamic::compile(product, m, dynamic::input<c64>({8, 8}, {"", "x"}), dynamic::input<c64>({8, 8}, {"x", ""}));
+  const auto q = dynamic::compile(product, m, dynamic::input<float>({8, 8}, {"", "x"}), dynamic::input<float>({8, 8}, {"x", ""}));
   CHECK(p.traffic().bytes == 2 * q.traffic().bytes);
   CHECK(p.flops_per_device() == 4 * q.flops_per_device());
   const auto refused = [&](auto f, const char* text) {
-    const auto said = caught::refusal([&] { static_cast<void>(dynamic::compile(f, m, dynamic::in<c64>({4, 4}))); });
+    const auto said = caught::refusal([&] { static_cast<void>(dynamic::compile(f, m, dynamic::input<c64>({4, 4}))); });
     CAPTURE(said);
     CHECK(caught::contains(said, text));
   };
-  refused([](value z) { return maximum(z, z); }, "is not defined for c64; take real(x), imag(x) or abs(x)");
+  refused([](value z) { return max(z, z); }, "is not defined for c64; take real(x), imag(x) or abs(x)");
   refused([](value z) { return z < z; }, "compare_lt");
-  refused([](value z) { return reduce(z, monoid::maximum, {0}); }, "kind maximum is not defined for c64; take real(x)");
+  refused([](value z) { return reduce(z, monoid::max, {0}); }, "kind max is not defined for c64; take real(x)");
   refused([](value z) { return reduce(z, monoid::multiply, {0}); }, "kind multiply is not defined for c64");
   refused([](value z) { return top_k(z, 1).first; }, "is not defined for c64");
   refused([](value z) { return sort(z, 0); }, "elements of c64 have no order");
-  refused([](value z) { return convert<float>(z); }, "of c64 to f32 would lose a part; take real(x), imag(x) or abs(x)");
+  refused([](value z) { return cast<float>(z); }, "of c64 to f32 would lose a part; take real(x), imag(x) or abs(x)");
   refused([](value z) { return grad(sum(z), z); }, "is c64[]; it must be a float of rank 0, a loss: take real(x) or abs(x)");
   refused([](value z) { return einsum("(x+w)b,wb->xb", z, z); }, "einsum at complex_numbers.cpp");
   refused([](value z) { return convolution(z, z, "NC,IO->NC"); }, "is not defined for c64; it is linear");
   refused([](value z) { return sum_pool(z, {2, 2}); }, "is not defined for c64; it is linear: write it for real(x) and imag(x)");
   refused(
       [](value z) {
-        return pad(convert<c128>(z), {1, 0}, {0, 0}, 0.1);
+        return pad(cast<c128>(z), {1, 0}, {0, 0}, 0.1);
       },
       "the number 0.1 is no float, as it must be to fill c128");
   refused([](value z) { return real(real(z)); }, "is not defined for f32, which is real");
@@ -206,7 +206,7 @@ TEST_CASE("complex tensors: a compiled program of std::complex, split along what
     const value y = einsum<"bd,df->bf">(x, w);
     return std::tuple{y, grad(sum(abs(y)), w), sum(x, {0})};
   },
-                       mesh<axis<"x", 2>>, in<std::complex<float>, dims<3, 4>, split<_, "x">>, in<c64, dims<4, 2>>>;
+                       mesh<axis<"x", 2>>, input<std::complex<float>, shape<3, 4>, split<_, "x">>, input<c64, shape<4, 2>>>;
   static_assert(step::collectives == collectives{all_reduce<"x">} && step::traffic.bytes == 3 * 2 * 8);
   array<std::complex<float>> x({3, 4}), w({4, 2});
   for (int64_t i = 0; i < 12; ++i) x[i] = {static_cast<float>(i % 5), static_cast<float>(i % 3) - 1};
@@ -231,9 +231,9 @@ TEST_CASE("std::complex is given and got: whole arrays, pointers to shards, shar
     const auto squared = local_op<"a->a", types<number(number)>>([](auto z, auto result) {
       for (int64_t i = 0; i < z.extent(0); ++i) result(i) = z(i) * z(i);
     });
-    return std::tuple{x * x, squared(x), convert<c64>(x)};
+    return std::tuple{x * x, squared(x), cast<c64>(x)};
   };
-  using step = compile<program, mesh<axis<"x", 2>>, in<number, dims<4>, split<"x">>>;
+  using step = compile<program, mesh<axis<"x", 2>>, input<number, shape<4>, split<"x">>>;
   static_assert(std::is_same_v<step::input_element<0>, number> && std::is_same_v<step::output_element<2>, std::complex<float>>);
   const std::vector<number> x{{1, 2}, {3, -1}, {0, 1}, {2, 2}};
   const array<number> whole = std::get<0>(run<step>(threads{}, x));
@@ -247,7 +247,7 @@ TEST_CASE("std::complex is given and got: whole arrays, pointers to shards, shar
   }
   launch(threads{}, 2, [&](auto& comm) {
     step s;
-    const auto shards = scatter<step, 0>(comm, x);
+    const auto shards = distribute<step, 0>(comm, x);
     auto y_shards = make_result<step, 0>(comm);
     number products[2];
     std::complex<float> narrow_shard[2];
@@ -256,7 +256,7 @@ TEST_CASE("std::complex is given and got: whole arrays, pointers to shards, shar
     auto own_shards = make_result<step, 1>(comm);
     auto narrow_shards = make_result<step, 2>(comm);
     s(comm, shards, y_shards, own_shards, narrow_shards);
-    const array<number> gathered = gather(comm, y_shards);
+    const array<number> gathered = collect(comm, y_shards);
     CHECK(std::abs(gathered[3] - x[3] * x[3]) == 0);
   });
 }
@@ -264,10 +264,10 @@ TEST_CASE("std::complex is given and got: whole arrays, pointers to shards, shar
 TEST_CASE("arrays of narrow and of complex numbers are given as the vectors that hold them") {
   const auto twice = [](value x) { return x + x; };
   const dynamic::mesh m({{"x", 2}});
-  const auto narrow = dynamic::compile(twice, m, dynamic::in<bf16>({3})).run(simulated{}, std::vector<bf16>(3, bf16(1.5F)));
+  const auto narrow = dynamic::compile(twice, m, dynamic::input<bf16>({3})).run(simulated{}, std::vector<bf16>(3, bf16(1.5F)));
   CHECK(static_cast<float>(narrow[0].data<bf16>()[2]) == 3);
   const auto wide =
-      dynamic::compile(twice, m, dynamic::in<c128>({2})).run(simulated{}, std::array<std::complex<double>, 2>{1, {2, 3}});
+      dynamic::compile(twice, m, dynamic::input<c128>({2})).run(simulated{}, std::array<std::complex<double>, 2>{1, {2, 3}});
   CHECK(wide[0].data<std::complex<double>>()[1] == std::complex<double>(4, 6));
 }
 
@@ -282,7 +282,7 @@ TEST_CASE("complex tensors: loops carry and stack them, conditionals choose them
             sum(real(z)) > 0.0, [](value x) { return conj(x); }, [](value x) { return -x; }, z);
         return std::tuple{turned, last, all, chosen, grad(sum(real(turned)), z), grad(sum(real(all)), rows)};
       },
-      m, dynamic::in<c128>({4, 3}, {"x", ""}), dynamic::in<c128>({5, 3}, {"x", ""}));
+      m, dynamic::input<c128>({4, 3}, {"x", ""}), dynamic::input<c128>({5, 3}, {"x", ""}));
   std::vector<exact> z, rows;
   for (int i = 0; i < 12; ++i) z.emplace_back(i % 3, i % 4 - 1);
   for (int i = 0; i < 15; ++i) rows.emplace_back(i % 4 - 1, i % 2);
@@ -336,7 +336,7 @@ int wrong_parts() {
       const Part re = part();
       e = number(re, part());
     }
-  using step = compile<of_pairs, mesh<axis<"d", 2>>, in<number, dims<N>, split<"d">>, in<number, dims<N>, split<"d">>>;
+  using step = compile<of_pairs, mesh<axis<"d", 2>>, input<number, shape<N>, split<"d">>, input<number, shape<N>, split<"d">>>;
   const auto [product, other, difference] = run<step>(simulated{}, x, y);
   int wrong = 0;
   const auto is_same = [](Part a, Part b) { return (a != a && b != b) || (a == b && std::signbit(a) == std::signbit(b)); };

@@ -92,7 +92,7 @@ struct row_view : says_rank_1 {
 
 using pair_mesh = mesh<axis<"x", 2>>;
 constexpr auto same = [](auto x) { return x * 1; };
-using step = compile<same, pair_mesh, in<float, dims<2, 2>, split<"x", _>>>;
+using step = compile<same, pair_mesh, input<float, shape<2, 2>, split<"x", _>>>;
 constexpr const char* no_gaps = "are not contiguous";
 
 }  // namespace
@@ -103,26 +103,26 @@ TEST_CASE("a container with gaps between its elements is refused") {
   CHECK(std::vector<float>(y.begin(), y.end()) == dense.elements);
   CHECK(contains(refusal([&] { static_cast<void>(run<step>(simulated{}, apart)); }), no_gaps));
   simulated_communicator comm(2);
-  CHECK(contains(refusal([&] { static_cast<void>(scatter<step, 0>(comm, apart)); }), no_gaps));
+  CHECK(contains(refusal([&] { static_cast<void>(distribute<step, 0>(comm, apart)); }), no_gaps));
   const placed_layout rows(pair_mesh::info.shape, {2, 2}, {});
-  CHECK(contains(refusal([&] { static_cast<void>(scatter(comm, rows, apart)); }), no_gaps));
-  using one = compile<same, mesh<axis<"x", 1>>, in<float, dims<2, 2>>>;
+  CHECK(contains(refusal([&] { static_cast<void>(distribute(comm, rows, apart)); }), no_gaps));
+  using one = compile<same, mesh<axis<"x", 1>>, input<float, shape<2, 2>>>;
   CHECK(contains(refusal([&] { static_cast<void>(one::input_shard<0>(apart)); }), no_gaps));
-  const auto p = dynamic::compile(same, dynamic::mesh({{"x", 2}}), dynamic::in<float>({2, 2}));
+  const auto p = dynamic::compile(same, dynamic::mesh({{"x", 2}}), dynamic::input<float>({2, 2}));
   CHECK(contains(refusal([&] { static_cast<void>(p.run(simulated{}, apart)); }), no_gaps));
 }
 
 TEST_CASE("in vectors too, and in vectors of them") {
   const row_view dense{{}, {0, 1, 2, 3}}, apart{{}, {0, 9, 1, 9, 2, 9, 3, 9}};
   constexpr auto sum = [](auto a, auto b) { return a + b; };
-  using both = compile<sum, pair_mesh, in<float, dims<2, 2>, split<"x", _>>, in<float, dims<2, 2>, split<"x", _>>>;
+  using both = compile<sum, pair_mesh, input<float, shape<2, 2>, split<"x", _>>, input<float, shape<2, 2>, split<"x", _>>>;
   const std::vector<std::vector<row_view>> nested{{dense}, {apart}};
   CHECK(contains(refusal([&] { static_cast<void>(run<both>(simulated{}, std::vector{dense, apart})); }), no_gaps));
   CHECK(contains(refusal([&] { static_cast<void>(run<both>(simulated{}, nested)); }), no_gaps));
-  const auto p = dynamic::compile(sum, dynamic::mesh({{"x", 2}}), dynamic::in<float>({2, 2}), dynamic::in<float>({2, 2}));
+  const auto p = dynamic::compile(sum, dynamic::mesh({{"x", 2}}), dynamic::input<float>({2, 2}), dynamic::input<float>({2, 2}));
   CHECK(contains(refusal([&] { static_cast<void>(p.run(simulated{}, nested)); }), no_gaps));
   simulated_communicator comm(2);
-  CHECK(contains(refusal([&] { static_cast<void>(scatter(comm, p, 0, nested)); }), no_gaps));
+  CHECK(contains(refusal([&] { static_cast<void>(distribute(comm, p, 0, nested)); }), no_gaps));
   CHECK_EQ(p.run(simulated{}, std::vector{dense, dense})[0].data<float>()[3], 6);
 }
 

@@ -56,7 +56,7 @@ TEST_CASE("a shape in braces is its extents") {
 }
 
 TEST_CASE("more than 32 dims are refused where they are written") {
-  const auto says = [](auto f) { return refused(f, dynamic::in<std::int32_t>({1})); };
+  const auto says = [](auto f) { return refused(f, dynamic::input<std::int32_t>({1})); };
   const std::string text = "33 dims; a tensor has at most 32";
   static constexpr auto long_shape = std::initializer_list<std::int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                                          1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -68,7 +68,7 @@ TEST_CASE("more than 32 dims are refused where they are written") {
   CHECK(contains(says([&](value x) { return transpose(x, long_dims); }), text));
   CHECK(contains(says([&](value x) { return x + constant<std::int32_t>(x, long_shape, 1); }), text));
   CHECK(contains(says([&](value x) { return x + iota<std::int32_t>(x, long_shape, 0); }), text));
-  const auto wide = dynamic::in<std::int32_t>(std::vector<std::int64_t>(32, 1));
+  const auto wide = dynamic::input<std::int32_t>(std::vector<std::int64_t>(32, 1));
   CHECK(contains(refused([](value x) { return one_hot<float>(x, 4); }, wide), text));
   const auto stack = [](value x) {
     return std::get<1>(scan([&](value c, value) { return std::tuple{c, x}; }, x, reshape(x, {1})));
@@ -88,8 +88,8 @@ TEST_CASE("a mesh with several views has at most 16 parts of axes") {
 
 TEST_CASE("a complex tensor has at most 31 dims") {
   const auto itself = [](value z) { return z * 2.0; };
-  CHECK(refused(itself, dynamic::in<c64>(std::vector<std::int64_t>(31, 1))) == "accepted");
-  CHECK(contains(refused(itself, dynamic::in<c64>(std::vector<std::int64_t>(32, 1))), "a complex tensor has at most 31 dims"));
+  CHECK(refused(itself, dynamic::input<c64>(std::vector<std::int64_t>(31, 1))) == "accepted");
+  CHECK(contains(refused(itself, dynamic::input<c64>(std::vector<std::int64_t>(32, 1))), "a complex tensor has at most 31 dims"));
 }
 
 TEST_CASE("a differentiated loop stores its carried value in every iteration, a loop by itself does not") {
@@ -99,7 +99,7 @@ TEST_CASE("a differentiated loop stores its carried value in every iteration, a 
           iterations, [](value, value h) { return tanh(h) * h; }, x));
       return is_differentiated ? grad(y, x) : y;
     };
-    return dynamic::compile(f, two, dynamic::in<float>({2048}, {"x"})).view().arena_bytes;
+    return dynamic::compile(f, two, dynamic::input<float>({2048}, {"x"})).view().arena_bytes;
   };
   CHECK(arena_of(40, true) - arena_of(20, true) >= 20 * 4096);
   CHECK(arena_of(40, false) == arena_of(20, false));
@@ -137,19 +137,19 @@ TEST_CASE("a reshape of 32 dims to 32 that do not line up") {
 TEST_CASE("names of axes that are longer than an entry of split") {
   const std::string a(26, 'a'), b(25, 'b'), c(24, 'c');
   const dynamic::mesh m({{a, 2}, {b, 2}, {c, 2}});
-  const auto p = dynamic::compile([](auto x) { return sum(x); }, m, dynamic::in<float>({8, 8, 8}, {a, b, c}));
+  const auto p = dynamic::compile([](auto x) { return sum(x); }, m, dynamic::input<float>({8, 8, 8}, {a, b, c}));
   REQUIRE(p.collectives().size() == 1);
   CHECK(p.collectives()[0].axes.view() == a + ',' + b + ',' + c);
   const auto all = a + ',' + b + ',' + c;
   CHECK(p.collectives()[0] == collective{collective_kind::all_reduce, std::string_view(all)});
   CHECK(contains(refusal([&] { static_cast<void>(dim_spec(std::string_view(all))); }), "at most 63 characters for a dim"));
-  const auto tiled_input = dynamic::compile([](auto x) { return x; }, m, dynamic::in<float>({8}, {all}));
+  const auto tiled_input = dynamic::compile([](auto x) { return x; }, m, dynamic::input<float>({8}, {all}));
   CHECK(tiled_input.output(0).sharding()[0] == all);  // texts of the run may be as long as they are
   const std::string long_name(513, 'a');
   CHECK(
       contains(refusal([&] { static_cast<void>(axis_names(std::string_view(long_name))); }), "no axes whose names are so long"));
   // all axes on one dim: placements have no such limit
-  const auto tiled = dynamic::compile([](auto x) { return reshape(x, {8}); }, m, dynamic::in<float>({2, 2, 2}, {a, b, c}));
+  const auto tiled = dynamic::compile([](auto x) { return reshape(x, {8}); }, m, dynamic::input<float>({2, 2, 2}, {a, b, c}));
   CHECK(tiled.output(0).sharding() == std::vector<std::string>{all});
 }
 
@@ -166,14 +166,16 @@ TEST_CASE("lists that a user gives are not cut") {
 
 TEST_CASE("a tensor whose bytes cannot be counted is refused where it is made") {
   const std::string text = "has more than 2^60 bytes";
-  const auto of_bytes = [&](auto f, std::vector<std::int64_t> shape) { return refused(f, dynamic::in<bool>(std::move(shape))); };
+  const auto of_bytes = [&](auto f, std::vector<std::int64_t> shape) {
+    return refused(f, dynamic::input<bool>(std::move(shape)));
+  };
   const auto spread = [](value x) { return shift(broadcast_in_dim(x, {one << 32, (one << 32) + 1, 2}, {2}), 0, 1); };
   CHECK(contains(of_bytes(spread, {2}), "[4294967296,4294967297,2] has more than 2^60 bytes"));
   const auto outer = [](auto x, auto y) { return sum(einsum<"a,b->ab">(x, y)); };
-  const auto line = dynamic::in<float>({one << 32});
+  const auto line = dynamic::input<float>({one << 32});
   CHECK(contains(refused(outer, line, line), "[4294967296,4294967296] has more than 2^60 bytes"));
-  CHECK(contains(of_bytes([](value x) { return convert<double>(x); }, {one << 60}), text));
-  CHECK(contains(of_bytes([](value x) { return convert<float>(constant<bool>(x, {one << 61}, true)); }, {1}), text));
+  CHECK(contains(of_bytes([](value x) { return cast<double>(x); }, {one << 60}), text));
+  CHECK(contains(of_bytes([](value x) { return cast<float>(constant<bool>(x, {one << 61}, true)); }, {1}), text));
   CHECK(contains(of_bytes([](value x) { return iota<std::int64_t>(x, {one << 58}, 0); }, {1}), text));
   CHECK(contains(of_bytes([](value x) { return reshape(x, {0, one << 40, one << 40}); }, {0}), "an extent of 0 counted as 1"));
   CHECK(contains(of_bytes(
@@ -184,15 +186,15 @@ TEST_CASE("a tensor whose bytes cannot be counted is refused where it is made") 
                  "no extent can replace the negative extent in [-2,-4]"));
   CHECK(contains(of_bytes([](value x) { return x; }, {one << 31, one << 31}), text));
   CHECK(contains(of_bytes([](value x) { return iota<std::int32_t>(x, {(one << 31) + 1}, 0); }, {1}), "use s64"));
-  CHECK(refused([](value x) { return iota<std::int32_t>(x, {one << 31}, 0); }, dynamic::in<bool>({1})) == "accepted");
+  CHECK(refused([](value x) { return iota<std::int32_t>(x, {one << 31}, 0); }, dynamic::input<bool>({1})) == "accepted");
   CHECK(contains(error_of([] { array<float>({-1}); }), "an extent of [-1] is negative"));
   CHECK(contains(error_of([] { array<float>({one << 40, one << 40}); }), text));
 }
 
 TEST_CASE("a program whose bytes do not add up in 64 bits is refused") {
   const auto doubled = [](value x) { return x + x; };
-  CHECK(contains(error_of([&] { static_cast<void>(dynamic::compile(doubled, two, dynamic::in<float>({one << 58}))); }),
+  CHECK(contains(error_of([&] { static_cast<void>(dynamic::compile(doubled, two, dynamic::input<float>({one << 58}))); }),
                  "gspmd: compile: the values of the program are too large"));
-  const auto p = dynamic::compile(doubled, two, dynamic::in<float>({one << 54}, {"x"}));
+  const auto p = dynamic::compile(doubled, two, dynamic::input<float>({one << 54}, {"x"}));
   CHECK(p.peak_bytes_per_device() == one << 56);
 }

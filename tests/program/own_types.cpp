@@ -36,16 +36,15 @@ TEST_CASE("what a type of the user's own does not have is refused") {
   const dynamic::mesh m({{"x", 2}});
   const auto says = [&](const char* text, auto f) {
     const auto problem =
-        caught::refusal([&] { dynamic::compile([&](value x) { return f(convert<residue>(x)); }, m, dynamic::in<double>({4})); });
+        caught::refusal([&] { dynamic::compile([&](value x) { return f(cast<residue>(x)); }, m, dynamic::input<double>({4})); });
     CAPTURE(problem);
     CHECK(caught::contains(problem, text));
   };
   says(
-      "convert at own_types.cpp:39: has an element type of your own, which the run-time path has no kernels for; use "
+      "cast at own_types.cpp:39: has an element type of your own, which the run-time path has no kernels for; use "
       "gspmd::compile",
       [](value x) { return x; });
-  says("maximum at own_types.cpp:48: is not defined for own type 0; map a function that takes it",
-       [](value x) { return maximum(x, x); });
+  says("max at own_types.cpp:48: is not defined for own type 0; map a function that takes it", [](value x) { return max(x, x); });
   says(
       "the number 2 is no value of own type 0, which has no number but 0; use a tensor of that type, or map a function that "
       "contains "

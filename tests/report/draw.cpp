@@ -142,8 +142,8 @@ TEST_CASE("other extents, types and ranks") {
 TEST_CASE("shards on a mesh of the types of a program") {
   using grid = gspmd::mesh<gspmd::axis<"x", 2>, gspmd::axis<"y", 2>>;
   CHECK_EQ(gspmd::draw_split(arange({2, 2}), grid{}, gspmd::split<"x", gspmd::_>{}), "  0  1\n-------\n  2  3\n");
-  CHECK_EQ(gspmd::draw_devices(grid{}, gspmd::dims<5>{}, gspmd::split<"x">{}), "  0,1 | 2,3*\n");
-  CHECK_THROWS_WITH(gspmd::draw_devices(grid{}, gspmd::dims<5>{}, gspmd::split<"z">{}),
+  CHECK_EQ(gspmd::draw_devices(grid{}, gspmd::shape<5>{}, gspmd::split<"x">{}), "  0,1 | 2,3*\n");
+  CHECK_THROWS_WITH(gspmd::draw_devices(grid{}, gspmd::shape<5>{}, gspmd::split<"z">{}),
                     "gspmd: draw: `z` is not an axis of the mesh; its axes are x,y");
 }
 

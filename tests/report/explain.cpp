@@ -46,7 +46,7 @@ TEST_CASE("explain: movements, a forced gather, dead code left out, a copied out
 
 TEST_CASE("explain: no operators, one device, nothing sent") {
   constexpr auto identity = [](auto x) { return x; };
-  using step = gspmd::compile<identity, gspmd::mesh<gspmd::axis<"x", 1>>, gspmd::in<float, gspmd::dims<>>>;
+  using step = gspmd::compile<identity, gspmd::mesh<gspmd::axis<"x", 1>>, gspmd::input<float, gspmd::shape<>>>;
   CHECK(gspmd::explain<step>() ==
         "mesh x=1: 1 device\n\n"
         "#  operator  line  type  global shape  loop  local shape  sharding\n"
@@ -66,7 +66,7 @@ TEST_CASE("explain: no operators, one device, nothing sent") {
 
 TEST_CASE("explain: the inputs of a builder are numbered, wherever they are written") {
   gspmd::dynamic::builder b(gspmd::dynamic::mesh({{"x", 1}}));
-  const auto vector = [&] { return b.input(gspmd::dynamic::in<float>({4})); };
+  const auto vector = [&] { return b.input(gspmd::dynamic::input<float>({4})); };
   const auto first = vector(), second = vector(), third = vector();
   b.output(first - second - third);
   const auto text = explain(b.compile());
@@ -75,12 +75,12 @@ TEST_CASE("explain: the inputs of a builder are numbered, wherever they are writ
 
 namespace {
 using axes = std::vector<std::string>;
-using input_of = gspmd::dynamic::input(std::vector<std::int64_t>, axes);
+using input_of = gspmd::dynamic::input_spec(std::vector<std::int64_t>, axes);
 /// Element types for which the kernel of a reduction leaves the result itself, and those for which a loop rounds the
 /// result.
-const auto element_types = {static_cast<input_of*>(gspmd::dynamic::in<float>),
-                            static_cast<input_of*>(gspmd::dynamic::in<gspmd::bf16>),
-                            static_cast<input_of*>(gspmd::dynamic::in<gspmd::f16>)};
+const auto element_types = {static_cast<input_of*>(gspmd::dynamic::input<float>),
+                            static_cast<input_of*>(gspmd::dynamic::input<gspmd::bf16>),
+                            static_cast<input_of*>(gspmd::dynamic::input<gspmd::f16>)};
 template <class Input, class F>
 std::string explained(const Input& input, const F& f) {
   gspmd::dynamic::builder b(gspmd::dynamic::mesh({{"x", 2}}));
@@ -96,8 +96,7 @@ std::size_t times_in(const std::string& text, const std::string& part) {
 
 TEST_CASE("explain: reductions, scans and windows name their monoid for each element type") {
   using gspmd::monoid;
-  const std::pair<monoid, std::string> kinds[] = {
-      {monoid::add, "add"}, {monoid::maximum, "maximum"}, {monoid::minimum, "minimum"}};
+  const std::pair<monoid, std::string> kinds[] = {{monoid::add, "add"}, {monoid::max, "max"}, {monoid::min, "min"}};
   for (const auto in : element_types) {
     for (const auto& split : {axes{"", ""}, axes{"x", ""}, axes{"", "x"}})
       for (const auto& [kind, name] : kinds) {
@@ -112,12 +111,12 @@ TEST_CASE("explain: reductions, scans and windows name their monoid for each ele
         CHECK(times_in(text, " reduce(" + name + ')') == 4);
       }
     const auto text = explained(in({8, 64}, {"x", ""}), [](auto& b, auto x) {
-      b.output(scan_along(x, monoid::maximum, 1));
-      b.output(reduce_window(x, monoid::minimum, {3, 1}) * 2);
+      b.output(scan_along(x, monoid::max, 1));
+      b.output(reduce_window(x, monoid::min, {3, 1}) * 2);
     });
     CAPTURE(text);
-    CHECK(times_in(text, " scan_along(maximum)") == 1);
-    CHECK(times_in(text, " reduce_window(minimum, dim 0 by 3)") == 1);
+    CHECK(times_in(text, " scan_along(max)") == 1);
+    CHECK(times_in(text, " reduce_window(min, dim 0 by 3)") == 1);
   }
 }
 

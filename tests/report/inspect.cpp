@@ -25,9 +25,9 @@ using texts = std::vector<std::string>;
 /// y = relu(x w) over data = 2 and model = 3; x is 0, w 1, the product 2, y 3; nothing reads 4.
 dynamic::builder mlp() {
   dynamic::builder b(dynamic::mesh({{"data", 2}, {"one", 1}, {"model", 3}}));
-  const auto x = b.input(dynamic::in<float>({5, 6}, {"data,one", "model"}));
+  const auto x = b.input(dynamic::input<float>({5, 6}, {"data,one", "model"}));
   b.label(0);
-  const auto w = b.input(dynamic::in<float>({6, 4}));
+  const auto w = b.input(dynamic::input<float>({6, 4}));
   b.label(1);
   const auto product = einsum("bd,df->bf", x, w);
   b.label(2);
@@ -110,9 +110,9 @@ TEST_CASE("inspect: the instructions send what the program counts") {
 
 TEST_CASE("inspect: a transpose that an exchange does on the way is no exchange of its own") {
   dynamic::builder b(dynamic::mesh({{"a", 2}}));
-  const auto before = b.input(dynamic::in<float>({16, 38, 38, 4}, {"", "a", "", ""}));  // transposed after its all_to_all
+  const auto before = b.input(dynamic::input<float>({16, 38, 38, 4}, {"", "a", "", ""}));  // transposed after its all_to_all
   b.output(b.reshard(transpose(before, {0, 3, 1, 2}), {"", "a", "", ""}));
-  const auto after = b.input(dynamic::in<float>({48, 32}, {"a", ""}));  // transposed before it
+  const auto after = b.input(dynamic::input<float>({48, 32}, {"a", ""}));  // transposed before it
   b.output(b.reshard(transpose(after, {1, 0}), {"a", ""}));
   const dynamic::inspection p(b);
   std::int64_t bytes = 0, collectives = 0;
@@ -127,7 +127,7 @@ TEST_CASE("inspect: a transpose that an exchange does on the way is no exchange 
 
 TEST_CASE("inspect: loops and conditionals, of which nothing has a label") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  const auto x = b.input(dynamic::in<float>({4, 4}, {"x", ""}));
+  const auto x = b.input(dynamic::input<float>({4, 4}, {"x", ""}));
   b.output(fori_loop(
       3, [](value, value c) { return einsum("ij,jk->ik", c, c) * 0.5; }, x));
   const dynamic::inspection p(b);
@@ -140,7 +140,7 @@ TEST_CASE("inspect: loops and conditionals, of which nothing has a label") {
 
 TEST_CASE("inspect: completion before the program is compiled") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  const auto x = b.input(dynamic::in<float>({4}));
+  const auto x = b.input(dynamic::input<float>({4}));
   const auto y = elementwise("abs", std::array{x});
   const auto unused = elementwise("abs", std::array{y});
   b.output(y);
@@ -156,11 +156,11 @@ TEST_CASE("builder: attributes and types that are known at run time") {
   const numbers shape{2, 3}, turned{1, 0}, both{0, 1}, none{}, three{3, 2};
   const auto i = b.iota(dtype::s32, shape, -1);
   const auto one = b.constant(dtype::f64, shape, 1);
-  b.output(reshape(transpose(convert(i, dtype::f64), turned), shape));
+  b.output(reshape(transpose(cast(i, dtype::f64), turned), shape));
   b.output(reduce(one, monoid::add, both));
   b.output(reduce(one, monoid::add, none));  // no dims: the tensor itself
   b.output(reduce(one, monoid::add, {}));    // all dims
-  b.output(reverse(broadcast_in_dim(b.constant(dtype::f32, numbers{3}, 2.5), three, numbers{0}), numbers{-2}));
+  b.output(flip(broadcast_in_dim(b.constant(dtype::f32, numbers{3}, 2.5), three, numbers{0}), numbers{-2}));
   b.output(elementwise("compare_lt", std::array{one, one}));
   const auto result = b.compile().run(simulated{});
   CHECK(result[0].shape == shape);
@@ -178,7 +178,7 @@ TEST_CASE("builder: attributes and types that are known at run time") {
 
 TEST_CASE("builder: one mistake after the other") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  const auto x = b.input(dynamic::in<float>({2, 3}));
+  const auto x = b.input(dynamic::input<float>({2, 3}));
   const location at{"here", 0};
   const auto mistake_of = [&](auto f) {
     f();
@@ -190,7 +190,7 @@ TEST_CASE("builder: one mistake after the other") {
   CHECK(mistake_of([&] { einsum("ab,bc->ac", x, {}, at); }) ==
         "einsum `here`: the equation `ab,bc->ac` has 2 operands, the call has 1");
   CHECK(mistake_of([&] { b.constant(dtype::s32, numbers{2}, 0.5, at); }).find("constant `here`") == 0);
-  CHECK(mistake_of([&] { reverse(x, numbers{std::numeric_limits<std::int64_t>::max()}, at); }).find("reverse `here`") == 0);
+  CHECK(mistake_of([&] { flip(x, numbers{std::numeric_limits<std::int64_t>::max()}, at); }).find("flip `here`") == 0);
   CHECK(mistake_of([] {}).empty());
   CHECK(equation_problem("ab,bc->ac").empty());
   CHECK(equation_problem("a?->a").find("column 2: ") == 0);

@@ -20,8 +20,8 @@ namespace {
 
 using namespace gspmd;
 using caught::error_of;
-dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-  return dynamic::in<float>(std::move(shape), std::move(sharding));
+dynamic::input_spec f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  return dynamic::input<float>(std::move(shape), std::move(sharding));
 }
 
 constexpr double bandwidth = 70e9;
@@ -40,7 +40,7 @@ double exponent(const std::vector<double>& devices, const std::vector<double>& t
 }
 
 constexpr auto normalise = [](auto x) { return x / sum(x); };
-using step = compile<normalise, mesh<axis<"x", 8>>, in<double, dims<8'000'000>, split<"x">>>;
+using step = compile<normalise, mesh<axis<"x", 8>>, input<double, shape<8'000'000>, split<"x">>>;
 constexpr network switched(1e9, {{"x", topology::switched, 1e9, 1e-6}});
 // all_reduce of 8 bytes by recursive doubling: 3 messages of 8 bytes. A million elements are read, then read again and
 // written, at 10^8 bytes/s.
@@ -174,7 +174,7 @@ TEST_CASE("network: small sums are added up, none is gathered to save messages, 
   for (const std::int64_t n : {8, 100, 8192, 1 << 24}) CHECK(plan(norm, {n}, {"x"}) == "all_reduce x; ");
   CHECK(plan(norm, {64, 64}, {"x", "y"}) == "all_reduce x,y; ");
   CHECK(plan([](auto x) { return x / sqrt(sum(x * x)); }, {8192}, {"x"}) == "all_reduce x; ");
-  CHECK(plan([](auto x) { return reduce(x, monoid::maximum, {0}); }, {64, 8}, {"x", ""}) == "all_reduce x; ");
+  CHECK(plan([](auto x) { return reduce(x, monoid::max, {0}); }, {64, 8}, {"x", ""}) == "all_reduce x; ");
 }
 
 TEST_CASE("network: what is not described is refused") {
@@ -293,7 +293,7 @@ struct wide_model {
 dynamic::program transformer(const wide_model& c, int layers, bool is_training, const dynamic::mesh& on) {
   constexpr std::int64_t length = 1024, vocabulary = 32000;
   const auto bf = [](std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-    return dynamic::in<bf16>(std::move(shape), std::move(sharding));
+    return dynamic::input<bf16>(std::move(shape), std::move(sharding));
   };
   dynamic::builder b(on);
   std::vector<value> weights;
@@ -372,7 +372,7 @@ TEST_CASE("network: an operator takes what its arithmetic takes, or its memory")
   // One loop reads and writes once, regardless of its flops; a sum only reads. Broadcast operands cost nothing.
   const auto x = f32({4096}, {"x"});
   CHECK(picoseconds([](auto v) { return relu(v); }, x) == about(10 * 4 * 2 * 2048));
-  CHECK(picoseconds([](auto v) { return relu(exponential(v) * 2.0); }, x) == about(10 * 4 * 2 * 2048 + 2048));
+  CHECK(picoseconds([](auto v) { return relu(exp(v) * 2.0); }, x) == about(10 * 4 * 2 * 2048 + 2048));
   CHECK(picoseconds([](auto v) { return sum(v); }, x) == about(10 * (4 * 2048 + 4)));
   CHECK(picoseconds([](auto v) { return v - sum(v); }, x) == about(10 * (4 * 2048 + 4) + 10 * 4 * 2 * 2048));
   CHECK(error_of([&] { static_cast<void>(net.with_memory(0)); }) == "gspmd: network: the memory of a device has a positive rate");
@@ -389,7 +389,7 @@ constexpr auto repeated = [](auto x) {
       },
       x);
 };
-using repeated_step = compile<repeated, mesh<axis<"x", 8>>, in<double, dims<8'000'000>, split<"x">>>;
+using repeated_step = compile<repeated, mesh<axis<"x", 8>>, input<double, shape<8'000'000>, split<"x">>>;
 constexpr auto two_times = collective_times<repeated_step>(switched);
 static_assert(two_times.size() == 2 && two_times[0].times == 3 && two_times[1].times == 3);
 constexpr double time_of_three = estimate<repeated_step>(switched).communication - 3 * planned.communication;
@@ -407,7 +407,7 @@ TEST_CASE("network: loops take as often as they run, a conditional as its dearer
           return fori_loop(
               n, [&](value, value h) { return h * sum(h) + sum(by); }, v);
         };
-        const value s = reduce(b, monoid::maximum);  // y
+        const value s = reduce(b, monoid::max);  // y
         return fori_loop(
             10,
             [&](value i, value h) {
@@ -416,7 +416,7 @@ TEST_CASE("network: loops take as often as they run, a conditional as its dearer
             },
             a);
       },
-      m, dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+      m, dynamic::input<float>({8}, {"x"}), dynamic::input<float>({8}, {"y"}));
   std::string all;
   double total = 0;
   for (const auto& c : collective_times(p, net)) {
@@ -440,8 +440,8 @@ constexpr network fast_x(1e15, {{"x", topology::torus, 100e9, 1e-6}, {"y", topol
 constexpr network fast_y(1e15, {{"x", topology::switched, 1e9, 1e-6}, {"y", topology::torus, 100e9, 1e-6}});
 using grid = mesh<axis<"x", 4>, axis<"y", 4>>;
 template <options Options>
-using product_with =
-    compile<product, grid, with<Options>, in<float, dims<512, 512>, split<_, "x">>, in<float, dims<512, 512>, split<"y", _>>>;
+using product_with = compile<product, grid, with<Options>, input<float, shape<512, 512>, split<_, "x">>,
+                             input<float, shape<512, 512>, split<"y", _>>>;
 using step_fast_x = product_with<options{.network = fast_x}>;
 using step_fast_y = product_with<options{.network = fast_y}>;
 static_assert(step_fast_x::accepted && step_fast_y::accepted);

@@ -21,10 +21,10 @@ TEST_CASE("a plan is shown whose steps have no label") {
   using namespace gspmd;
   plan_tool::built_program built;
   built.program.emplace(dynamic::mesh({{"x", 2}}));
-  const auto x = built.program->input(dynamic::in<float>({4, 6}, {"", "x"}));
+  const auto x = built.program->input(dynamic::input<float>({4, 6}, {"", "x"}));
   built.program->label(0);
   const auto sums = einsum("ab->a", x);
-  const auto read = exponential(sums);  // neither has one
+  const auto read = exp(sums);  // neither has one
   const auto z = read + read;
   built.program->output(z);
   built.program->label(1);

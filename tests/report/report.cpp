@@ -15,10 +15,10 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/gspmd.hpp>
+#include <gspmd/report/explain_sharding.hpp>
 #include <gspmd/report/html.hpp>
 #include <gspmd/report/report.hpp>
-#include <gspmd/report/what_would_avoid.hpp>
-#include <gspmd/report/why.hpp>
+#include <gspmd/report/suggest_annotations.hpp>
 
 namespace {
 using namespace gspmd;
@@ -35,7 +35,7 @@ dynamic::program sums() {
                               10, [](value, value h) { return h * sum(h); }, a),
                           sum(b), sum(b * b)};
       },
-      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::input<float>({8}, {"x"}), dynamic::input<float>({8}, {"y"}));
 }
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 }  // namespace
@@ -60,9 +60,9 @@ bool is_well_formed(const std::string& page) {
 }
 dynamic::program layers(int count, int other) {
   dynamic::builder b{dynamic::mesh({{"x", 2}})};
-  value x = b.input(dynamic::in<float>({64, 32}, {"x", ""}));
+  value x = b.input(dynamic::input<float>({64, 32}, {"x", ""}));
   for (int k = 0; k < count; ++k) {
-    const value w = b.input(dynamic::in<float>({32, 32}, {"x", ""}));
+    const value w = b.input(dynamic::input<float>({32, 32}, {"x", ""}));
     const auto body = [&](value h, value v) { return k == other ? tanh(h) : relu(einsum<"bd,df->bf">(h, v)); };
     x = named<"layer">([&](value h, value v) { return named<"a<b">(body, h, v); }, x, w);
   }
@@ -95,15 +95,15 @@ TEST_CASE("report: the page has each scope once where neighbours are alike, and 
   CHECK_THROWS_AS(static_cast<void>(report_html(sums(), links(), "nowhere")), error);
 }
 
-TEST_CASE("report: the dearest collectives first, with line and trips, and how many more there are") {
+TEST_CASE("report: the most expensive collectives first, with line and trips, and how many more there are") {
   const auto p = sums();
-  const auto all = dearest_collectives(p, links());
+  const auto all = most_expensive_collectives(p, links());
   CHECK(all.find("70.000 s     10  all_reduce  x") != std::string::npos);
   CHECK(all.find("70.000 s") < all.find("all_reduce  y"));
   CHECK(contains(all, "report.cpp:"));
   CHECK(!contains(all, "more kind"));
-  CHECK(contains(dearest_collectives(p, links(), 1), "and 1 more kind"));
-  CHECK(!contains(dearest_collectives(p, links(), 1), "all_reduce  y"));
+  CHECK(contains(most_expensive_collectives(p, links(), 1), "and 1 more kind"));
+  CHECK(!contains(most_expensive_collectives(p, links(), 1), "all_reduce  y"));
 }
 
 TEST_CASE("report: a summary and a comparison have the totals of the estimate") {
@@ -119,7 +119,7 @@ TEST_CASE("report: a summary and a comparison have the totals of the estimate") 
   const auto same = compare(p, p, links());
   CHECK(contains(same, "="));
   const auto other =
-      dynamic::compile([](auto b) { return sum(b); }, dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"y"}));
+      dynamic::compile([](auto b) { return sum(b); }, dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::input<float>({8}, {"y"}));
   const auto different = compare(p, other, links());
   CHECK(contains(different, "10: 70 bytes, 70.000 s"));
 }
@@ -152,11 +152,12 @@ namespace {
 constexpr auto product = [](auto x, auto w) {
   return named<"product">([](auto a, auto b) { return einsum<"bd,df->bf">(a, b); }, x, w);
 };
-using step = compile<product, mesh<axis<"x", 8>>, in<float, dims<8, 8>, split<"x", _>>, in<float, dims<8, 8>, split<"x", _>>>;
+using step =
+    compile<product, mesh<axis<"x", 8>>, input<float, shape<8, 8>, split<"x", _>>, input<float, shape<8, 8>, split<"x", _>>>;
 }  // namespace
 TEST_CASE("report: of steps that were compiled, too") {
   const network net(1, {{"x", topology::switched, 1, 0}});
-  CHECK(contains(dearest_collectives<step>(net), "all_gather"));
+  CHECK(contains(most_expensive_collectives<step>(net), "all_gather"));
   CHECK(contains(compare<step, step>(net), "all_gather over x"));
   CHECK(contains(timeline<step>(net), "axis x"));
   CHECK(contains(summary<step>(net), "einsum"));
@@ -259,11 +260,11 @@ TEST_CASE("report: the edges of a graph are those of the plan's JSON, also in lo
                                      },
                                      std::tuple{sum(a), b});
         const auto numbered = fori_loop(
-            3, [](value i, value h) { return h + convert<float>(i); }, b);
+            3, [](value i, value h) { return h + cast<float>(i); }, b);
         const auto rows = reshape(broadcast_in_dim(b, {8, 4096, 64}, {0}), {8 * 4096, 64});
-        return std::tuple{std::get<0>(last), std::get<1>(last), numbered, softmax(exponential(rows), 1)};
+        return std::tuple{std::get<0>(last), std::get<1>(last), numbered, softmax(exp(rows), 1)};
       },
-      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::input<float>({8}, {"x"}), dynamic::input<float>({8}, {"y"}));
   const auto dot = plan_dot(p);
   const auto others = check_edges(dot, plan_json(p));
   CHECK(others.size() == 1);
@@ -276,10 +277,10 @@ TEST_CASE("report: an outline writes the layers of a network once, with the comm
   const auto layers = dynamic::compile(
       [](auto a, auto w) {
         auto h = a;
-        for (int k = 0; k < 12; ++k) h = relu(einsum<"bd,df->bf">(exponential(h), w));
+        for (int k = 0; k < 12; ++k) h = relu(einsum<"bd,df->bf">(exp(h), w));
         return h;
       },
-      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8, 64}, {"", "x"}), dynamic::in<float>({64, 64}, {"x", ""}));
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::input<float>({8, 64}, {"", "x"}), dynamic::input<float>({64, 64}, {"x", ""}));
   const auto t = outline(layers, links());
   CHECK(contains(t, " times\n"));
   CHECK(std::count(t.begin(), t.end(), '\n') < 16);
@@ -295,8 +296,8 @@ TEST_CASE("report: an outline writes the layers of a network once, with the comm
 
 TEST_CASE("report: two plans side by side name the operators that differ") {
   const auto product_of = [](const char* rows) {
-    return dynamic::compile(product, dynamic::mesh({{"x", 8}}), dynamic::in<float>({8, 8}, {rows, ""}),
-                            dynamic::in<float>({8, 8}, {"x", ""}));
+    return dynamic::compile(product, dynamic::mesh({{"x", 8}}), dynamic::input<float>({8, 8}, {rows, ""}),
+                            dynamic::input<float>({8, 8}, {"x", ""}));
   };
   const auto t = compare(product_of("x"), product_of(""));
   CHECK(contains(t, "parameter  input 0 "));
@@ -307,30 +308,30 @@ TEST_CASE("report: two plans side by side name the operators that differ") {
 }
 
 TEST_CASE("report: why an operator was split so, with the other ways and their times") {
-  const auto t = why<step>(2);  // the weight, of a row on each device, is gathered; or the sum is
+  const auto t = explain_sharding<step>(2);  // the weight, of a row on each device, is gathered; or the sum is
   CHECK(t.starts_with("ways to run einsum #2"));
   CHECK(contains(t, ">  0.007 us  224  [x, _], [_, _] -> [x, _]\n"));
   CHECK(contains(t, "[_, x], [x, _] -> [_, _] partial(x: add)"));
   CHECK(t.find(">") < t.find("partial"));  // the cheapest first
-  CHECK(why<step>(0) == "");
-  CHECK_THROWS_AS(why<step>(3), error);
+  CHECK(explain_sharding<step>(0) == "");
+  CHECK_THROWS_AS(explain_sharding<step>(3), error);
 
   dynamic::builder b(dynamic::mesh({{"x", 4}}));
-  const value x = b.input(dynamic::in<float>({512, 64}, {"x", ""})), w = b.input(dynamic::in<float>({64, 512}, {"", "x"}));
+  const value x = b.input(dynamic::input<float>({512, 64}, {"x", ""})), w = b.input(dynamic::input<float>({64, 512}, {"", "x"}));
   const value h = einsum<"bd,df->bf">(x, w);
   b.label(0);
   const value r = relu(h);
   b.label(1);
   b.output(einsum<"bf,df->bd">(r, w));
   const dynamic::inspection plan(b);
-  CHECK(contains(dynamic::why(plan, 1, "r"), "ways to run relu r"));
-  CHECK(contains(dynamic::why(plan, 1, "r"), "the whole plan takes "));
+  CHECK(contains(dynamic::explain_sharding(plan, 1, "r"), "ways to run relu r"));
+  CHECK(contains(dynamic::explain_sharding(plan, 1, "r"), "the whole plan takes "));
 }
 
 TEST_CASE("report: what would avoid a collective is found by planning again") {
   const network net = network(1e12, {{"x", topology::switched, 1e9, 0}}).with_memory(1e15);
   // The weight is gathered: not if it is given whole.
-  const auto gathered = what_would_avoid<step>(net);
+  const auto gathered = suggest_annotations<step>(net);
   CHECK(contains(gathered, "all_gather"));
   CHECK_MESSAGE(
       contains(gathered, "with input 1 as [_, _] the step takes 0.020 us instead of 0.244 us and sends 0 bytes instead of 224\n"),
@@ -340,9 +341,9 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
 
   // A result with an annotated sharding.
   dynamic::builder b(dynamic::mesh({{"x", 8}}));
-  const value x = b.input(dynamic::in<float>({512, 64}, {"x", ""}));
+  const value x = b.input(dynamic::input<float>({512, 64}, {"x", ""}));
   b.output(b.reshard(relu(x), {"", "x"}));
-  const auto moved = dynamic::what_would_avoid(dynamic::inspection(b), net);
+  const auto moved = dynamic::suggest_annotations(dynamic::inspection(b), net);
   CHECK_MESSAGE(contains(moved, "with reshard at report.cpp:"), moved);
   CHECK_MESSAGE(contains(moved, "with input 0 as [_, x] the step takes "), moved);
   CHECK_MESSAGE(contains(moved, "sends 0 bytes instead of 14336"), moved);
@@ -350,23 +351,23 @@ TEST_CASE("report: what would avoid a collective is found by planning again") {
   // Annotations that the program lacks are tried too. The report prints the line to write.
   const auto with_weights = [](const dynamic::mesh& m, const std::vector<std::string>& columns) {
     dynamic::builder d(m);
-    const value rows = d.input(dynamic::in<float>({512, 64}, {"x", ""}));
-    const value up = d.input(dynamic::in<float>({64, 512}, columns)), down = d.input(dynamic::in<float>({512, 64}));
+    const value rows = d.input(dynamic::input<float>({512, 64}, {"x", ""}));
+    const value up = d.input(dynamic::input<float>({64, 512}, columns)), down = d.input(dynamic::input<float>({512, 64}));
     d.output(d.reshard(einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(rows, up)), down), {"", "x"}));
     return dynamic::inspection(d);
   };
-  const auto one_axis = dynamic::what_would_avoid(with_weights(dynamic::mesh({{"x", 8}}), {"", ""}), net);
+  const auto one_axis = dynamic::suggest_annotations(with_weights(dynamic::mesh({{"x", 8}}), {"", ""}), net);
   CHECK_MESSAGE(contains(one_axis, "with replicate(einsum at report.cpp:"), one_axis);
   const network two(1e12, {{"x", topology::switched, 1e9, 0}, {"y", topology::switched, 1e9, 0}});
-  const auto two_axes = dynamic::what_would_avoid(with_weights(dynamic::mesh({{"x", 4}, {"y", 2}}), {"", "y"}), two);
+  const auto two_axes = dynamic::suggest_annotations(with_weights(dynamic::mesh({{"x", 4}, {"y", 2}}), {"", "y"}), two);
   CHECK_MESSAGE(contains(two_axes, "with reshard<split<\"x,y\", _>>(einsum at report.cpp:"), two_axes);
 
   // A sum of an input without an annotation: only its operand determines its sharding.
   dynamic::builder c(dynamic::mesh({{"x", 8}}));
-  c.output(sum(c.input(dynamic::in<float>({512}, {"x"}))));
-  const auto summed = dynamic::what_would_avoid(dynamic::inspection(c), net, 1);
+  c.output(sum(c.input(dynamic::input<float>({512}, {"x"}))));
+  const auto summed = dynamic::suggest_annotations(dynamic::inspection(c), net, 1);
   CHECK(contains(summed, "with input 0 "));
-  CHECK(dynamic::what_would_avoid(dynamic::inspection(c), net, 0) != summed);
+  CHECK(dynamic::suggest_annotations(dynamic::inspection(c), net, 0) != summed);
 }
 
 TEST_CASE("explain: of the operators of some lines or of a loop, and of those only what sends") {
@@ -375,18 +376,18 @@ TEST_CASE("explain: of the operators of some lines or of a loop, and of those on
       [](auto a, auto b) {
         const value looped = fori_loop(
             10, [](value, value h) { return h * sum(h); }, a);
-        return std::tuple{looped, exponential(b) * sum(b * b)};
+        return std::tuple{looped, exp(b) * sum(b * b)};
       },
-      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::in<float>({8}, {"x"}), dynamic::in<float>({8}, {"y"}));
+      dynamic::mesh({{"x", 8}, {"y", 4}}), dynamic::input<float>({8}, {"x"}), dynamic::input<float>({8}, {"y"}));
   const auto loop = explain(p, {.file = "report.cpp", .first_line = before + 3, .last_line = before + 4});
   CHECK(contains(loop, "loop (10 times)"));
   CHECK(contains(loop, "one device sends for these operators"));
   CHECK(contains(loop, "over x  "));
-  CHECK(!contains(loop, "exponential"));
+  CHECK(!contains(loop, "exp"));
   CHECK(!contains(loop, "over y"));
   const auto after = explain(p, {.first_line = before + 5, .last_line = before + 5, .collectives_only = true});
   CHECK(contains(after, "all_reduce over y"));
-  CHECK(!contains(after, "exponential"));
+  CHECK(!contains(after, "exp"));
   CHECK(!contains(after, "over x"));
   CHECK(!contains(explain(p, {.file = "other.cpp"}), "reduce"));
   CHECK(explain(p, {}) == explain(p));
@@ -397,11 +398,11 @@ namespace {
 dynamic::builder training(int layers, bool has_names) {
   const auto call = [has_names](const char* name, auto f, auto... x) { return has_names ? named(name, f, x...) : f(x...); };
   dynamic::builder b(dynamic::mesh({{"data", 2}, {"model", 2}}));
-  value h = b.input(dynamic::in<float>({64, 64}, {"data", ""}));
+  value h = b.input(dynamic::input<float>({64, 64}, {"data", ""}));
   std::vector<value> weights;
   for (int k = 0; k < layers; ++k) {
-    weights.push_back(b.input(dynamic::in<float>({64, 64}, {"", "model"})));
-    weights.push_back(b.input(dynamic::in<float>({64, 64}, {"model", ""})));
+    weights.push_back(b.input(dynamic::input<float>({64, 64}, {"", "model"})));
+    weights.push_back(b.input(dynamic::input<float>({64, 64}, {"model", ""})));
     b.name(weights.back(), "down" + std::to_string(k));
     h = call(
         "layer",
@@ -462,7 +463,7 @@ TEST_CASE("named: operators and their gradients bear the names, one part is show
   CHECK(!contains(summary(p, default_network, "update"), "einsum"));
   CHECK(contains(outline(p), "  layer/mlp  "));
   CHECK(contains(outline_svg(p), ">layer/mlp: "));
-  CHECK(contains(dearest_collectives(p), "layer/mlp\n"));
+  CHECK(contains(most_expensive_collectives(p), "layer/mlp\n"));
   const auto trace = timeline(p);
   CHECK(contains(trace, R"("args": {"name": "scope"})"));
   CHECK(contains(trace, R"({"name": "layer[2]/mlp", "ph": "X", "pid": 0, "tid": 3, )"));
@@ -475,7 +476,7 @@ TEST_CASE("named: operators and their gradients bear the names, one part is show
 
 TEST_CASE("named: scopes that the user counted are calls of one in reports, and each is found by its own name") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  value h = b.input(dynamic::in<float>({64}, {"x"}));
+  value h = b.input(dynamic::input<float>({64}, {"x"}));
   const auto in_scope = [&](const std::string& path) {
     const int before = b.open_scope();
     b.enter_scope(path);
@@ -489,7 +490,7 @@ TEST_CASE("named: scopes that the user counted are calls of one in reports, and 
   const auto t = summary(p);
   for (const char* name : {"\nlayer/conv2 ", "\nlayer ", "\nblock*/* ", "\nblock* ", "\nv2 ", "\nlayer/v2 "})
     CHECK_MESSAGE(contains(t, name), name, t);
-  const auto all = dearest_collectives(p);  // one line of this file
+  const auto all = most_expensive_collectives(p);  // one line of this file
   CHECK_MESSAGE(times_in(all, "all_reduce") == 4, all);
   CHECK_MESSAGE(contains(all, "block*/*"), all);
   const auto products = [&](const std::string& scope) { return times_in(explain(p, {.scope = scope}), " multiply "); };
@@ -513,7 +514,7 @@ TEST_CASE("report: 1,500 operators fit a screen, and inputs are called by their 
   CHECK(lines_of(outline(p)) <= 60);
   CHECK(contains(explain(p), "input 2 (down0)"));
   // The most expensive collectives, with the annotations that are tried and the ways that were compared.
-  const auto dear = dynamic::what_would_avoid(plan, links_of_two());
+  const auto dear = dynamic::suggest_annotations(plan, links_of_two());
   CHECK(lines_of(dear) <= 60);
   CHECK_MESSAGE(contains(dear, " (down"), dear);
   CHECK(contains(dear, "ways to run add at report.cpp:"));
@@ -526,7 +527,7 @@ TEST_CASE("report: of a conditional a summary counts the body that computes more
         return cond(
             flag, [](value a) { return einsum("ab,bc->ac", a, a); }, [](value a) { return a + einsum("ab,cb->ac", a, a); }, x);
       },
-      dynamic::mesh({{"x", 1}}), dynamic::in<bool>({}), dynamic::in<float>({8, 8}));
+      dynamic::mesh({{"x", 1}}), dynamic::input<bool>({}), dynamic::input<float>({8, 8}));
   CHECK(p.flops_per_device() == 2 * 8 * 8 * 8 + 8 * 8);
   CHECK_MESSAGE(contains(summary(p), std::to_string(p.flops_per_device())), summary(p));
 }
@@ -535,7 +536,7 @@ TEST_CASE("explain: a gather over an axis that the operator could keep is not fo
   const auto text = [](const std::vector<std::string>& from, const std::vector<std::string>& to) {
     dynamic::builder b(dynamic::mesh({{"x", 4}, {"z", 2}}));
     b.allow_replication();
-    b.output(b.reshard(reshape(b.input(dynamic::in<float>({15, 4, 1}, from)), {15, 4}), to));
+    b.output(b.reshard(reshape(b.input(dynamic::input<float>({15, 4, 1}, from)), {15, 4}), to));
     return explain(b.compile());
   };
   const auto moved =
@@ -547,7 +548,7 @@ TEST_CASE("explain: a gather over an axis that the operator could keep is not fo
 TEST_CASE("explain: of the steps to what an operator can work on only those that lose a split are forced") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}, {"z", 2}}));
   b.allow_replication();
-  const value c = b.input(dynamic::in<float>({8, 6}, {"x", "z"})), w = b.input(dynamic::in<float>({6, 6}, {"z", "y"}));
+  const value c = b.input(dynamic::input<float>({8, 6}, {"x", "z"})), w = b.input(dynamic::input<float>({6, 6}, {"z", "y"}));
   b.output(reshape(einsum("bd,df->bf", c, w), {16, 3}));
   const auto t = explain(b.compile());
   CHECK_MESSAGE(contains(t, "reduce_scatter over z"), t);

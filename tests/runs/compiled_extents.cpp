@@ -97,7 +97,7 @@ std::vector<std::vector<Out>> run_guarded(const std::vector<T>& x, const std::ve
 
 constexpr auto residual = [](auto q, auto b) {
   auto r = b - 2 * q;
-  return std::tuple{sum(r * r), reduce(r, monoid::maximum), r};
+  return std::tuple{sum(r * r), reduce(r, monoid::max), r};
 };
 constexpr auto residual_alone = [](auto q, auto b) {
   auto r = b - 2 * q;
@@ -118,7 +118,7 @@ using line = mesh<axis<"x", Devices>>;
 template <class T, int N, int Devices>
 void check_one_dim() {
   using pod = line<Devices>;
-  using shard = in<T, dims<N * Devices>, split<"x">>;
+  using shard = input<T, shape<N * Devices>, split<"x">>;
   std::vector<T> x(N * Devices), y(x.size());
   T sum_of{}, largest = std::numeric_limits<T>::lowest();
   std::vector<T> r(x.size());
@@ -144,7 +144,7 @@ void check_one_dim() {
 
 template <class T, int Rows, int Columns>
 void check_two_dims() {
-  using whole = in<T, dims<Rows, Columns>, split<_, _>>;
+  using whole = input<T, shape<Rows, Columns>, split<_, _>>;
   std::vector<T> x(Rows * Columns), y(x.size()), r(x.size()), by_row(Rows), by_column(Columns);
   T sum_of{};
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -202,10 +202,10 @@ struct drawn {
   static constexpr int elems = static_cast<int>(draw(Seed, 13) % (draw(Seed, 14) % 2 == 0 ? 300 : 1100)) + 1;
   static constexpr auto program = [](auto x, auto y) {
     auto r = chain<Seed>(x, y);
-    if constexpr (Seed % 2 == 0) return std::tuple{sum(r), reduce(r, monoid::minimum)};
-    else return std::tuple{sum(r), reduce(r, monoid::minimum), r};
+    if constexpr (Seed % 2 == 0) return std::tuple{sum(r), reduce(r, monoid::min)};
+    else return std::tuple{sum(r), reduce(r, monoid::min), r};
   };
-  using shard = in<double, dims<rows * devices, elems>, split<"x", _>>;
+  using shard = input<double, shape<rows * devices, elems>, split<"x", _>>;
   using step = compile<program, line<devices>, shard, shard>;
 };
 template <unsigned Seed>

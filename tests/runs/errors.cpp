@@ -20,7 +20,7 @@ using line4 = mesh<axis<"x", 4>>;
 using caught::error_of;
 
 constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); };
-using step = compile<product, line4, in<float, dims<8, 3>, split<"x", _>>, in<float, dims<3, 2>>>;
+using step = compile<product, line4, input<float, shape<8, 3>, split<"x", _>>, input<float, shape<3, 2>>>;
 
 struct throws_at_7 {
   template <class T>
@@ -31,7 +31,7 @@ struct throws_at_7 {
 };
 constexpr auto with_map = [](auto x) { return map(throws_at_7{}, x); };
 constexpr int with_map_line = __LINE__ - 1;
-using mapped = compile<with_map, line4, in<float, dims<8>, split<"x">>>;
+using mapped = compile<with_map, line4, input<float, shape<8>, split<"x">>>;
 
 /// A communicator whose reductions fail.
 struct broken_wire : simulated_communicator {
@@ -43,7 +43,7 @@ struct broken_wire : simulated_communicator {
 };
 constexpr auto total = [](auto x) { return sum(x); };
 constexpr int total_line = __LINE__ - 1;
-using summed = compile<total, line4, in<float, dims<8>, split<"x">>>;
+using summed = compile<total, line4, input<float, shape<8>, split<"x">>>;
 
 }  // namespace
 
@@ -85,7 +85,7 @@ TEST_CASE("run: a wrong number of arrays in a vector") {
 
 TEST_CASE("a wrong number of devices") {
   array<float> x({8, 3}), w({3, 2});
-  CHECK(error_of([&] { run<step>(self{}, x, w); }) ==
+  CHECK(error_of([&] { run<step>(serial{}, x, w); }) ==
         "gspmd: the mesh has 4 devices but the communicator has 1 rank; start one rank for each device of the mesh, or give the "
         "mesh 1 device");
   CHECK(error_of([&] {
@@ -102,7 +102,7 @@ TEST_CASE("a wrong number of devices") {
 
 TEST_CASE("a buffer that is no shard") {
   std::vector<float> buffer(7);
-  using shard = shard_view<float, line4, dims<9, 2>, split<"x", _>>;
+  using shard = shard_view<float, line4, shape<9, 2>, split<"x", _>>;
   CHECK(
       error_of([&] { static_cast<void>(shard(buffer)); }) ==
       "gspmd: a shard of [3,2] has 6 elements and the buffer has 7; every device allocates the local extents, padding included");

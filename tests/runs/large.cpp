@@ -56,15 +56,15 @@ TEST_CASE("large: a shard of more than 2^31 elements goes through a loop, and al
   const auto once = large::pattern(1);
   const large::repeated x(once, n);
   const auto y = large::unwritten(n);
-  launch(self{}, 1, [&](auto& comm) {
-    compile<more, one, in<int8_t, dims<n>>> step;
+  launch(serial{}, 1, [&](auto& comm) {
+    compile<more, one, input<int8_t, shape<n>>> step;
     step(comm, x.data(), y.get());
   });
   CHECK(large::is_periodic(y.get(), n, more_of(once)));
   // The same made at run time.
   std::fill_n(y.get(), n, int8_t{0});
-  const auto program = dynamic::compile(more, dynamic::mesh({{"x", 1}}), dynamic::in<int8_t>({n}));
-  launch(self{}, 1, [&](auto& comm) {
+  const auto program = dynamic::compile(more, dynamic::mesh({{"x", 1}}), dynamic::input<int8_t>({n}));
+  launch(serial{}, 1, [&](auto& comm) {
     dynamic::step step(program);
     step(comm, x.data(), y.get());
   });
@@ -77,7 +77,7 @@ TEST_CASE("large: a tensor of more than 2^31 elements on two threads, each with 
   const large::repeated x(once, n);
   const auto y = large::unwritten(n);
   launch(threads{}, 2, [&](auto& comm) {
-    compile<near_moved, two, in<int8_t, dims<n>, split<"x">>> step;
+    compile<near_moved, two, input<int8_t, shape<n>, split<"x">>> step;
     const auto begin = comm.device(0) * (n / 2);
     step(comm, x.data() + begin, y.get() + begin);
   });
@@ -92,16 +92,16 @@ TEST_CASE("large: elements beyond 2^31 are found by index, in slices and by shif
   const large::repeated x(large::pattern(3), n);
   std::vector<int64_t> at{n - 1, int64_t{1} << 31, (int64_t{1} << 31) - 1, 0, (int64_t{1} << 31) + 4097, 2'000'000'011};
   std::vector<int8_t> taken(at.size()), part((5000 - 7 + 2) / 3);
-  launch(self{}, 1, [&](auto& comm) {
-    compile<found, one, in<int8_t, dims<n>>, in<int64_t, dims<6>>> step;
+  launch(serial{}, 1, [&](auto& comm) {
+    compile<found, one, input<int8_t, shape<n>>, input<int64_t, shape<6>>> step;
     step(comm, x.data(), at.data(), taken.data(), part.data());
   });
   for (std::size_t k = 0; k < at.size(); ++k) CHECK(taken[k] == large::element(3, at[k]));
   for (std::size_t k = 0; k < part.size(); ++k) REQUIRE(part[k] == large::element(3, n - 5000 + 3 * static_cast<int64_t>(k)));
 
   const auto y = large::unwritten(n);
-  launch(self{}, 1, [&](auto& comm) {
-    compile<far_moved, one, in<int8_t, dims<n>>> step;
+  launch(serial{}, 1, [&](auto& comm) {
+    compile<far_moved, one, input<int8_t, shape<n>>> step;
     step(comm, x.data(), y.get());
   });
   CHECK(large::is_periodic(y.get(), n - far, large::pattern(3), far));
@@ -113,8 +113,8 @@ TEST_CASE("large: a matrix of more than 2^31 elements is summed along either dim
   if (!is_here()) return;
   const large::repeated x(large::pattern(4), rows * columns);
   std::vector<int8_t> of_columns(columns), of_rows(rows);
-  launch(self{}, 1, [&](auto& comm) {
-    compile<sums, one, in<int8_t, dims<rows, columns>>> step;
+  launch(serial{}, 1, [&](auto& comm) {
+    compile<sums, one, input<int8_t, shape<rows, columns>>> step;
     step(comm, x.data(), of_columns.data(), of_rows.data());
   });
   std::vector<std::uint8_t> down(columns), across(rows);

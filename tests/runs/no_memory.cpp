@@ -36,17 +36,18 @@ using caught::error_of;
 
 /// Its running sums are in the arena, whose size depends on `columns`.
 value sums(value x, std::int64_t columns) {
-  return reduce(cumsum(broadcast_in_dim(x, {x.shape()[0], columns}, {0}), 1), monoid::maximum, 1);
+  return reduce(cumsum(broadcast_in_dim(x, {x.shape()[0], columns}, {0}), 1), monoid::max, 1);
 }
 
-using shards = compile<[](auto x) { return sum(cumsum(x, 0)); }, mesh<axis<"x", 2>>, in<double, dims<1024, 64>, split<_, "x">>>;
+using shards =
+    compile<[](auto x) { return sum(cumsum(x, 0)); }, mesh<axis<"x", 2>>, input<double, shape<1024, 64>, split<_, "x">>>;
 
 }  // namespace
 
 TEST_CASE("an arena that cannot be had") {
   const std::int64_t columns = std::int64_t{1} << 45;
   const dynamic::mesh m({{"x", 2}});
-  const auto huge = dynamic::compile([&](auto x) { return sums(x, columns); }, m, dynamic::in<double>({4}, {"x"}));
+  const auto huge = dynamic::compile([&](auto x) { return sums(x, columns); }, m, dynamic::input<double>({4}, {"x"}));
   const auto peak = std::to_string(huge.peak_bytes_per_device());
   REQUIRE(huge.peak_bytes_per_device() > (std::int64_t{1} << 48));
   const std::vector<double> x{1, 2, 3, 4};
@@ -85,14 +86,14 @@ TEST_CASE("arrays and results that cannot be had") {
       [&](auto x) {
         return broadcast_in_dim(x, {4, much}, {0});
       },
-      m, dynamic::in<double>({4}, {"x"}));
+      m, dynamic::input<double>({4}, {"x"}));
   const std::vector<double> x{1, 2, 3, 4};
   CHECK(contains(error_of([&] { wide.run(simulated{}, x); }), "there is no memory for a result of [4,1125899906842624]: "));
 
   no_memory::limit = 1 << 10;
   array<double> whole({1024, 64});
   const auto text = error_of([&] { run<shards>(simulated{}, whole); });
-  const auto of_shards = error_of([&] { launch(simulated{}, 2, [&](auto& comm) { scatter<shards, 0>(comm, whole); }); });
+  const auto of_shards = error_of([&] { launch(simulated{}, 2, [&](auto& comm) { distribute<shards, 0>(comm, whole); }); });
   no_memory::limit = std::size_t{1} << 40;
   CHECK(contains(text,
                  "gspmd: on rank 0: there is no memory for a shard of an input: 262144 bytes were requested; the plan holds "));

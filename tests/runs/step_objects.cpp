@@ -31,7 +31,7 @@ using line = mesh<axis<"x", N>>;
 
 constexpr auto sums = [](value a, value b) { return std::tuple{sum(a + b), a * 2.0f, b - a}; };
 template <int N>
-using step = compile<sums, line<N>, in<float, dims<8>, split<"x">>, in<float, dims<8>, split<"x">>>;
+using step = compile<sums, line<N>, input<float, shape<8>, split<"x">>, input<float, shape<8>, split<"x">>>;
 
 /// Memory of a device for `step`: two inputs, three outputs.
 struct buffers {
@@ -88,7 +88,7 @@ TEST_CASE("memory that overlaps is refused") {
   CHECK(contains(problem_of(a, b, total, twice, twice),
                  "outputs 1 and 2 are given memory that overlaps; every output needs memory of its own"));
   CHECK(contains(problem_of(a, b, twice + 7, twice, less), "outputs 0 and 1 are given memory that overlaps"));
-  static_assert(step<1>::may_overwrite<2, 0> && step<1>::may_overwrite<2, 1>);
+  static_assert(step<1>::can_alias<2, 0> && step<1>::can_alias<2, 1>);
   CHECK(problem_of(a, b, total, twice, a) == "no error");
   CHECK(problem_of(a, b, total, twice, b) == "no error");
   std::vector<float> twelve(12, 1.0f);
@@ -100,8 +100,8 @@ TEST_CASE("memory that overlaps is refused") {
 
 TEST_CASE("an output in the memory of an input that is read later is refused") {
   constexpr auto product = [](value w, value x) { return einsum<"ij,j->i">(w, x); };
-  using rows = compile<product, line<1>, in<float, dims<3, 3>>, in<float, dims<3>>>;
-  static_assert(!rows::may_overwrite<0, 1> && rows::shared_input<0> == -1);
+  using rows = compile<product, line<1>, input<float, shape<3, 3>>, input<float, shape<3>>>;
+  static_assert(!rows::can_alias<0, 1> && rows::shared_input<0> == -1);
   std::vector<float> w(9, 1.0f), x(3, 1.0f);
   simulated_communicator comm(1);
   CHECK(contains(error_of([&] { rows{}(comm, w.data(), x.data(), x.data()); }),
@@ -137,15 +137,15 @@ TEST_CASE("memory is looked at again when it changes, and devices of one process
 
 TEST_CASE("empty arrays, and what was moved from") {
   simulated_communicator comm(2);
-  const auto x = scatter<step<2>, 0>(comm, std::vector<float>(8, 1.0f));
+  const auto x = distribute<step<2>, 0>(comm, std::vector<float>(8, 1.0f));
   auto total = make_result<step<2>, 0>(comm), twice = make_result<step<2>, 1>(comm), less = make_result<step<2>, 2>(comm);
   step<2> held;
-  auto y = scatter<step<2>, 1>(comm, std::vector<float>(8, 2.0f));
+  auto y = distribute<step<2>, 1>(comm, std::vector<float>(8, 2.0f));
   const auto taken = std::move(y);
   CHECK(contains(error_of([&] { held(comm, x, y, total, twice, less); }), "input 1 is an empty sharded_array"));
   sharded_array<float> never;
   CHECK(contains(error_of([&] { held(comm, x, taken, total, never, less); }), "output 1 is an empty sharded_array"));
-  CHECK(contains(error_of([&] { gather(comm, never); }), "sharded_array: it is empty, never filled or moved from"));
+  CHECK(contains(error_of([&] { collect(comm, never); }), "sharded_array: it is empty, never filled or moved from"));
   CHECK(contains(error_of([&] { static_cast<void>(never.shape()); }), "it is empty"));
   CHECK(contains(error_of([&] { static_cast<void>(never.data()); }), "it is empty"));
   CHECK(contains(error_of([&] { static_cast<void>(x.shard(2)); }), "device 2 does not exist; the array is on 2 devices"));
@@ -165,15 +165,15 @@ TEST_CASE("empty arrays, and what was moved from") {
 
   const placed_layout<block_cyclic<2>> rows(line<2>::info.shape, detail::extents_of(std::vector<std::int64_t>{8}),
                                             step<2>::input_shard<0>::layout, block_cyclic<2>{});
-  auto placed = scatter(comm, rows, kept);
+  auto placed = distribute(comm, rows, kept);
   const auto moved_to = std::move(placed);
-  CHECK(contains(error_of([&] { gather(comm, placed); }), "placed_array: device 0 does not exist"));
-  CHECK(gather(comm, moved_to).size() == 8);
+  CHECK(contains(error_of([&] { collect(comm, placed); }), "placed_array: device 0 does not exist"));
+  CHECK(collect(comm, moved_to).size() == 8);
 }
 
 TEST_CASE("a program and a session may be used after they were moved from") {
   auto program =
-      dynamic::compile([](value x) { return tanh(x) * 2.0f; }, dynamic::mesh({{"x", 2}}), dynamic::in<float>({4}, {"x"}));
+      dynamic::compile([](value x) { return tanh(x) * 2.0f; }, dynamic::mesh({{"x", 2}}), dynamic::input<float>({4}, {"x"}));
   const std::vector<float> x(4, 0.5f);
   const auto wanted = program.run(simulated{}, x)[0].bytes;
   {
@@ -233,7 +233,7 @@ TEST_CASE("a session that a function of its own program calls is refused") {
     return x;
   };
   const auto program =
-      dynamic::compile([&](value x) { return map(again, x); }, dynamic::mesh({{"x", 1}}), dynamic::in<float>({2}));
+      dynamic::compile([&](value x) { return map(again, x); }, dynamic::mesh({{"x", 1}}), dynamic::input<float>({2}));
   dynamic::session s(program);
   running = &s;
   simulated_communicator comm(1);
@@ -273,11 +273,11 @@ int arrives(const Backend& backend, int devices, const Thrown& thrown) {
 
 TEST_CASE("what a device throws arrives as it is, on every backend") {
   const own_exception own{42};
-  CHECK(arrives(self{}, 1, own) == 42);
+  CHECK(arrives(serial{}, 1, own) == 42);
   CHECK(arrives(simulated{}, 3, own) == 42);
   CHECK(arrives(threads{}, 1, own) == 42);
   CHECK(arrives(threads{}, 3, own) == 42);
-  CHECK(arrives(self{}, 1, std::bad_alloc()) == 1);
+  CHECK(arrives(serial{}, 1, std::bad_alloc()) == 1);
   CHECK(arrives(simulated{}, 3, std::bad_alloc()) == 1);
   CHECK(arrives(threads{}, 3, std::bad_alloc()) == 1);
 }
@@ -286,7 +286,7 @@ TEST_CASE("what a map throws arrives alike: a std::exception with the operator, 
   const auto throws_in_map = [](const auto& backend, int devices, auto thrown) {
     const auto broken = [thrown](float) -> float { throw thrown; };
     const auto p = dynamic::compile([&](value x) { return map(broken, x); }, dynamic::mesh({{"x", devices}}),
-                                    dynamic::in<float>({6}, {"x"}));
+                                    dynamic::input<float>({6}, {"x"}));
     try {
       p.run(backend, std::vector<float>(6));
     } catch (const error& e) {
@@ -296,10 +296,10 @@ TEST_CASE("what a map throws arrives alike: a std::exception with the operator, 
     }
     return std::string();
   };
-  for (const auto& text : {throws_in_map(self{}, 1, std::bad_alloc()), throws_in_map(simulated{}, 2, std::bad_alloc()),
+  for (const auto& text : {throws_in_map(serial{}, 1, std::bad_alloc()), throws_in_map(simulated{}, 2, std::bad_alloc()),
                            throws_in_map(threads{}, 2, std::bad_alloc())})
     CHECK(text == "map: std::bad_alloc");
-  for (const auto& text : {throws_in_map(self{}, 1, own_exception{7}), throws_in_map(simulated{}, 2, own_exception{7}),
+  for (const auto& text : {throws_in_map(serial{}, 1, own_exception{7}), throws_in_map(simulated{}, 2, own_exception{7}),
                            throws_in_map(threads{}, 2, own_exception{7})})
     CHECK(text == "7");
 }
@@ -314,11 +314,11 @@ TEST_CASE("the BLAS has one thread for each device of a process, and those of be
   const auto now = [&] { return asked(); };
   REQUIRE(now() == 2);
   using product = compile<[](value a, value b) { return einsum<"ab,bc->ac">(a, b); }, line<2>,
-                          in<float, dims<64, 64>, split<"x", _>>, in<float, dims<64, 64>>>;
-  using alone = compile<[](value a, value b) { return einsum<"ab,bc->ac">(a, b); }, line<1>, in<float, dims<64, 64>>,
-                        in<float, dims<64, 64>>>;
+                          input<float, shape<64, 64>, split<"x", _>>, input<float, shape<64, 64>>>;
+  using alone = compile<[](value a, value b) { return einsum<"ab,bc->ac">(a, b); }, line<1>, input<float, shape<64, 64>>,
+                        input<float, shape<64, 64>>>;
   const std::vector<float> x(64 * 64, 1.0f);
-  run<alone>(self{}, x, x);
+  run<alone>(serial{}, x, x);
   CHECK(now() == 2);
   run<product>(simulated{}, x, x);
   CHECK(now() == 2);

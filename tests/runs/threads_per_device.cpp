@@ -45,9 +45,9 @@ constexpr auto everything = [](auto x, auto w) {
   return std::tuple{fori_loop(
                         3, [](auto, auto u) { return u * 0.5F + shift(u, 0, 1); }, 2.0F * x + around),
                     sum(x * x + 1.0F),
-                    sum(exponential(x), 1),
+                    sum(exp(x), 1),
                     sum(w, 0),
-                    transpose(exponential(x), {1, 0}),
+                    transpose(exp(x), {1, 0}),
                     relu(einsum<"ij,kj->ik">(x, w)),
                     softmax(x, 1),
                     centred * rsqrt(expand_dims(sum(centred * centred, 1), 1) + 1.0F)};
@@ -55,7 +55,7 @@ constexpr auto everything = [](auto x, auto w) {
 
 template <class Mesh, std::int64_t Rows, class Backend>
 void check_compiled(const Backend& backend) {
-  using side = in<float, dims<Rows, 640>, split<"x", _>>;
+  using side = input<float, shape<Rows, 640>, split<"x", _>>;
   using step = compile<everything, Mesh, side, side>;
   const auto x = numbers({Rows, 640}, 1), w = numbers({Rows, 640}, 5);
   const auto expected = run<step>(backend, x, w);
@@ -66,13 +66,13 @@ void check_compiled(const Backend& backend) {
 constexpr auto lines_and_lookups = [](auto x, auto rows, auto columns) {
   return std::tuple{take(x, rows, 0),
                     take(x, rows, 0, out_of_range::fill, -1.0),
-                    take_along(x, columns, 1),
+                    take_along_axis(x, columns, 1),
                     scatter_add(x, rows, 0.1F * x, 0),
                     segment_sum(x, rows, 40),
                     sort(x, 1),
                     sort(x, 0, {.descending = true}),
                     scan_along(x, monoid::add, 1),
-                    scan_along(x, monoid::maximum, 1, {.exclusive = true, .reverse = true})};
+                    scan_along(x, monoid::max, 1, {.exclusive = true, .reverse = true})};
 };
 /// The same as threads_per_device, for any amount of work.
 template <class Backend>
@@ -111,7 +111,7 @@ constexpr auto windows_and_copies = [](auto x) {
                     grad(sum(max_pool(x, {1, 1, 2, 2}, {1, 1, 1, 1})), x),
                     grad(sum(max_pool(x, {2, 1, 1, 1}, {1, 1, 1, 1})), x),
                     best,
-                    convert<float>(at),
+                    cast<float>(at),
                     einsum<"biic->bic">(std::array{x}),
                     einsum<"biic->c">(std::array{x}),
                     std::get<0>(swapped),
@@ -120,7 +120,7 @@ constexpr auto windows_and_copies = [](auto x) {
 };
 template <class Mesh, std::int64_t Batch, std::int64_t Channels, class Backend>
 void check_windows(const Backend& backend) {
-  using step = compile<windows_and_copies, Mesh, in<float, dims<Batch, 6, 6, Channels>, split<"x", _, _, _>>>;
+  using step = compile<windows_and_copies, Mesh, input<float, shape<Batch, 6, 6, Channels>, split<"x", _, _, _>>>;
   const auto x = numbers({Batch, 6, 6, Channels}, 1);
   const auto expected = run<step>(backend, x);
   for (const int count : {1, 2, 3, 5}) CHECK(are_same(run<step>(sharing_everything<Backend>{count, backend}, x), expected));
@@ -128,8 +128,8 @@ void check_windows(const Backend& backend) {
 
 template <class Mesh, std::int64_t Rows, std::int64_t Columns, class Backend>
 void check_lookups(const Backend& backend) {
-  using step = compile<lines_and_lookups, Mesh, in<float, dims<Rows, Columns>, split<"x", _>>,
-                       in<std::int32_t, dims<Rows>, split<"x">>, in<std::int32_t, dims<Rows, Columns>, split<"x", _>>>;
+  using step = compile<lines_and_lookups, Mesh, input<float, shape<Rows, Columns>, split<"x", _>>,
+                       input<std::int32_t, shape<Rows>, split<"x">>, input<std::int32_t, shape<Rows, Columns>, split<"x", _>>>;
   const auto x = numbers({Rows, Columns}, 1);
   array<std::int32_t> rows({Rows}), columns({Rows, Columns});
   for (std::int64_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int32_t>((i * i) % (Rows + 2) - 1);
@@ -149,24 +149,24 @@ TEST_CASE("threads of a device: compiled programs have the bits of one thread") 
 TEST_CASE("threads of a device: several devices, of which the last one has padding") { check_compiled<two, 131>(threads{}); }
 
 TEST_CASE("threads of a device: lookups, sorts and scans have the bits of one thread, of fewer rows than threads too") {
-  check_lookups<alone, 37, 19>(self{});
-  check_lookups<alone, 1, 19>(self{});
+  check_lookups<alone, 37, 19>(serial{});
+  check_lookups<alone, 1, 19>(serial{});
   check_lookups<two, 3, 16>(threads{});
 }
 
 TEST_CASE("threads of a device: pools, largest elements and copies have the bits of one thread") {
-  check_windows<alone, 9, 5>(self{});
-  check_windows<alone, 2, 4>(self{});
+  check_windows<alone, 9, 5>(serial{});
+  check_windows<alone, 2, 4>(serial{});
   check_windows<two, 3, 3>(threads{});
 }
 
 TEST_CASE("threads of a device: a step object goes from one team to another, and back to none") {
   constexpr auto norm = [](auto x, auto w) { return std::tuple{softmax(x + w, 1), sum(x * w)}; };
-  using side = in<float, dims<64, 640>>;
+  using side = input<float, shape<64, 640>>;
   compile<norm, alone, side, side> step;
   const auto x = numbers({64, 640}, 1), w = numbers({64, 640}, 5);
   array<float> y({64, 640}), expected({64, 640}), z({}), of_sum({});
-  launch(self{}, 1, [&](auto& comm) {
+  launch(serial{}, 1, [&](auto& comm) {
     step(comm, x, w, expected, of_sum);
     device_threads more(comm, 3, 1), fewer(comm, 2, 1);
     CHECK(more.count() == 3);
@@ -255,21 +255,21 @@ TEST_CASE("threads of a device: what one of them throws reaches the caller as on
     if (a == 7) throw std::runtime_error("an unlucky number");
     return a;
   };
-  using step = compile<[](auto x) { return map(refuse, x); }, alone, in<float, dims<300000>>>;
+  using step = compile<[](auto x) { return map(refuse, x); }, alone, input<float, shape<300000>>>;
   array<float> x({300000});
   for (const std::int64_t at : {0, 299999, 150000}) {
     x[at] = 7;
-    const auto message = error_of([&] { static_cast<void>(run<step>(threads_per_device(3, self{}), x)); });
+    const auto message = error_of([&] { static_cast<void>(run<step>(threads_per_device(3, serial{}), x)); });
     CHECK(contains(message, "an unlucky number"));
     CHECK(contains(message, "map"));
     x[at] = 1;
   }
-  CHECK(are_same(run<step>(threads_per_device(3, self{}), x), x));
+  CHECK(are_same(run<step>(threads_per_device(3, serial{}), x), x));
 }
 
 TEST_CASE("threads of a device: none at all is refused") {
-  using step = compile<[](auto x) { return x + x; }, alone, in<float, dims<3>>>;
+  using step = compile<[](auto x) { return x + x; }, alone, input<float, shape<3>>>;
   const array<float> x({3});
-  CHECK(contains(error_of([&] { static_cast<void>(run<step>(threads_per_device(0, self{}), x)); }),
+  CHECK(contains(error_of([&] { static_cast<void>(run<step>(threads_per_device(0, serial{}), x)); }),
                  "a device has 0 threads; give it one or more"));
 }

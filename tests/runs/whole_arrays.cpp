@@ -25,7 +25,7 @@ TEST_CASE("devices beyond the last element neither read nor write") {
     for (const auto& from : splits)
       for (const auto& to : splits) {
         dynamic::builder b(m);
-        auto x = b.input(dynamic::in<std::int32_t>(shape, from));
+        auto x = b.input(dynamic::input<std::int32_t>(shape, from));
         b.output(b.reshard(x, to));
         b.output(-operand(x));
         const auto step = b.compile();
@@ -45,7 +45,7 @@ TEST_CASE("devices beyond the last element neither read nor write") {
 TEST_CASE("an operator without a line is called by its name") {
   const dynamic::mesh m({{"x", 2}});
   dynamic::builder b(m);
-  auto x = b.input(dynamic::in<float>({4, 6}));
+  auto x = b.input(dynamic::input<float>({4, 6}));
   static_cast<void>(detail::add_reshape(b.graph(), x.id(), detail::extents_of(std::vector<std::int64_t>{5}), {"folded", 0}));
   std::string text;
   try {
@@ -59,7 +59,7 @@ TEST_CASE("an operator without a line is called by its name") {
 
 TEST_CASE("an array is made of the shape of a program's input, whatever holds it") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  const value x = b.input(dynamic::in<float>({3, 5, 1}, {"x", "", ""}));
+  const value x = b.input(dynamic::input<float>({3, 5, 1}, {"x", "", ""}));
   b.output(x + x);
   const auto step = b.compile();
   array<float> a(step.input(0).global_shape());

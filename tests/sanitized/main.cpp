@@ -19,10 +19,10 @@ constexpr auto program = [](auto u, auto w, auto rows) {
   auto d = shift(u, 0, 1) - u;
   auto inner = pad(slice(u, {1}, {17}), {1}, {1});
   auto product = einsum<"rk,ck->rc">(take(w, rows, 0), w);
-  return std::tuple(d / sum(d * d), maximum(inner, d), sum(product, {1}), transpose(w, {1, 0}), cumsum(u, 0));
+  return std::tuple(d / sum(d * d), max(inner, d), sum(product, {1}), transpose(w, {1, 0}), cumsum(u, 0));
 };
-using step =
-    compile<program, four, in<double, dims<18>, split<"x">>, in<float, dims<6, 8>, split<"x", _>>, in<std::int32_t, dims<5>>>;
+using step = compile<program, four, input<double, shape<18>, split<"x">>, input<float, shape<6, 8>, split<"x", _>>,
+                     input<std::int32_t, shape<5>>>;
 
 int main() {
   array<double> u({18});

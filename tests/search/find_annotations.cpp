@@ -17,7 +17,7 @@
 #include <gspmd/dynamic/written_program.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/search/find_annotations.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/update.hpp>
 
 namespace {
 
@@ -25,7 +25,7 @@ using namespace gspmd;
 using lies_so = std::vector<std::string>;
 constexpr network cluster(50e12, 25e9, 2e-6);
 
-value f32(dynamic::builder& b, const std::vector<std::int64_t>& shape) { return b.input(dynamic::in<float>(shape)); }
+value f32(dynamic::builder& b, const std::vector<std::int64_t>& shape) { return b.input(dynamic::input<float>(shape)); }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 /// Returns the message of the error that ends a search.
 template <class Program>
@@ -45,8 +45,8 @@ auto training(std::int64_t rows, std::int64_t width) {
     const value x = f32(b, {rows, width}), w1 = f32(b, {width, 4 * width}), w2 = f32(b, {4 * width, width});
     const auto y = einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(x, w1)), w2);
     const auto [g1, g2] = grad(mean(y * y), std::tuple{w1, w2});
-    b.output(next_value(w1, w1 - 0.1 * g1));
-    b.output(next_value(w2, w2 - 0.1 * g2));
+    b.output(update(w1, w1 - 0.1 * g1));
+    b.output(update(w2, w2 - 0.1 * g2));
     return b;
   };
 }
@@ -57,14 +57,14 @@ dynamic::builder six_layers(const dynamic::mesh& m) {
   for (int k = 0; k < 6; ++k) w.push_back(f32(b, {1024, 1024}));
   for (const auto& one : w) h = tanh(einsum<"bd,df->bf">(h, one));
   const auto g = grad(mean(h * h), w);
-  for (std::size_t k = 0; k < 6; ++k) b.output(next_value(w[k], w[k] - 0.1 * g[k]));
+  for (std::size_t k = 0; k < 6; ++k) b.output(update(w[k], w[k] - 0.1 * g[k]));
   return b;
 }
 dynamic::found_annotations jacobi_on_16_devices() {
   const auto jacobi = [](const dynamic::mesh& m) {  // the program on a mesh
     dynamic::builder b(m);
-    const value u = b.input(dynamic::in<float>({4096, 4096}));
-    b.output(next_value(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1))));
+    const value u = b.input(dynamic::input<float>({4096, 4096}));
+    b.output(update(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1))));
     return b;
   };
   return dynamic::find_annotations(jacobi, {.meshes = dynamic::meshes_of(16), .memory_per_device = 1 * GiB, .most_plans = 100});
@@ -139,7 +139,7 @@ TEST_CASE("find_annotations: products in two and in three dims") {
   const auto squared = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
     const value x = f32(b, {4096, 4096});
-    b.output(next_value(x, einsum<"ab,bc->ac">(x, x)));
+    b.output(update(x, einsum<"ab,bc->ac">(x, x)));
     return b;
   };
   const auto two = dynamic::find_annotations(
@@ -161,7 +161,7 @@ TEST_CASE("find_annotations: the Transformer layer of GSPMD Table 1 takes no lon
     constexpr std::int64_t B = 64, S = 1024, M = 8192, H = 65536, N = 128, D = 256;
     dynamic::builder b(m);
     const auto in = [&](std::vector<std::int64_t> shape, const lies_so& lies) {
-      return annotated ? b.input(dynamic::in<float>(std::move(shape), lies)) : f32(b, shape);
+      return annotated ? b.input(dynamic::input<float>(std::move(shape), lies)) : f32(b, shape);
     };
     const auto at = [&](value v, const lies_so& lies) { return annotated ? b.reshard(v, lies) : v; };
     const auto x = in({B, S, M}, {"x", "", "y"}), wo = in({N, D, M}, {"y", "", "x"});
@@ -191,7 +191,7 @@ TEST_CASE("find_annotations: a value is annotated where that makes the step fast
   const auto heads = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
     const auto in = [&](std::vector<std::int64_t> shape, const lies_so& lies) {
-      return b.input(dynamic::in<float>(std::move(shape), lies));
+      return b.input(dynamic::input<float>(std::move(shape), lies));
     };
     const auto x = in({64, 1024, 1024}, {"y", "", ""}), wv = in({1024, 16, 64}, {"", "x", ""}),
                wo = in({16, 64, 1024}, {"x", "", ""});
@@ -233,8 +233,8 @@ TEST_CASE("find_annotations: the same is found again, within the plans that were
   CHECK(!one.is_complete);
   CHECK(has(one.text(), "the search ended there"));
   CHECK(dynamic::find_annotations(training(4096, 1024), asked).text() == one.text());
-  CHECK(has(one.run_time_lines(), "dynamic::in<float>({4096, 1024}, {\"x"));
-  CHECK(has(one.compiled_lines(), "in<float, dims<4096, 1024>, split<\"x"));
+  CHECK(has(one.run_time_lines(), "dynamic::input<float>({4096, 1024}, {\"x"));
+  CHECK(has(one.compiled_lines(), "input<float, shape<4096, 1024>, split<\"x"));
 }
 
 TEST_CASE("find_annotations: a network that the mesh names is given as `connected`, by which plans are estimated too") {
@@ -289,7 +289,7 @@ TEST_CASE("find_annotations: scalars, one device, and an axis that divides nothi
   CHECK(seven.inputs[0].sharding == lies_so{"x", ""});  // one row of six each, and the last device has none; two if split
                                                         // by columns
   CHECK(seven.inputs[1].sharding.empty());
-  CHECK(has(seven.run_time_lines(), "dynamic::in<float>({}, {})  // input 1"));
+  CHECK(has(seven.run_time_lines(), "dynamic::input<float>({}, {})  // input 1"));
   // If only one plan is permitted, the search makes one plan.
   const auto one = dynamic::find_annotations(scaled, {.meshes = {dynamic::mesh({{"x", 2}})}, .most_plans = 1});
   CHECK(one.plans == 1);

@@ -15,7 +15,7 @@
 #include <gspmd/report/network.hpp>
 #include <gspmd/search/find_annotations.hpp>
 #include <gspmd/search/search_annotations.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/update.hpp>
 
 namespace {
 
@@ -26,10 +26,10 @@ using line_of_4 = mesh<axis<"x", 4>>;
 constexpr auto product = [](auto x, auto y) { return einsum<"ab,bc->ac">(x, y); };
 constexpr auto two_layers = [](auto x, auto w1, auto w2) {
   const auto y = einsum<"bf,fd->bd">(relu(einsum<"bd,df->bf">(x, w1)), w2);
-  return next_value(x, x - 0.1 * y);
+  return update(x, x - 0.1 * y);
 };
 constexpr auto jacobi = [](auto u) {
-  return next_value(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1)));
+  return update(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1)));
 };
 
 template <class Input>
@@ -37,7 +37,7 @@ struct annotation_of {
   static lies_so dims() { return {}; }
 };
 template <class T, class Dims, dim_spec... D>
-struct annotation_of<in<T, Dims, split<D...>, partial<"">>> {
+struct annotation_of<input<T, Dims, split<D...>, partial<"">>> {
   static lies_so dims() { return {std::string(dim_spec(D).view())...}; }
 };
 
@@ -65,13 +65,13 @@ void check_same(const Program& program, const dynamic::annotation_search& asked)
 }  // namespace
 
 TEST_CASE("search_annotations: a product") {
-  using matrix = in<float, dims<512, 512>>;
+  using matrix = input<float, shape<512, 512>>;
   using found = search_annotations<4, product, line_of_4, matrix, matrix>;
   static_assert(!found::is_complete && found::plans >= 4 && found::plans <= 5);  // the last plan annotates the result explicitly
   check_same<found>(
       [](const dynamic::mesh& m) {
         dynamic::builder b(m);
-        const value x = b.input(dynamic::in<float>({512, 512})), y = b.input(dynamic::in<float>({512, 512}));
+        const value x = b.input(dynamic::input<float>({512, 512})), y = b.input(dynamic::input<float>({512, 512}));
         b.output(product(x, y));
         return b;
       },
@@ -79,11 +79,11 @@ TEST_CASE("search_annotations: a product") {
 }
 
 TEST_CASE("search_annotations: a stencil, and what its best plan is compared with") {
-  using found = search_annotations<4, jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<512, 512>>>;
+  using found = search_annotations<4, jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, input<float, shape<512, 512>>>;
   check_same<found>(
       [](const dynamic::mesh& m) {
         dynamic::builder b(m);
-        b.output(jacobi(b.input(dynamic::in<float>({512, 512}))));
+        b.output(jacobi(b.input(dynamic::input<float>({512, 512}))));
         return b;
       },
       {.meshes = {dynamic::mesh({{"x", 2}, {"y", 2}})}, .most_plans = 5});
@@ -94,14 +94,14 @@ TEST_CASE("search_annotations: a stencil, and what its best plan is compared wit
 TEST_CASE("search_annotations: annotations that are there stay, and the memory of a device is kept") {
   constexpr std::int64_t bytes = 1 * MiB;
   using found =
-      search_annotations<4, two_layers, line_of_4, with<options{.memory = bytes}>, in<float, dims<256, 256>, split<"x", _>>,
-                         in<float, dims<256, 512>>, in<float, dims<512, 256>>>;
-  static_assert(std::is_same_v<found::input<0>, in<float, dims<256, 256>, split<"x", _>>>);
+      search_annotations<4, two_layers, line_of_4, with<options{.memory = bytes}>, input<float, shape<256, 256>, split<"x", _>>,
+                         input<float, shape<256, 512>>, input<float, shape<512, 256>>>;
+  static_assert(std::is_same_v<found::input<0>, input<float, shape<256, 256>, split<"x", _>>>);
   static_assert(found::step::peak_bytes_per_device <= bytes);
   const auto program = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
-    const value x = b.input(dynamic::in<float>({256, 256}, {"x", ""}));
-    const value w1 = b.input(dynamic::in<float>({256, 512})), w2 = b.input(dynamic::in<float>({512, 256}));
+    const value x = b.input(dynamic::input<float>({256, 256}, {"x", ""}));
+    const value w1 = b.input(dynamic::input<float>({256, 512})), w2 = b.input(dynamic::input<float>({512, 256}));
     b.output(two_layers(x, w1, w2));
     return b;
   };
@@ -111,7 +111,7 @@ TEST_CASE("search_annotations: annotations that are there stay, and the memory o
 }
 
 TEST_CASE("search_annotations: a small program is searched to its end") {
-  using found = search_annotations<8, [](auto x) { return x * x; }, line_of_4, in<double, dims<64>>>;
+  using found = search_annotations<8, [](auto x) { return x * x; }, line_of_4, input<double, shape<64>>>;
   static_assert(found::is_complete && found::plans == 3);
   static_assert(found::text.find("no other annotation of one input") != std::string_view::npos);
 }

@@ -149,8 +149,8 @@ void check(const compressed<T, Index>& a, int64_t devices) {
         const auto t = grad(sum(back * v), std::tuple{w, matrix.entries});
         return std::tuple{product, back, std::get<0>(g), std::get<1>(g), std::get<0>(t), std::get<1>(t)};
       },
-      mesh, m.template input<"x">(), dynamic::in<T>(shape_of(a.columns, b), split_of(b)),
-      dynamic::in<T>(shape_of(a.rows, b), split_of(b)));
+      mesh, m.template input<"x">(), dynamic::input<T>(shape_of(a.columns, b), split_of(b)),
+      dynamic::input<T>(shape_of(a.rows, b), split_of(b)));
   const auto run = [&](const auto& backend) {
     const auto results = step.run(backend, m.parts(), x, y);
     CHECK(numbers<T>(results[0]) == a.times(x));
@@ -167,7 +167,7 @@ void check(const compressed<T, Index>& a, int64_t devices) {
   run(simulated{});
   if (devices < 4) run(threads{});
   const auto product = dynamic::compile([](auto matrix, auto v) { return multiply(matrix, v); }, mesh, m.template input<"x">(),
-                                        dynamic::in<T>(shape_of(a.columns, b), split_of(b)));
+                                        dynamic::input<T>(shape_of(a.columns, b), split_of(b)));
   if (a.columns == 1) return;  // a dim of extent 1 is on all devices before it is split
   const auto sent = product.traffic().bytes;
   CHECK(sent == m.layout().bytes(sizeof(T)));
@@ -197,7 +197,7 @@ static_assert(chain_layout.bytes(8) == 2 * 8 && chain_layout.exchange_count == 2
 /// Conjugate gradients: u with A u = b, and the number of iterations.
 constexpr auto solve = [](auto a, auto b) {
   const auto dot = [](value x, value y) { return sum(x * y); };
-  auto last = while_loop([](auto now) { return logical_and(std::get<3>(now) > 1e-20, std::get<4>(now) < 200); },
+  auto last = while_loop([](auto now) { return bitwise_and(std::get<3>(now) > 1e-20, std::get<4>(now) < 200); },
                          [&](auto now) {
                            auto [u, r, p, rr, trips] = now;
                            auto q = multiply(a, p);
@@ -206,10 +206,11 @@ constexpr auto solve = [](auto a, auto b) {
                            auto rr2 = dot(r2, r2);
                            return std::tuple{u + alpha * p, r2, r2 + rr2 / rr * p, rr2, trips + 1};
                          },
-                         std::tuple{0.0 * b, b, b, dot(b, b), convert<std::int32_t>(0.0 * sum(b))});
+                         std::tuple{0.0 * b, b, b, dot(b, b), cast<std::int32_t>(0.0 * sum(b))});
   return std::tuple{std::get<0>(last), std::get<4>(last)};
 };
-using chain_step = compile<solve, mesh<axis<"x", 4>>, sparse_in<double, chain_layout, "x">, in<double, dims<18>, split<"x">>>;
+using chain_step =
+    compile<solve, mesh<axis<"x", 4>>, sparse_input<double, chain_layout, "x">, input<double, shape<18>, split<"x">>>;
 static_assert(chain_step::traffic.in(collective_kind::collective_permute).bytes == 2 * 8);
 static_assert(chain_step::traffic.in(collective_kind::all_gather).bytes == 0);
 
@@ -278,7 +279,7 @@ TEST_CASE("sparse_matrix: more than 64 devices") {
   const auto a = laplacian(70, 1);
   const auto m = a.on(70);
   const auto step = dynamic::compile([](auto matrix, auto v) { return multiply(matrix, v); }, dynamic::mesh({{"x", 70}}),
-                                     m.input<"x">(), dynamic::in<double>({70}, {"x"}));
+                                     m.input<"x">(), dynamic::input<double>({70}, {"x"}));
   const auto x = some<double>(70, 2);
   CHECK(numbers<double>(step.run(simulated{}, m.parts(), x)[0]) == a.times(x));
   CHECK(step.traffic().bytes == 2 * 8);
@@ -311,7 +312,8 @@ TEST_CASE("sparse_matrix: an arrow on 66 devices, of which one sends most, sends
       [](auto matrix, auto v, auto w) {
         return std::tuple{multiply(matrix, v), multiply_transposed(matrix, w)};
       },
-      dynamic::mesh({{"x", 66}}), m.input<"x">(), dynamic::in<double>({a.columns}, {"x"}), dynamic::in<double>({a.rows}, {"x"}));
+      dynamic::mesh({{"x", 66}}), m.input<"x">(), dynamic::input<double>({a.columns}, {"x"}),
+      dynamic::input<double>({a.rows}, {"x"}));
   const auto found = step.run(simulated{}, m.parts(), x, y);
   CHECK(numbers<double>(found[0]) == a.times(x));
   CHECK(numbers<double>(found[1]) == a.transposed_times(y));
@@ -335,8 +337,9 @@ TEST_CASE("sparse_matrix: beside another axis, and x that lies otherwise") {
   const auto m = a.on(2);
   const auto x = some<double>(12, 2);
   for (const char* const where : {"x", "y", "x,y", ""}) {
-    const auto step = dynamic::compile([](auto matrix, auto v) { return multiply(matrix, v); },
-                                       dynamic::mesh({{"x", 2}, {"y", 2}}), m.input<"x">(), dynamic::in<double>({12}, {where}));
+    const auto step =
+        dynamic::compile([](auto matrix, auto v) { return multiply(matrix, v); }, dynamic::mesh({{"x", 2}, {"y", 2}}),
+                         m.input<"x">(), dynamic::input<double>({12}, {where}));
     CHECK(numbers<double>(step.run(simulated{}, m.parts(), x)[0]) == a.times(x));
   }
 }
@@ -346,7 +349,8 @@ TEST_CASE("sparse_matrix: conjugate gradients in one program") {
   const auto b = some<double>(63, 4);
   for (const int64_t devices : {1, 3, 4}) {
     const auto m = a.on(devices);
-    const auto step = dynamic::compile(solve, dynamic::mesh({{"x", devices}}), m.input<"x">(), dynamic::in<double>({63}, {"x"}));
+    const auto step =
+        dynamic::compile(solve, dynamic::mesh({{"x", devices}}), m.input<"x">(), dynamic::input<double>({63}, {"x"}));
     const auto found = step.run(threads{}, m.parts(), b);
     const auto back = a.times(numbers<double>(found[0]));
     for (std::size_t i = 0; i < b.size(); ++i) CHECK(back[i] == doctest::Approx(b[i]).epsilon(1e-8));
@@ -447,16 +451,16 @@ TEST_CASE("examples/cg: a residual that is not a number is an error, not a loop 
 
 TEST_CASE("sparse_matrix: mistakes in a program") {
   const auto a = laplacian(4, 4);
-  const auto planned = [](const sparse_matrix<double>& m, int64_t devices, const dynamic::input& x) {
+  const auto planned = [](const sparse_matrix<double>& m, int64_t devices, const dynamic::input_spec& x) {
     return error_of([&] {
       dynamic::compile([](auto matrix, auto v) { return multiply(matrix, v); }, dynamic::mesh({{"x", devices}}), m.input<"x">(),
                        x);
     });
   };
-  CHECK(planned(a.on(2), 2, dynamic::in<double>({16}, {"x"})) == "no error");
-  CHECK(contains(planned(a.on(2), 4, dynamic::in<double>({16}, {"x"})), "the matrix is made for 2 devices, and `x` has 4"));
-  CHECK(contains(planned(a.on(2), 2, dynamic::in<double>({15}, {"x"})), "x is [15]; a matrix of 16 x 16 takes [16]"));
-  CHECK(contains(planned(a.on(2), 2, dynamic::in<float>({16}, {"x"})), "the matrix is f64 and x is f32"));
+  CHECK(planned(a.on(2), 2, dynamic::input<double>({16}, {"x"})) == "no error");
+  CHECK(contains(planned(a.on(2), 4, dynamic::input<double>({16}, {"x"})), "the matrix is made for 2 devices, and `x` has 4"));
+  CHECK(contains(planned(a.on(2), 2, dynamic::input<double>({15}, {"x"})), "x is [15]; a matrix of 16 x 16 takes [16]"));
+  CHECK(contains(planned(a.on(2), 2, dynamic::input<float>({16}, {"x"})), "the matrix is f64 and x is f32"));
 }
 
 }  // namespace sparse_products

@@ -73,7 +73,7 @@ void yee_by_hand(numbers_of& e, numbers_of& hx, numbers_of& hy, whole n, whole m
 }
 
 dynamic::program yee(whole n, whole m, whole rows, whole columns, int way, int steps) {
-  const auto field = [](whole i, whole j) { return dynamic::in<double>({i, j}, {"x", "y"}); };
+  const auto field = [](whole i, whole j) { return dynamic::input<double>({i, j}, {"x", "y"}); };
   return dynamic::compile(
       [&](value e, value hx, value hy) {
         return staggered(
@@ -87,7 +87,7 @@ dynamic::program yee(whole n, whole m, whole rows, whole columns, int way, int s
 }
 /// The same number of points, with equal shapes of all fields.
 dynamic::program of_one_shape(whole n, whole m, whole rows, whole columns, int steps) {
-  const auto field = dynamic::in<double>({n + 1, m + 1}, {"x", "y"});
+  const auto field = dynamic::input<double>({n + 1, m + 1}, {"x", "y"});
   const auto body = [](value, value e, value hx, value hy) {
     hx = hx - 0.5 * (shift(e, 1, 1) - e);
     hy = hy + 0.5 * (shift(e, 0, 1) - e);
@@ -167,7 +167,7 @@ class random_fields {
         }
         const value a = cut(x, of_x[0], of_x[0] + end[0], of_x[1], of_x[1] + end[1]);
         const value b = cut(y, of_y[0], of_y[0] + end[0], of_y[1], of_y[1] + end[1]);
-        return below(2) == 0 ? a - b : maximum(a, 2.0 * b);
+        return below(2) == 0 ? a - b : max(a, 2.0 * b);
       }
     }
   }
@@ -225,8 +225,8 @@ TEST_CASE("staggered: random programs have the values that they have without it"
         if (!is_staggered) return again.traced({a, b}, count);
         return staggered([&](value c, value d) { return again.traced({c, d}, count); }, a, b);
       };
-      return dynamic::compile(program, dynamic::mesh({{"x", p}, {"y", q}}), dynamic::in<double>({n, m}, {"x", "y"}),
-                              dynamic::in<double>({n + 1, m - 1}, {"x", "y"}));
+      return dynamic::compile(program, dynamic::mesh({{"x", p}, {"y", q}}), dynamic::input<double>({n, m}, {"x", "y"}),
+                              dynamic::input<double>({n + 1, m - 1}, {"x", "y"}));
     };
     numbers_of a, b;
     for (whole k = 0; k < n * m; ++k) a.push_back(random.below(9) - 4);
@@ -246,7 +246,7 @@ TEST_CASE("staggered: random programs have the values that they have without it"
     }
     const auto staggered_one = compiled(rows, columns, true);
     aligned += compiled(1, 1, true) == plain ? 0 : 1;
-    const auto wanted = plain.run(self{}, a, b), found = staggered_one.run(simulated{}, a, b);
+    const auto wanted = plain.run(serial{}, a, b), found = staggered_one.run(simulated{}, a, b);
     REQUIRE(wanted.size() == found.size());
     for (std::size_t k = 0; k < wanted.size(); ++k) {
       CHECK(wanted[k].shape == found[k].shape);
@@ -262,7 +262,7 @@ namespace {
 /// Checks that a program has the same results on 2 x 2 simulated devices with and without `staggered`, and that the
 /// fields were aligned.
 template <class F>
-void check_same(F f, const dynamic::input& of_a, const dynamic::input& of_b, const numbers_of& a, const numbers_of& b) {
+void check_same(F f, const dynamic::input_spec& of_a, const dynamic::input_spec& of_b, const numbers_of& a, const numbers_of& b) {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
   const auto with = dynamic::compile([&](value x, value y) { return staggered(f, x, y); }, m, of_a, of_b);
   const auto without = dynamic::compile(f, m, of_a, of_b);
@@ -271,7 +271,7 @@ void check_same(F f, const dynamic::input& of_a, const dynamic::input& of_b, con
   REQUIRE(got.size() == want.size());
   for (std::size_t k = 0; k < got.size(); ++k) CHECK(got[k].bytes == want[k].bytes);
 }
-dynamic::input field(whole n, whole m) { return dynamic::in<double>({n, m}, {"x", "y"}); }
+dynamic::input_spec field(whole n, whole m) { return dynamic::input<double>({n, m}, {"x", "y"}); }
 
 }  // namespace
 
@@ -285,7 +285,7 @@ TEST_CASE("staggered: annotations of inputs stay where a slice begins at the fir
     return h;
   };
   const auto p = dynamic::compile([&](value e, value h) { return staggered(slices, e, h); }, dynamic::mesh({{"x", 2}, {"y", 2}}),
-                                  dynamic::in<double>({10, 8}, {"y", ""}), dynamic::in<double>({9, 8}, {"x", ""}));
+                                  dynamic::input<double>({10, 8}, {"y", ""}), dynamic::input<double>({9, 8}, {"x", ""}));
   CHECK(p.input(0).sharding() == std::vector<std::string>{"y", ""});
   CHECK(p.input(1).sharding() == std::vector<std::string>{"x", ""});
   check_same(slices, field(10, 8), field(9, 8), drawn(80), drawn(72));
@@ -308,7 +308,7 @@ TEST_CASE("staggered: indices, drawn numbers and repeated constants beside field
 
 TEST_CASE("staggered: integers are divided by what nothing reads too, and that does not trap") {
   const auto program = [](value e, value h) {
-    const value of_h = convert<std::int32_t>(h), of_e = convert<std::int32_t>(e);
+    const value of_h = cast<std::int32_t>(h), of_e = cast<std::int32_t>(e);
     const value quotient = (cut(of_e, 1, 10, 0, 8) - cut(of_e, 0, 9, 0, 8)) / of_h;
     return std::tuple{quotient, of_e + pad(quotient / of_h, {1, 0}, {0, 0})};
   };

@@ -9,14 +9,14 @@ using namespace gspmd;
 using grid = mesh<axis<"a", 2>, axis<"b", 4>>;
 
 template <auto Annotate>
-using annotated = typename compile<Annotate, grid, in<float, dims<3, 16, 64>>>::template output_shard<0>;
+using annotated = typename compile<Annotate, grid, input<float, shape<3, 16, 64>>>::template output_shard<0>;
 template <class Shard, class Split>
-constexpr bool is_split_as = std::is_same_v<Shard, shard_view<float, grid, dims<3, 16, 64>, Split>>;
+constexpr bool is_split_as = std::is_same_v<Shard, shard_view<float, grid, shape<3, 16, 64>, Split>>;
 
 // GShard 3.2: the device assignment [1,2,4] cuts [3,16,64] into parts of [3,8,16]
 using sharded = annotated<[](auto x) { return shard(x, {1, 2, 4}); }>;
 static_assert(is_split_as<sharded, split<_, "a", "b">>);
-static_assert(sharded::local_extents == dims<3, 8, 16>::value);
+static_assert(sharded::local_extents == shape<3, 8, 16>::value);
 
 static_assert(is_split_as<annotated<[](auto x) {
                             return shard(x, {1, 8, 1});
@@ -41,7 +41,7 @@ static_assert(is_split_as<annotated<[](auto x) { return replicate(reshard(x, spl
 static_assert(is_split_as<annotated<[](auto x) { return reshard(x, split<"a", _, "b">{}); }>, split<"a", _, "b">>);
 
 // An annotation propagates to the users of a value, and back to its operands (3.5).
-using chain = compile<[](auto x) { return relu(reshard(x * 2.0, split<_, "a", "b">{})); }, grid, in<float, dims<3, 16, 64>>>;
+using chain = compile<[](auto x) { return relu(reshard(x * 2.0, split<_, "a", "b">{})); }, grid, input<float, shape<3, 16, 64>>>;
 static_assert(is_split_as<chain::output_shard<0>, split<_, "a", "b">>);
-static_assert(std::is_same_v<chain::input_shard<0>, shard_view<const float, grid, dims<3, 16, 64>, split<_, "a", "b">>>);
+static_assert(std::is_same_v<chain::input_shard<0>, shard_view<const float, grid, shape<3, 16, 64>, split<_, "a", "b">>>);
 static_assert(chain::collectives == collectives{});

@@ -24,11 +24,11 @@ struct answer {
 constexpr answer applied(const operator_code& op, const double* x) {
   const double a = x[0], b = x[1], c = x[2];
   switch (op.id) {
-    case operator_id<negate_op>: return {true, -a};
+    case operator_id<negative_op>: return {true, -a};
     case operator_id<stop_gradient_op>:
     case operator_id<real_op>:
     case operator_id<conj_op>:
-    case operator_id<convert_op>: return {true, a};
+    case operator_id<cast_op>: return {true, a};
     case operator_id<imag_op>: return {true, 0};
     case operator_id<complex_op>: return {true, a + 100 * b};
     case operator_id<abs_op>: return {true, a < 0 ? -a : a};
@@ -40,8 +40,8 @@ constexpr answer applied(const operator_code& op, const double* x) {
     case operator_id<subtract_op>: return {true, a - b};
     case operator_id<multiply_op>: return {true, a * b};
     case operator_id<divide_op>: return {true, a / (b == 0 ? 1 : b)};
-    case operator_id<maximum_op>: return {true, a < b ? b : a};
-    case operator_id<minimum_op>: return {true, a < b ? a : b};
+    case operator_id<max_op>: return {true, a < b ? b : a};
+    case operator_id<min_op>: return {true, a < b ? a : b};
     case operator_id<and_op>: return {true, static_cast<double>(static_cast<int>(a) & static_cast<int>(b))};
     case operator_id<or_op>: return {true, static_cast<double>(static_cast<int>(a) | static_cast<int>(b))};
     case operator_id<xor_op>: return {true, static_cast<double>(static_cast<int>(a) ^ static_cast<int>(b))};
@@ -52,25 +52,25 @@ constexpr answer applied(const operator_code& op, const double* x) {
     case operator_id<compare_gt_op>: return {true, a > b ? 1.0 : 0.0};
     case operator_id<compare_ge_op>: return {true, a >= b ? 1.0 : 0.0};
     case operator_id<not_op>: return {true, -a - 1};
-    case operator_id<select_op>: return {true, a > 0 ? b : c};
-    case operator_id<exponential_op>:
+    case operator_id<where_op>: return {true, a > 0 ? b : c};
+    case operator_id<exp_op>:
     case operator_id<log_op>:
     case operator_id<sqrt_op>:
     case operator_id<rsqrt_op>:
     case operator_id<tanh_op>:
-    case operator_id<logistic_op>:
-    case operator_id<sine_op>:
-    case operator_id<cosine_op>:
+    case operator_id<sigmoid_op>:
+    case operator_id<sin_op>:
+    case operator_id<cos_op>:
     case operator_id<expm1_op>:
     case operator_id<log1p_op>:
     case operator_id<erf_op>:
     case operator_id<erf_inv_op>:
     case operator_id<cbrt_op>:
     case operator_id<atan2_op>:
-    case operator_id<power_op>:
-    case operator_id<remainder_op>:
-    case operator_id<shift_left_op>:
-    case operator_id<shift_right_op>:
+    case operator_id<pow_op>:
+    case operator_id<fmod_op>:
+    case operator_id<left_shift_op>:
+    case operator_id<right_shift_op>:
     case operator_id<threefry2x32_op>: return {};  // not constexpr
     default: throw "an operator is missing here";
   }
@@ -79,8 +79,8 @@ constexpr double joined(monoid kind, double a, double b) {
   switch (kind) {
     case monoid::add: return a + b;
     case monoid::multiply: return a * b;
-    case monoid::maximum: return a < b ? b : a;
-    case monoid::minimum: return a < b ? a : b;
+    case monoid::max: return a < b ? b : a;
+    case monoid::min: return a < b ? a : b;
     case monoid::and_: return static_cast<double>(static_cast<int>(a) & static_cast<int>(b));
     default: return static_cast<double>(static_cast<int>(a) | static_cast<int>(b));
   }
@@ -88,7 +88,7 @@ constexpr double joined(monoid kind, double a, double b) {
 constexpr int operands_of(const operator_code& op) { return op.loop().operands; }
 /// A monotonically increasing function whose value is not constexpr.
 constexpr bool grows(const operator_code& op) {
-  return op == code_of<exponential_op> || op == code_of<expm1_op> || op == code_of<tanh_op> || op == code_of<logistic_op> ||
+  return op == code_of<exp_op> || op == code_of<expm1_op> || op == code_of<tanh_op> || op == code_of<sigmoid_op> ||
          op == code_of<erf_op> || op == code_of<cbrt_op>;
 }
 
@@ -99,7 +99,7 @@ constexpr bool holds(const operator_code& op, const operator_class& c, monoid ki
   const bool is_whole = kind == monoid::and_ || kind == monoid::or_;
   const int operands = operands_of(op);
   monoid of_result = kind;
-  if (c.turns_order) of_result = kind == monoid::maximum ? monoid::minimum : monoid::maximum;
+  if (c.turns_order) of_result = kind == monoid::max ? monoid::min : monoid::max;
   int combinations = 1;
   for (int k = 0; k < 2 * operands; ++k) combinations *= 3;
   for (int n = 0; n < combinations; ++n) {
@@ -130,7 +130,7 @@ constexpr bool is_sound(const operator_code& op, dtype type, monoid kind, const 
   if (c.takes == partial_class::none || c.takes == partial_class::affine) return true;
   if (!is_known)
     return grows(op) && is_floating(type) && c.takes == partial_class::all && !c.turns_order &&
-           (kind == monoid::maximum || kind == monoid::minimum);
+           (kind == monoid::max || kind == monoid::min);
   switch (c.takes) {
     case partial_class::all: return holds(op, c, kind, all, false);
     case partial_class::first: return holds(op, c, kind, 1, false);
@@ -145,7 +145,7 @@ constexpr bool keeps_law(const operator_code& op, monoid kind) {
   node n;
   n.op = op;
   n.type = kind == monoid::and_ || kind == monoid::or_ ? dtype::s32 : dtype::f64;
-  n.integer = op == code_of<convert_op> && n.type == dtype::f64 ? 1 : 0;  // from a float
+  n.integer = op == code_of<cast_op> && n.type == dtype::f64 ? 1 : 0;  // from a float
   return is_sound(op, n.type, kind, facts_of(op).meets(n, kind));
 }
 
@@ -157,8 +157,8 @@ struct law_of {
 template <class O>
 struct laws_of : law_of<O, monoid::add>,
                  law_of<O, monoid::multiply>,
-                 law_of<O, monoid::maximum>,
-                 law_of<O, monoid::minimum>,
+                 law_of<O, monoid::max>,
+                 law_of<O, monoid::min>,
                  law_of<O, monoid::and_>,
                  law_of<O, monoid::or_> {};
 template <class... O>
@@ -169,18 +169,18 @@ static_assert(check(listed_elementwise{}) > 0);
 
 // The check rejects wrong classes.
 static_assert(!is_sound(code_of<multiply_op>, dtype::f64, monoid::add, {partial_class::all}));
-static_assert(!is_sound(code_of<multiply_op>, dtype::f64, monoid::maximum, {partial_class::one}));
+static_assert(!is_sound(code_of<multiply_op>, dtype::f64, monoid::max, {partial_class::one}));
 static_assert(!is_sound(code_of<relu_op>, dtype::f64, monoid::add, {partial_class::all}));
 static_assert(!is_sound(code_of<add_op>, dtype::f64, monoid::add, {partial_class::one}));
 static_assert(!is_sound(code_of<divide_op>, dtype::f64, monoid::add, {partial_class::one}));
-static_assert(!is_sound(code_of<subtract_op>, dtype::f64, monoid::maximum, {partial_class::one}));
-static_assert(!is_sound(code_of<negate_op>, dtype::f64, monoid::maximum, {partial_class::all}));
-static_assert(!is_sound(code_of<sine_op>, dtype::f64, monoid::maximum, {partial_class::all}));
+static_assert(!is_sound(code_of<subtract_op>, dtype::f64, monoid::max, {partial_class::one}));
+static_assert(!is_sound(code_of<negative_op>, dtype::f64, monoid::max, {partial_class::all}));
+static_assert(!is_sound(code_of<sin_op>, dtype::f64, monoid::max, {partial_class::all}));
 
 // A reduction keeps its operand partial only if it reduces by the monoid of the partial operand.
 constexpr bool reduces_only_its_own() {
-  for (const monoid by : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum})
-    for (const monoid kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum}) {
+  for (const monoid by : {monoid::add, monoid::multiply, monoid::max, monoid::min})
+    for (const monoid kind : {monoid::add, monoid::multiply, monoid::max, monoid::min}) {
       node n;
       n.op = code_of<reduce_op>;
       n.type = dtype::f64;
@@ -356,7 +356,7 @@ constexpr bool keeps_law(const operator_case& c, monoid kind, const operator_cla
   return true;
 }
 constexpr bool keeps_law(const operator_case& c) {
-  for (const monoid kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum}) {
+  for (const monoid kind : {monoid::add, monoid::multiply, monoid::max, monoid::min}) {
     const said s = class_of(c, kind, dtype::f64);
     if (!keeps_law(c, kind, s.is, s)) return false;
   }
@@ -461,7 +461,7 @@ constexpr operator_case windows{[](value a, value) { return reduce_window(a, Kin
                                 dims_of({4}),
                                 {},
                                 Kind == monoid::add};
-constexpr operator_case chosen{[](value a, value b) { return select(iota<double>(a, {3}, 0) > 0.5, a, b); },
+constexpr operator_case chosen{[](value a, value b) { return where(iota<double>(a, {3}, 0) > 0.5, a, b); },
                                [](in_numbers a, in_numbers b, numbers& y) {
                                  for (int i = 0; i < 3; ++i) y.of[i] = i > 0 ? a.of[i] : b.of[i];
                                },
@@ -496,12 +496,12 @@ static_assert(keeps_law(window_sum), "the class of a windowed einsum is refuted"
 static_assert(keeps_law(padded<0>) && keeps_law(padded<2>), "the class of pad is refuted");
 static_assert(keeps_law(shifted<0>) && keeps_law(shifted<2>), "the class of shift is refuted");
 static_assert(keeps_law(some_rows) && keeps_law(filled_rows<0>) && keeps_law(filled_rows<2>), "the class of gather is refuted");
-static_assert(keeps_law(segments<monoid::add>) && keeps_law(segments<monoid::maximum>), "the class of scatter is refuted");
+static_assert(keeps_law(segments<monoid::add>) && keeps_law(segments<monoid::max>), "the class of scatter is refuted");
 static_assert(keeps_law(set_rows), "the class of scatter_set is refuted");
-static_assert(keeps_law(running<monoid::add>) && keeps_law(running<monoid::multiply>) && keeps_law(running<monoid::minimum>),
+static_assert(keeps_law(running<monoid::add>) && keeps_law(running<monoid::multiply>) && keeps_law(running<monoid::min>),
               "the class of scan_along is refuted");
-static_assert(keeps_law(windows<monoid::add>) && keeps_law(windows<monoid::maximum>), "the class of reduce_window is refuted");
-static_assert(keeps_law(chosen), "the class of select is refuted");
+static_assert(keeps_law(windows<monoid::add>) && keeps_law(windows<monoid::max>), "the class of reduce_window is refuted");
+static_assert(keeps_law(chosen), "the class of where is refuted");
 static_assert(keeps_law(side_by_side), "the class of concatenate is refuted");
 static_assert(keeps_law(turned) && keeps_law(repeated), "the class of transpose or broadcast_in_dim is refuted");
 
@@ -511,12 +511,12 @@ constexpr bool would_keep_law(const operator_case& c, const operator_class& is, 
 }
 static_assert(!would_keep_law(product, {partial_class::all}));
 static_assert(!would_keep_law(product, {partial_class::one, 2}));  // a factor is not an index
-static_assert(!would_keep_law(product, {partial_class::one}, monoid::maximum));
+static_assert(!would_keep_law(product, {partial_class::one}, monoid::max));
 static_assert(!would_keep_law(padded<2>, {partial_class::all}));
 static_assert(!would_keep_law(shifted<2>, {partial_class::all}));
 static_assert(!would_keep_law(filled_rows<2>, {partial_class::all, 2}));
 static_assert(!would_keep_law(some_rows, {partial_class::all}));  // an index that is a sum
-static_assert(!would_keep_law(segments<monoid::add>, {partial_class::all, 1}, monoid::maximum));
+static_assert(!would_keep_law(segments<monoid::add>, {partial_class::all, 1}, monoid::max));
 static_assert(!would_keep_law(set_rows, {partial_class::one, 2}));
 static_assert(!would_keep_law(set_rows, {partial_class::all, 4}));  // data called an index
 static_assert(!would_keep_law(running<monoid::multiply>, {partial_class::all}));

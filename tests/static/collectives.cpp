@@ -18,8 +18,8 @@ constexpr auto mlp = [](auto x, auto w1, auto w2) {
   return einsum<"bf,fd->bd">(h, w2);
 };
 template <int Data, int Model>
-using mlp_step = compile<mlp, mesh<axis<"data", Data>, axis<"model", Model>>, in<float, dims<64, 512>, split<"data", _>>,
-                         in<float, dims<512, 2048>, split<_, "model">>, in<float, dims<2048, 512>, split<"model", _>>>;
+using mlp_step = compile<mlp, mesh<axis<"data", Data>, axis<"model", Model>>, input<float, shape<64, 512>, split<"data", _>>,
+                         input<float, shape<512, 2048>, split<_, "model">>, input<float, shape<2048, 512>, split<"model", _>>>;
 using small = mlp_step<2, 4>;
 static_assert(small::collectives == collectives{all_reduce<"model">});
 static_assert(!(small::collectives == collectives{all_reduce<"data">}) && !(small::collectives == collectives{}));
@@ -31,8 +31,8 @@ static_assert(counts_over<small, "data"> && !counts_over<small, "rows">, "an axi
 static_assert(small::traffic.over("model").in(collective_kind::all_reduce).collectives == 1 &&
               small::traffic.over("data").in(collective_kind::all_reduce).collectives == 0 &&
               small::traffic.over("model").in(collective_kind::all_gather).messages == 0);
-static_assert(small::input_shard<1>::local_extents == dims<512, 512>::value);
-static_assert(small::output_shard<0>::local_extents == dims<32, 512>::value);
+static_assert(small::input_shard<1>::local_extents == shape<512, 512>::value);
+static_assert(small::output_shard<0>::local_extents == shape<32, 512>::value);
 static_assert(small::peak_bytes_per_device >= (32 * 512 + 512 * 512 + 512 * 512 + 32 * 512) * 4);
 static_assert(is_within_budget<small, max_bytes<98'304>, max_bytes<0, over<"data">>, max_collectives<1>, max_memory<4 * MiB>>);
 static_assert(!is_within_budget<small, max_bytes<98'303>> && !is_within_budget<small, max_collectives<0>>);
@@ -50,29 +50,29 @@ constexpr auto linear_gradients = [](auto x, auto w, auto dy) {
   auto y = einsum<"bi,oi->bo">(x, w);
   return grad(sum(y * dy), std::tuple{x, w});
 };
-using megatron = compile<linear_gradients, mesh<axis<"tp", 4>>, in<float, dims<8, 32>, split<_, _>>,
-                         in<float, dims<64, 32>, split<"tp", _>>, in<float, dims<8, 64>, split<_, "tp">>>;
-static_assert(has_partial<megatron, dims<8, 32>>("tp"), "the gradient of the input is partial over tp");
+using megatron = compile<linear_gradients, mesh<axis<"tp", 4>>, input<float, shape<8, 32>, split<_, _>>,
+                         input<float, shape<64, 32>, split<"tp", _>>, input<float, shape<8, 64>, split<_, "tp">>>;
+static_assert(has_partial<megatron, shape<8, 32>>("tp"), "the gradient of the input is partial over tp");
 static_assert(megatron::collectives == collectives{all_reduce<"tp">}, "and that is all that is summed");
-static_assert(megatron::output_shard<1>::local_extents == dims<16, 32>::value,
+static_assert(megatron::output_shard<1>::local_extents == shape<16, 32>::value,
               "the gradient of the weight is sharded as the weight");
 
 // ---- gradients: a scale that all positions of a split sequence share ----
 constexpr auto scale_gradients = [](auto x, auto gamma, auto dy) { return grad(sum(x * gamma * dy), std::tuple{x, gamma}); };
-using scale = compile<scale_gradients, mesh<axis<"tp", 4>>, in<float, dims<128, 32>, split<"tp", _>>,
-                      in<float, dims<32>, split<_>>, in<float, dims<128, 32>, split<"tp", _>>>;
-static_assert(scale::output_shard<0>::local_extents == dims<32, 32>::value,
+using scale = compile<scale_gradients, mesh<axis<"tp", 4>>, input<float, shape<128, 32>, split<"tp", _>>,
+                      input<float, shape<32>, split<_>>, input<float, shape<128, 32>, split<"tp", _>>>;
+static_assert(scale::output_shard<0>::local_extents == shape<32, 32>::value,
               "the gradient of the input is split along the sequence");
-static_assert(has_partial<scale, dims<32>>("tp"), "the gradient of the weight is partial");
+static_assert(has_partial<scale, shape<32>>("tp"), "the gradient of the weight is partial");
 static_assert(scale::collectives == collectives{all_reduce<"tp">});
 static_assert(scale::traffic.bytes == 2 * 3 * 32 * 4 / 4);
 
 // ---- sizes that do not divide evenly, extents 0 and 1, more devices than elements ----
-using uneven = compile<mlp, mesh<axis<"data", 8>, axis<"model", 3>>, in<float, dims<5, 7>, split<"data", _>>,
-                       in<float, dims<7, 10>, split<_, "model">>, in<float, dims<10, 7>, split<"model", _>>>;
+using uneven = compile<mlp, mesh<axis<"data", 8>, axis<"model", 3>>, input<float, shape<5, 7>, split<"data", _>>,
+                       input<float, shape<7, 10>, split<_, "model">>, input<float, shape<10, 7>, split<"model", _>>>;
 static_assert(uneven::collectives == collectives{all_reduce<"model">});
-static_assert(uneven::output_shard<0>::local_extents == dims<1, 7>::value);
-static_assert(uneven::input_shard<1>::local_extents == dims<7, 4>::value);
-using empty = compile<mlp, mesh<axis<"data", 2>, axis<"model", 2>>, in<float, dims<0, 1>, split<"data", _>>,
-                      in<float, dims<1, 1>, split<_, "model">>, in<float, dims<1, 1>, split<"model", _>>>;
+static_assert(uneven::output_shard<0>::local_extents == shape<1, 7>::value);
+static_assert(uneven::input_shard<1>::local_extents == shape<7, 4>::value);
+using empty = compile<mlp, mesh<axis<"data", 2>, axis<"model", 2>>, input<float, shape<0, 1>, split<"data", _>>,
+                      input<float, shape<1, 1>, split<_, "model">>, input<float, shape<1, 1>, split<"model", _>>>;
 static_assert(empty::output_shard<0>::local_elems == 0);

@@ -11,9 +11,9 @@ using namespace gspmd;
 namespace {
 
 using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
-using tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>>>;
-using columns = tensor<float, dims<16, 32>, place<pod, replica<"data">, split<_, "model">>>;
-using weights = tensor<float, dims<32, 16>, place<pod, replica<"data">>>;  // no sharding is specified along model
+using tokens = tensor<float, shape<8, 16>, place<pod, split<"data", _>>>;
+using columns = tensor<float, shape<16, 32>, place<pod, replica<"data">, split<_, "model">>>;
+using weights = tensor<float, shape<32, 16>, place<pod, replica<"data">>>;  // no sharding is specified along model
 
 constexpr auto mlp = [](auto x, auto w1, auto w2) { return einsum<"bf,fd->bd">(tanh(einsum<"bd,df->bf">(x, w1)), w2); };
 constexpr auto train = [](auto x, auto w1, auto w2) {
@@ -30,24 +30,24 @@ static_assert(step::traffic.over("data").bytes == 2 * 16 * 8 * 4);           // 
 // Types name explicit axes only.
 using one = mesh<axis<"data", 2>>;
 static_assert(std::is_same_v<typed_result<mlp, explicit_axes<pod, "data">, tokens, columns, weights>,
-                             tensor<float, dims<8, 16>, place<explicit_axes<pod, "data">, split<"data", _>>>>);
+                             tensor<float, shape<8, 16>, place<explicit_axes<pod, "data">, split<"data", _>>>>);
 
 // If all axes are explicit, the program equals the explicit program step for step.
 constexpr auto by_types = [](auto x, auto w1, auto w2) { return reshard<replica<"model">>(mlp(x, w1, w2)); };
-using typed_tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>, replica<"model">>>;
-using typed_columns = tensor<float, dims<16, 32>, place<pod, split<_, "model">, replica<"data">>>;
-using typed_rows = tensor<float, dims<32, 16>, place<pod, split<"model", _>, replica<"data">>>;
+using typed_tokens = tensor<float, shape<8, 16>, place<pod, split<"data", _>, replica<"model">>>;
+using typed_columns = tensor<float, shape<16, 32>, place<pod, split<_, "model">, replica<"data">>>;
+using typed_rows = tensor<float, shape<32, 16>, place<pod, split<"model", _>, replica<"data">>>;
 using all = compile<by_types, explicit_axes<pod, "data", "model">, typed_tokens, typed_columns, typed_rows>;
 using written = compile<by_types, pod, typed_tokens, typed_columns, typed_rows>;
 static_assert(all::collectives == written::collectives && all::traffic.bytes == written::traffic.bytes);
 
 // If no axis is explicit, the program is in the automatic mode.
-using free_tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>>>;
-using free_columns = tensor<float, dims<16, 32>, place<pod, split<_, "model">>>;
-using free_weights = tensor<float, dims<32, 16>, place<pod>>;
+using free_tokens = tensor<float, shape<8, 16>, place<pod, split<"data", _>>>;
+using free_columns = tensor<float, shape<16, 32>, place<pod, split<_, "model">>>;
+using free_weights = tensor<float, shape<32, 16>, place<pod>>;
 using none = compile<mlp, explicit_axes<pod>, free_tokens, free_columns, free_weights>;
-using automatic = compile<mlp, pod, in<float, dims<8, 16>, split<"data", _>>, in<float, dims<16, 32>, split<_, "model">>,
-                          in<float, dims<32, 16>>>;
+using automatic = compile<mlp, pod, input<float, shape<8, 16>, split<"data", _>>, input<float, shape<16, 32>, split<_, "model">>,
+                          input<float, shape<32, 16>>>;
 static_assert(none::collectives == automatic::collectives && none::traffic.bytes == automatic::traffic.bytes);
 
 // A reshard may state both: the explicit axes of the new type, and the automatic axes that split it.
@@ -56,7 +56,7 @@ using both = compile<transposed, explicit_axes<pod, "data">, tokens>;
 static_assert(both::traffic.bytes == 0);
 // An automatic axis splits a shard that an explicit axis made.
 constexpr auto doubled = [](auto x) { return x + x; };
-using nested = compile<doubled, explicit_axes<pod, "data">, tensor<float, dims<8, 16>, place<pod, split<"data,model", _>>>>;
+using nested = compile<doubled, explicit_axes<pod, "data">, tensor<float, shape<8, 16>, place<pod, split<"data,model", _>>>>;
 static_assert(nested::traffic.bytes == 0);
 
 }  // namespace

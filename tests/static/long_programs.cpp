@@ -13,8 +13,8 @@ constexpr value long_chain(value x, int count) {
   return x;
 }
 using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
-using rows = in<float, dims<8, 16>, split<"data", _>>;
-using weight = in<float, dims<16, 32>, split<_, "model">>;
+using rows = input<float, shape<8, 16>, split<"data", _>>;
+using weight = input<float, shape<16, 32>, split<_, "model">>;
 
 constexpr auto by_hand = [](auto x, auto w) {
   return manual<"data">(
@@ -33,8 +33,8 @@ using found_step = compile<found, pod, rows, weight>;
 static_assert(found_step::collectives == collectives{all_reduce<"data,model">});
 
 // The regions use the arguments without conversion, so each value is typed once.
-using tokens = tensor<float, dims<8, 16>, place<pod, split<"data", _>, replica<"model">>>;
-using square = tensor<float, dims<16, 16>, place<pod, replica<"data,model">>>;
+using tokens = tensor<float, shape<8, 16>, place<pod, split<"data", _>, replica<"model">>>;
+using square = tensor<float, shape<16, 16>, place<pod, replica<"data,model">>>;
 constexpr auto regions = [](auto x, auto w) {
   const auto layer = [](auto own, auto u) { return tanh(einsum<"bd,df->bf">(own, u)); };
   for (int k = 0; k < 40; ++k) x = manual<"data">(layer, takes<>{}, gives<split<"data", _>>{})(x, w);

@@ -16,17 +16,16 @@ constexpr auto train = [](auto x, auto target, auto start) {
       },
       start);
 };
-using training =
-    compile<train, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<6, 2>>, in<float, dims<3, 2>>>;
+using training = compile<train, mesh<axis<"data", 2>>, input<float, shape<6, 3>, split<"data", _>>, input<float, shape<6, 2>>,
+                         input<float, shape<3, 2>>>;
 static_assert(training::collectives == collectives{all_reduce<"data">});
 static_assert(training::traffic.bytes == 100 * 3 * 2 * 4);
 
 constexpr auto batches = [](auto x, auto w) {  // gradients of four batches, summed before the reduction over devices
   return fori_loop(
-      4, [x, w](value i, value g) { return g + grad(sum(tanh(einsum<"bi,io->bo">(x, w) * convert<float>(i))), w); },
-      zeros_like(w));
+      4, [x, w](value i, value g) { return g + grad(sum(tanh(einsum<"bi,io->bo">(x, w) * cast<float>(i))), w); }, zeros_like(w));
 };
-using added = compile<batches, mesh<axis<"data", 2>>, in<float, dims<6, 3>, split<"data", _>>, in<float, dims<3, 2>>>;
+using added = compile<batches, mesh<axis<"data", 2>>, input<float, shape<6, 3>, split<"data", _>>, input<float, shape<3, 2>>>;
 static_assert(added::collectives == collectives{all_reduce<"data">});
 static_assert(added::traffic.bytes == 3 * 2 * 4);  // once, not in every iteration
 
@@ -40,15 +39,15 @@ constexpr auto layers = [](auto x, auto weights) {  // one layer after another, 
   const auto loss = sum(h * h) + sum(norms);
   return std::tuple{loss, grad(loss, weights)};
 };
-using stack = compile<layers, mesh<axis<"data", 2>>, in<float, dims<8, 4>, split<"data", _>>, in<float, dims<20, 4, 4>>>;
-static_assert(stack::output_shard<1>::local_extents == dims<20, 4, 4>::value);
+using stack = compile<layers, mesh<axis<"data", 2>>, input<float, shape<8, 4>, split<"data", _>>, input<float, shape<20, 4, 4>>>;
+static_assert(stack::output_shard<1>::local_extents == shape<20, 4, 4>::value);
 static_assert(stack::traffic.bytes > 0);
 
 constexpr auto choose = [](auto x, auto p) {
   return cond(
       sum(p) > 0.0F, [](value a) { return einsum<"ij,jk->ik">(a, a); }, [](value a) { return a * sum(a); }, x);
 };
-using chosen = compile<choose, mesh<axis<"x", 4>>, in<float, dims<16, 16>, split<"x", _>>, in<float, dims<1>>>;
+using chosen = compile<choose, mesh<axis<"x", 4>>, input<float, shape<16, 16>, split<"x", _>>, input<float, shape<1>>>;
 static_assert(chosen::traffic.bytes == 3 * 4 * 16 * 4);  // of the branch that sends more
 
 constexpr auto walk = [](auto h, auto xs) {  // rows of one number; each row is on one device
@@ -59,7 +58,7 @@ constexpr auto walk = [](auto h, auto xs) {  // rows of one number; each row is 
       },
       h, xs);
 };
-using rows = compile<walk, mesh<axis<"x", 4>>, in<double, dims<1>>, in<double, dims<7, 1>, split<"x", _>>>;
+using rows = compile<walk, mesh<axis<"x", 4>>, input<double, shape<1>>, input<double, shape<7, 1>, split<"x", _>>>;
 static_assert(rows::collectives == collectives{all_reduce<"x">});
 static_assert(rows::traffic.bytes == 7 * 2 * 3 * 8 / 4);
 

@@ -23,8 +23,8 @@ constexpr auto step = [](auto x, auto w1, auto w2) {
       },
       takes<split<"data", _>, replica<"data">, replica<"data">>{}, gives<replica<"data">, replica<"data">>{})(x, w1, w2);
 };
-using compiled = compile<step, pod, in<float, dims<8, 16>, split<"data", _>>, in<float, dims<16, 32>, split<_, "model">>,
-                         in<float, dims<32, 16>, split<"model", _>>>;
+using compiled = compile<step, pod, input<float, shape<8, 16>, split<"data", _>>, input<float, shape<16, 32>, split<_, "model">>,
+                         input<float, shape<32, 16>, split<"model", _>>>;
 
 static_assert(compiled::collectives == collectives{all_reduce<"model">, all_reduce<"data">, all_reduce<"data">});
 static_assert(compiled::traffic.over("model").bytes == 2 * 3 * 4 * 16 * 4 / 4);   // y, [4,16]

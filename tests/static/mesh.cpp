@@ -30,8 +30,8 @@ static_assert(cluster::info.shape.device_at(detail::group_member(cluster::info.s
 static_assert(cluster::info.shape.device_at(detail::group_member(cluster::info.shape, node_axis, first, 127)) == 1019);
 
 // ---- dims ----
-static_assert(dims<>::rank == 0 && detail::elements(dims<>::value) == 1);
-static_assert(dims<3, 0, 5>::rank == 3 && detail::elements(dims<3, 0, 5>::value) == 0);
+static_assert(shape<>::rank == 0 && detail::elements(shape<>::value) == 1);
+static_assert(shape<3, 0, 5>::rank == 3 && detail::elements(shape<3, 0, 5>::value) == 0);
 
 // ---- split, resolved against a mesh ----
 template <class Split>
@@ -67,9 +67,9 @@ static_assert(detail::spec_of(pod::info, sharding_of<split<"model,data", _>>().l
 
 // ---- shards: the same extents everywhere, rounded up ----
 template <std::int64_t N, class Split>
-constexpr std::int64_t local = shard_view<float, pod, dims<N>, Split>::local_extents[0];
+constexpr std::int64_t local = shard_view<float, pod, shape<N>, Split>::local_extents[0];
 static_assert(local<15, split<"data">> == 8 && local<9, split<"model">> == 3 && local<9, split<"data,model">> == 2);
 static_assert(local<1, split<"model">> == 1 && local<0, split<"model">> == 0 && local<7, split<_>> == 7);
-using nine = shard_view<float, pod, dims<9>, split<"model">>;
+using nine = shard_view<float, pod, shape<9>, split<"model">>;
 static_assert(nine::valid_range(0, 0) == detail::index_range{0, 3} && nine::valid_range(6, 0) == detail::index_range{6, 9});
 static_assert(nine::valid_range(7, 0).size() == 0, "3, 3, 3, 0");

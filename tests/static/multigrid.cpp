@@ -9,7 +9,7 @@ using namespace gspmd;
 
 namespace {
 using step = compile<multigrid::solve<4>, mesh<axis<"x", 2>, axis<"y", 2>, axis<"z", 2>>,
-                     in<double, dims<32, 32, 32>, split<"x", "y", "z">>>;
+                     input<double, shape<32, 32, 32>, split<"x", "y", "z">>>;
 static_assert(step::view.nodes.size() == 1874);
 static_assert(step::view.steps.size() == 501);
 static_assert(step::traffic.bytes == 495'534);

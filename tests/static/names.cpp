@@ -11,7 +11,7 @@
 
 #include <gspmd/gspmd.hpp>
 
-double power(double base, double exponent) { return base * exponent; }
+double where(double base, double exponent) { return base * exponent; }
 struct array {};
 
 namespace by_alias {
@@ -19,10 +19,10 @@ namespace by_alias {
 namespace g = gspmd;
 constexpr auto program = [](auto x, auto w) {
   auto y = relu(einsum<"ab,bc->ac">(x, w) + matmul(x, w));
-  return sum(power(y, 2.0) + map([](float e) { return e + 1; }, y) + convert<float>(y < 0.5), -1);
+  return sum(pow(y, 2.0) + map([](float e) { return e + 1; }, y) + cast<float>(y < 0.5), -1);
 };
-using step =
-    g::compile<program, g::mesh<g::axis<"x", 2>>, g::in<float, g::dims<8, 6>, g::split<"x", g::_>>, g::in<float, g::dims<6, 4>>>;
+using step = g::compile<program, g::mesh<g::axis<"x", 2>>, g::input<float, g::shape<8, 6>, g::split<"x", g::_>>,
+                        g::input<float, g::shape<6, 4>>>;
 static_assert(step::traffic.bytes == 0);
 inline const ::array mine{};
 
@@ -33,13 +33,15 @@ namespace by_directives {
 using namespace std;
 using namespace gspmd;
 constexpr auto program = [](auto x, auto w) {
-  auto y = abs(x) + sqrt(w) - log(x) * tanh(w) / exponential(x);
-  y = select(equal(x, y), power(x, 2.0), floor(w)) + maximum(x, w) + iota<float>(x, {8, 6}, 1) + softmax(x, 1);
-  y = select(gspmd::logical_and(x < y, w < y), y, gspmd::negate(x));
-  return mean(reduce(y, monoid::maximum, -1)) + sum(gspmd::map([](float e) { return e + 1; }, y));
+  auto y = abs(x) + sqrt(w) - log(x) * tanh(w) / exp(x) + sin(w) * cos(w);
+  y = where(equal(x, y), pow(x, 2.0), floor(w)) + max(x, w) + min(x, 0.5) + max(2, w) + pow(x, w) + iota<float>(x, {8, 6}, 1) +
+      softmax(x, 1);
+  y = where(bitwise_and(x < y, w < y), y, negative(x));
+  return mean(reduce(y, monoid::max, -1)) + sum(gspmd::map([](float e) { return e + 1; }, y));
 };
-using step = compile<program, mesh<axis<"x", 2>>, in<float, dims<8, 6>, split<"x", _>>, in<float, dims<8, 6>, split<"x", _>>>;
+using step =
+    compile<program, mesh<axis<"x", 2>>, input<float, shape<8, 6>, split<"x", _>>, input<float, shape<8, 6>, split<"x", _>>>;
 static_assert(step::collectives == gspmd::collectives{all_reduce<"x">});
-inline double used(const gspmd::array<float>& a) { return power(a[0], 2.0); }
+inline double used(const gspmd::array<float>& a) { return where(a[0], 2.0); }
 
 }  // namespace by_directives

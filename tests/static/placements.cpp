@@ -22,7 +22,7 @@ static_assert(std::is_same_v<split_as_placements<mesh<axis<"data", 1>, axis<"mod
 
 constexpr auto add = [](auto a, auto b) { return a + b; };
 using by_dim =
-    compile<add, pod, in<float, dims<8, 8>, split<"data", _>>, in<float, dims<8, 8>, split<_, "model">, partial<"data">>>;
-using by_axis = compile<add, pod, in<float, dims<8, 8>, rows>, in<float, dims<8, 8>, sums>>;
+    compile<add, pod, input<float, shape<8, 8>, split<"data", _>>, input<float, shape<8, 8>, split<_, "model">, partial<"data">>>;
+using by_axis = compile<add, pod, input<float, shape<8, 8>, rows>, input<float, shape<8, 8>, sums>>;
 static_assert(by_dim::traffic.bytes == by_axis::traffic.bytes);
 static_assert(by_dim::collectives == by_axis::collectives);

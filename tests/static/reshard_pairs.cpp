@@ -10,7 +10,7 @@ namespace {
 
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 template <class Before, class After>
-using step = compile<[](auto a) { return reshard<After>(a); }, pod, tensor<float, dims<8, 8>, place<pod, Before>>>;
+using step = compile<[](auto a) { return reshard<After>(a); }, pod, tensor<float, shape<8, 8>, place<pod, Before>>>;
 
 // The devices whose parts of 32 elements differ exchange their parts.
 using to_other_axis = step<split<"x", _>, split<"y", _>>;

@@ -7,10 +7,10 @@
 namespace {
 using namespace gspmd;
 using pod = mesh<axis<"data", 4>, axis<"model", 2>>;
-using rows = tensor<float, dims<64, 6>, place<pod, split<"data", _>, replica<"model">>>;
-using blocks = tensor<float, dims<64, 6>, place<pod, split<"data", "model">>>;
-using everywhere = tensor<float, dims<6>, place<pod, replica<"data">, replica<"model">>>;
-using parts = tensor<float, dims<6>, place<pod, split<"model">, replica<"data">>>;
+using rows = tensor<float, shape<64, 6>, place<pod, split<"data", _>, replica<"model">>>;
+using blocks = tensor<float, shape<64, 6>, place<pod, split<"data", "model">>>;
+using everywhere = tensor<float, shape<6>, place<pod, replica<"data">, replica<"model">>>;
+using parts = tensor<float, shape<6>, place<pod, split<"model">, replica<"data">>>;
 
 constexpr auto scaled = [](auto x, auto b) { return x * b + b; };
 template <class X, class B>
@@ -32,10 +32,10 @@ static_assert(compile<both, pod, rows, everywhere>::collectives == collectives{}
 // A conversion between floats accepts partial sums: the gradient of f16 weights, and the mean of f16 values, rounded at
 // the reduction.
 using chain = mesh<axis<"data", 4>>;
-using batch = tensor<f16, dims<64, 6>, place<chain, split<"data", _>>>;
-using weights = tensor<f16, dims<6>, place<chain, replica<"data">>>;
+using batch = tensor<f16, shape<64, 6>, place<chain, split<"data", _>>>;
+using weights = tensor<f16, shape<6>, place<chain, replica<"data">>>;
 constexpr auto descend = [](auto x, auto w) {
-  const auto y = convert<float>(x) * convert<float>(w);
+  const auto y = cast<float>(x) * cast<float>(w);
   return std::tuple{reshard<replica<"data">>(grad(sum(y * y), w)), reshard<replica<"data">>(mean(x, 0))};
 };
 static_assert(compile<descend, chain, batch, weights>::traffic.in(collective_kind::all_reduce).bytes == 2 * 2 * 3 * 6 * 2 / 4);

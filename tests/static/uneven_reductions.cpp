@@ -10,7 +10,7 @@ constexpr auto sums = [](auto x, auto y) {
   return std::tuple{first, tanh(einsum<"ij,jk->ik">(first, y)), sum(x, {0})};
 };
 template <class Mesh, class X, class Y>
-using sums_on = compile<sums, Mesh, in<float, dims<7, 9>, X>, in<float, dims<9, 9>, Y>>;
+using sums_on = compile<sums, Mesh, input<float, shape<7, 9>, X>, input<float, shape<9, 9>, Y>>;
 using cube = mesh<axis<"x", 2>, axis<"y", 2>, axis<"z", 2>>;
 using grid = mesh<axis<"x", 2>, axis<"y", 4>>;
 static_assert(sums_on<grid, split<_, "x,y">, split<"y,x", _>>::traffic.bytes > 0);
@@ -20,6 +20,7 @@ static_assert(sums_on<cube, split<"z", "x,y">, split<"x,y", _>>::traffic.bytes >
 // 9x5, partial over x, y and z, must become split over these axes. Over y first, then over x and z, sends 25 + 30
 // elements. One reduce_scatter sends 70.
 constexpr auto scattered = [](auto a, auto b) { return reshard(einsum<"ij,jk->ik">(a, b), split<"y", "z,x">{}); };
-using scatter = compile<scattered, cube, in<float, dims<9, 64>, split<_, "x,y,z">>, in<float, dims<64, 5>, split<"x,y,z", _>>>;
+using scatter =
+    compile<scattered, cube, input<float, shape<9, 64>, split<_, "x,y,z">>, input<float, shape<64, 5>, split<"x,y,z", _>>>;
 static_assert(scatter::traffic.bytes == (25 + 30) * 4);
 static_assert(scatter::collectives == collectives{reduce_scatter<"y">, reduce_scatter<"x,z">});

@@ -43,5 +43,5 @@ constexpr auto smoothed = [](auto u) {
   return norm(stencil<1>([](auto near) { return near(-1) + near(1); }, stencil_field(u, {around})));
 };
 using step =
-    compile<smoothed, mesh_views<mesh<axis<"x", 4>>, mesh<axis<"y", 2>, axis<"z", 2>>>, in<double, dims<16>, split<"x">>>;
+    compile<smoothed, mesh_views<mesh<axis<"x", 4>>, mesh<axis<"y", 2>, axis<"z", 2>>>, input<double, shape<16>, split<"x">>>;
 static_assert(step::collectives == collectives{collective_permute<"x">, all_reduce<"x">});

@@ -13,7 +13,7 @@ constexpr auto one_way = [](auto x, auto w) { return limit_gather(einsum<"db,df-
 constexpr auto both_ways = [](auto x, auto w) { return limit_gather(einsum<"db,df->fb">(x, w), 32 * KiB); };
 
 template <auto F>
-using step = compile<F, eight, in<float, dims<32, 2048>, split<_, "x">>, in<float, dims<32, 512>, split<_, "x">>>;
+using step = compile<F, eight, input<float, shape<32, 2048>, split<_, "x">>, input<float, shape<32, 512>, split<_, "x">>>;
 
 constexpr std::int64_t shard = 32 * 64 * 4;
 static_assert(step<gathered>::collectives == collectives{all_gather<"x">});

@@ -18,7 +18,7 @@ namespace written_by_hand {
 
 using namespace gspmd;
 
-inline std::vector<double> some(const dynamic::input& in, int seed) {
+inline std::vector<double> some(const dynamic::input_spec& in, int seed) {
   std::int64_t n = 1;
   for (const auto e : in.shape) n *= e;
   std::vector<double> v(static_cast<std::size_t>(n));
@@ -27,7 +27,7 @@ inline std::vector<double> some(const dynamic::input& in, int seed) {
 }
 using layer = std::function<value(const std::vector<value>&)>;
 /// Returns a program with the layer and the gradients of the sum of squares of its result.
-inline dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input>& inputs,
+inline dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, const std::vector<dynamic::input_spec>& inputs,
                                        bool may_replicate = false) {
   dynamic::builder b(m);
   if (may_replicate) b.allow_replication();
@@ -43,7 +43,7 @@ inline dynamic::program with_gradients(const layer& f, const dynamic::mesh& m, c
   b.output(y);
   return b.compile();
 }
-inline std::vector<dynamic::any_array> results_of(const dynamic::program& p, const std::vector<dynamic::input>& inputs,
+inline std::vector<dynamic::any_array> results_of(const dynamic::program& p, const std::vector<dynamic::input_spec>& inputs,
                                                   bool in_threads) {
   std::vector<std::vector<double>> data;
   for (const auto& in : inputs) data.push_back(some(in, static_cast<int>(data.size())));
@@ -51,7 +51,7 @@ inline std::vector<dynamic::any_array> results_of(const dynamic::program& p, con
   return in_threads ? run(threads{}) : run(simulated{});
 }
 /// Checks that `a` has the same results as `b`, on simulated devices and on threads.
-inline void check_same(const dynamic::program& a, const dynamic::program& b, const std::vector<dynamic::input>& inputs) {
+inline void check_same(const dynamic::program& a, const dynamic::program& b, const std::vector<dynamic::input_spec>& inputs) {
   const auto expected = results_of(b, inputs, false);
   for (const bool in_threads : {false, true}) {
     const auto result = results_of(a, inputs, in_threads);
@@ -66,7 +66,7 @@ inline void check_same(const dynamic::program& a, const dynamic::program& b, con
 /// Checks that both layers have the same values and gradients. Returns both programs.
 inline std::pair<dynamic::program, dynamic::program> same_results(const layer& by_hand, const layer& automatic,
                                                                   const dynamic::mesh& m,
-                                                                  const std::vector<dynamic::input>& inputs) {
+                                                                  const std::vector<dynamic::input_spec>& inputs) {
   const auto a = with_gradients(by_hand, m.with({.checked = true}), inputs), b = with_gradients(automatic, m, inputs);
   check_same(a, b, inputs);
   return {a, b};

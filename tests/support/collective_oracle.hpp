@@ -68,7 +68,7 @@ T element_at(std::int64_t global_index, std::int64_t device) {
 template <class T>
 T folded(monoid kind, T a, T b) {
   if constexpr (std::is_same_v<T, bool>)
-    return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? a && b : a || b;
+    return kind == monoid::and_ || kind == monoid::min || kind == monoid::multiply ? a && b : a || b;
   else {
     using natural = typename std::conditional_t<
         is_narrow_float<T>, std::type_identity<float>,
@@ -76,8 +76,8 @@ T folded(monoid kind, T a, T b) {
     switch (kind) {
       case monoid::add: return static_cast<T>(static_cast<natural>(a) + static_cast<natural>(b));
       case monoid::multiply: return static_cast<T>(static_cast<natural>(a) * static_cast<natural>(b));
-      case monoid::maximum: return a < b ? b : a;
-      case monoid::minimum: return b < a ? b : a;
+      case monoid::max: return a < b ? b : a;
+      case monoid::min: return b < a ? b : a;
       default: break;
     }
     if constexpr (std::is_integral_v<T>) return static_cast<T>(kind == monoid::and_ ? a & b : a | b);
@@ -351,7 +351,7 @@ template <class T, class Comm>
 int wrong_in_all_monoids(Comm& comm, const mesh_shape& mesh, bool exact = true) {
   const axis_mask all_axes = axis_bit(mesh.axis_count()) - 1;
   int wrong = 0;
-  for (auto kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_}) {
+  for (auto kind : {monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_}) {
     if (is_float_element<T> && (kind == monoid::and_ || kind == monoid::or_)) continue;
     for (std::int64_t n : {0, 1, 2, 29, 58, 59, 257, 5003}) {
       const auto shape = shape_of({n});

@@ -211,7 +211,7 @@ struct small_program : graph_builder {
     const auto& e = at(a).shape;
     const std::vector<std::int64_t> shape(e.begin(), e.end());
     const int kind = random_.between(0, shape.size() == 2 ? 8 : 2);
-    if (kind == 0) op(code_of<negate_op>, a);
+    if (kind == 0) op(code_of<negative_op>, a);
     else if (kind == 1) op(code_of<add_op>, a, value_of(shape));
     else if (kind == 2) op(code_of<multiply_op>, a, value_of(shape));
     else if (kind == 3) einsum("ab,bc->ac", a, value_of({shape[1], extent()}));

@@ -13,7 +13,7 @@ namespace reference {
 inline value weighted_sum(traced& program, value y) {
   const auto shape = y.shape();
   const value w = program.input(reals({shape.begin(), shape.end()}, -1.3, 1.7, 5));
-  return gspmd::sum((y.type() == dtype::f64 ? y : gspmd::convert<double>(y)) * w);
+  return gspmd::sum((y.type() == dtype::f64 ? y : gspmd::cast<double>(y)) * w);
 }
 
 /// Returns the gradients with respect to up to four values, through the public function.

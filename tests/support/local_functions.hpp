@@ -48,9 +48,8 @@ struct made {
 inline constexpr const local_function* reversed = &made<"[t]->[t]", reverse_list>::value;
 inline constexpr const local_function* rows_reversed = &made<"b[t]->b[t]", reverse_rows>::value;
 inline constexpr const local_function* turned = &made<"abc->cab", turn>::value;
-inline constexpr const local_function* minima = &made<"ab->b", column_minimum, gspmd::monoid::minimum>::value;
-inline constexpr const local_function* copy_and_minima =
-    &made<"ab->ab,b", copy_and_column_minimum, gspmd::monoid::minimum>::value;
+inline constexpr const local_function* minima = &made<"ab->b", column_minimum, gspmd::monoid::min>::value;
+inline constexpr const local_function* copy_and_minima = &made<"ab->ab,b", copy_and_column_minimum, gspmd::monoid::min>::value;
 inline constexpr const local_function* sums = &made<"ab->b", column_sum>::value;
 
 }  // namespace reference::local_functions

@@ -43,7 +43,7 @@ value apply_along(const op& o, value a) {
     case kind::to_partial: return local::to_partial<A>(a);
     case kind::halo: return local::halo<A>(a, o.dim, 1, o.by > 0 ? 1 : 0, o.by == 2);
     case kind::broadcast: return local::broadcast<A>(a, (o.by + local::axis_size<A>(a)) % local::axis_size<A>(a));
-    default: return a * broadcast_in_dim(convert<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
+    default: return a * broadcast_in_dim(cast<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
   }
 }
 inline value apply(const op& o, value a, value b) {
@@ -113,7 +113,7 @@ struct program_of_devices {
 inline std::string refusal(const program_of_devices& p, bool differentiates) {
   dynamic::builder b(dynamic::mesh({{"x", p.on.x}, {"y", p.on.y}}));
   std::vector<value> in;
-  for (int k = 0; k < 3; ++k) in.push_back(b.input(dynamic::in<double>({p.size, p.size})));
+  for (int k = 0; k < 3; ++k) in.push_back(b.input(dynamic::input<double>({p.size, p.size})));
   value y = p.build(in[0], in[1], in[2]);
   if (differentiates && b.graph().error.empty()) y = grad(y, in[0]);
   if (!b.graph().error.empty()) return b.take_mistake();

@@ -20,7 +20,7 @@ using numbers = std::array<std::int64_t, 3>;
 inline std::int64_t computed(const std::string& name, const numbers& x) {
   if (name == "add") return x[0] + x[1];
   if (name == "multiply" || name == "einsum") return x[0] * x[1];
-  if (name == "select") return x[0] != 0 ? x[1] : x[2];
+  if (name == "where") return x[0] != 0 ? x[1] : x[2];
   if (name == "concatenate") return x[0] + 1000 * x[1];  // both operands are visible in the result
   return name == "tanh" ? x[0] * x[0] : x[0];
 }
@@ -35,7 +35,7 @@ inline std::int64_t slope(const std::string& name, numbers x, std::size_t by) {
 /// result must be in state `to`, and the gradient of each operand in the dual of its state.
 inline bool is_sound(const std::string& name, const std::vector<state>& in, state to, std::mt19937& random) {
   const auto some = [&] { return static_cast<std::int64_t>(random() % 19) - 9; };
-  const std::size_t first = name == "select" ? 1 : 0;  // with a gradient
+  const std::size_t first = name == "where" ? 1 : 0;  // with a gradient
   for (int trial = 0; trial < 8; ++trial) {
     numbers held[2]{}, means[2]{};
     for (std::size_t k = 0; k < in.size(); ++k) {
@@ -96,8 +96,8 @@ struct typed_again {
     return found == state::shard ? state::varying : found;
   }
   [[nodiscard]] static value built(dynamic::builder& in, const program_of_devices& p) {
-    const value a = in.input(dynamic::in<double>({p.size, p.size})), c = in.input(dynamic::in<double>({p.size, p.size})),
-                d = in.input(dynamic::in<double>({p.size, p.size}));
+    const value a = in.input(dynamic::input<double>({p.size, p.size})), c = in.input(dynamic::input<double>({p.size, p.size})),
+                d = in.input(dynamic::input<double>({p.size, p.size}));
     return p.build(a, c, d);
   }
 };

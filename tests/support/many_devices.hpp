@@ -17,7 +17,7 @@ using namespace gspmd;
 /// around.
 inline dynamic::program program(int devices, bool on_one) {
   dynamic::builder b(on_one ? dynamic::mesh({{"x", 1}, {"y", 1}}) : dynamic::mesh({{"x", devices / 8}, {"y", 8}}));
-  const value x = b.input(dynamic::in<std::uint32_t>({devices + 3, 2 * devices + 1}, {"x", "y"}));
+  const value x = b.input(dynamic::input<std::uint32_t>({devices + 3, 2 * devices + 1}, {"x", "y"}));
   const value turned = b.reshard(x, {"y", "x"});
   b.output(turned);
   b.output(b.reshard(x, {"", ""}));
@@ -39,7 +39,7 @@ inline std::vector<std::uint32_t> input(int devices) {
 template <class Backend>
 std::string wrong_on(const Backend& backend, int devices, int times) {
   const auto x = input(devices);
-  const auto wanted = program(devices, true).run_pointers(self{}, {x.data()});
+  const auto wanted = program(devices, true).run_pointers(serial{}, {x.data()});
   const auto p = program(devices, false);
   for (int k = 0; k < times; ++k) {
     const auto results = p.run_pointers(backend, {x.data()});

@@ -58,15 +58,15 @@ constexpr auto all_operators = [](auto x, auto w, auto rows, auto updates) {
                     sum(x, {0}),
                     sum(map([](residue a) { return a * a; }, x) + -x * x),
                     transpose(x, {1, 0}),
-                    select(iota<std::int32_t>(x, {7, 5}, 0) > 2.0, x, -x),
+                    where(iota<std::int32_t>(x, {7, 5}, 0) > 2.0, x, -x),
                     pad(slice(x, {2, 1}, {7, 4}), {1, 0}, {0, 2}),
-                    concatenate({x, reverse(x, {0})}, 0),
+                    concatenate({x, flip(x, {0})}, 0),
                     shift(x, 0, -2),
                     picked,
                     scatter_add(x, rows, updates, 0),
                     cumsum(x, 0),
                     reshape(w, {5, 2, 3}),
-                    convert<double>(x)};
+                    cast<double>(x)};
 };
 
 /// A matrix of T, stored by rows.
@@ -150,8 +150,8 @@ struct residue_case {
   }
 };
 template <class Mesh, class SplitX, class SplitW>
-using residue_step = compile<all_operators, Mesh, in<residue, dims<7, 5>, SplitX>, in<residue, dims<5, 6>, SplitW>,
-                             in<std::int32_t, dims<4>>, in<residue, dims<4, 5>>>;
+using residue_step = compile<all_operators, Mesh, input<residue, shape<7, 5>, SplitX>, input<residue, shape<5, 6>, SplitW>,
+                             input<std::int32_t, shape<4>>, input<residue, shape<4, 5>>>;
 
 /// x is [3, 7, 2], w is [7, 5].
 constexpr auto dual_operators = [](auto x, auto w) {
@@ -159,7 +159,7 @@ constexpr auto dual_operators = [](auto x, auto w) {
   return std::tuple{y, sum(x, {1}), transpose(x, {2, 0, 1}), einsum<"abc,abc->c">(x, x)};
 };
 template <class Mesh, class SplitX, class SplitW>
-using dual_step = compile<dual_operators, Mesh, in<dual, dims<3, 7, 2>, SplitX>, in<dual, dims<7, 5>, SplitW>>;
+using dual_step = compile<dual_operators, Mesh, input<dual, shape<3, 7, 2>, SplitX>, input<dual, shape<7, 5>, SplitW>>;
 
 /// Small integers, which are exact.
 struct dual_case {

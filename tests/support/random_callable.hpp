@@ -45,7 +45,7 @@ class generator {
   }
   constexpr value pick() { return pool_[next(static_cast<unsigned>(pool_.size()))]; }
   static constexpr value tamed(value x) { return x * 0.25; }
-  static constexpr value as(value x, value like) { return like.type() == dtype::f64 ? convert<double>(x) : convert<float>(x); }
+  static constexpr value as(value x, value like) { return like.type() == dtype::f64 ? cast<double>(x) : cast<float>(x); }
 
   constexpr value make_one(value a, value b) {
     const bool alike = a.shape() == b.shape();
@@ -74,17 +74,17 @@ class generator {
       case 11: {
         const value condition = a > 0.1234;
         const value on_true = alike ? b : -a;
-        return select(condition, on_true, tanh(a));
+        return where(condition, on_true, tanh(a));
       }
       case 12: {
-        const value largest = reduce(a, monoid::maximum, {1});
+        const value largest = reduce(a, monoid::max, {1});
         const value average = mean(a, {0});
         const value product = einsum("a,b->ab", largest, average);
         return a * 0.5 - product;
       }
       case 13: return a + as(iota<std::int32_t>(a, {rows, columns}, static_cast<int>(next(2))) * 3, a) * 0.125;
       case 14: return reshard(tanh(a), split<"y", "?">{});
-      default: return tamed(einsum("acb,ab->ca", broadcast_in_dim(sine(a), {rows, 5, columns}, {0, 2}), a));
+      default: return tamed(einsum("acb,ab->ca", broadcast_in_dim(sin(a), {rows, 5, columns}, {0, 2}), a));
     }
   }
 

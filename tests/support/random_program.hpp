@@ -439,7 +439,7 @@ class random_program {
     if (s.partial == 0) return;
     std::vector<monoid> kinds;
     for (const auto kind :
-         {monoid::add, monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
+         {monoid::add, monoid::add, monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_})
       if (ir::is_defined(kind, x.type)) kinds.push_back(kind);
     s.reduced_by = random_.one_of(kinds);
     const auto count = static_cast<std::size_t>(mesh.size_of(s.partial));
@@ -458,7 +458,7 @@ class random_program {
           if (x.complex()) parts[p].imags[e] = 0;  // the last part has all of the imaginary part
           if (s.reduced_by == monoid::add) own = round_to(x.type, delta - 1), rest -= own;
           else if (s.reduced_by == monoid::multiply) own = random_.chance(50) ? -1 : 1, rest *= own;
-          else own = round_to(x.type, s.reduced_by == monoid::maximum ? own - delta : own + delta);
+          else own = round_to(x.type, s.reduced_by == monoid::max ? own - delta : own + delta);
           sum += std::fabs(own);
         } else {
           std::int64_t& own = parts[p].ints[e];
@@ -474,8 +474,8 @@ class random_program {
               own = noise % 2 == 0 ? wrap_to(x.type, bits_of(-1)) : 1;
               rest = wrap_to(x.type, bits_of(rest * own));
               break;
-            case monoid::maximum: own = x.type == dtype::pred ? own & noise : std::max(own - noise, least); break;
-            case monoid::minimum: own = x.type == dtype::pred ? own | noise : own + noise; break;
+            case monoid::max: own = x.type == dtype::pred ? own & noise : std::max(own - noise, least); break;
+            case monoid::min: own = x.type == dtype::pred ? own | noise : own + noise; break;
             case monoid::and_: own |= noise; break;
             case monoid::or_: own &= noise; break;
           }
@@ -575,7 +575,7 @@ class random_program {
         const dtype to = random_type();
         if (ir::is_complex(type) && !ir::is_complex(to))
           commit(ir::add_elementwise(g, random_.chance(50) ? code_of<real_op> : code_of<abs_op>, {x}, here));
-        else commit(ir::add_elementwise(g, code_of<convert_op>, {x}, here, to));
+        else commit(ir::add_elementwise(g, code_of<cast_op>, {x}, here, to));
         break;
       }
       case 3:
@@ -588,8 +588,7 @@ class random_program {
           op = random_.one_of(
               std::vector<operator_code>{code_of<add_op>, code_of<add_op>, code_of<subtract_op>, code_of<multiply_op>});
         if (type == dtype::pred)
-          op = random_.one_of(
-              std::vector<operator_code>{code_of<and_op>, code_of<or_op>, code_of<maximum_op>, code_of<minimum_op>});
+          op = random_.one_of(std::vector<operator_code>{code_of<and_op>, code_of<or_op>, code_of<max_op>, code_of<min_op>});
         if (!ir::is_defined(op, type)) break;
         const int y = random_.chance(10) ? x : pick_like(type, shape);
         if (y < 0) break;
@@ -607,7 +606,7 @@ class random_program {
       case 7: {
         const int chooser = pick_like(dtype::pred, shape);
         const int y = pick_like(type, shape);
-        if (chooser >= 0 && y >= 0) commit(ir::add_elementwise(g, code_of<select_op>, {chooser, x, y}, here));
+        if (chooser >= 0 && y >= 0) commit(ir::add_elementwise(g, code_of<where_op>, {chooser, x, y}, here));
         break;
       }
       case 8: {
@@ -634,8 +633,7 @@ class random_program {
       case 13:
       case 14: {
         std::vector<monoid> kinds;
-        for (const auto kind :
-             {monoid::add, monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
+        for (const auto kind : {monoid::add, monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_})
           if (ir::is_defined(kind, type)) kinds.push_back(kind);
         ir::dim_mask dims = 0;
         for (int d = 0; d < rank; ++d)
@@ -707,7 +705,7 @@ class random_program {
         y = shift_somehow(y, random_.between(0, rank - 1), random_.between(-1, 1));
       const auto op = is_pred ? random_.one_of(std::vector<operator_code>{code_of<and_op>, code_of<or_op>})
                       : random_.chance(60) && !ir::is_complex(at(x).type)
-                          ? random_.one_of(std::vector<operator_code>{code_of<maximum_op>, code_of<minimum_op>})
+                          ? random_.one_of(std::vector<operator_code>{code_of<max_op>, code_of<min_op>})
                           : random_.one_of(std::vector<operator_code>{code_of<add_op>, code_of<subtract_op>});
       if (y < 0) return -1;
       sum = sum < 0 ? y : commit(ir::add_elementwise(g, op, {sum, y}, here));
@@ -751,7 +749,7 @@ class random_program {
       case 2:
         for (int d = 0; d < rank; ++d)
           if (random_.chance(60)) dims.push_back(d);
-        return commit(ir::add_reverse(g, x, dims, here));
+        return commit(ir::add_flip(g, x, dims, here));
       case 3: return commit(ir::add_roll(g, x, random_.between(-12, 12), random_.between(0, rank - 1), here));
       default: {
         const int dim = random_.between(0, rank - 1);
@@ -775,8 +773,8 @@ class random_program {
       return;  // with more dims it is several operators
     const auto kind =
         type == dtype::pred
-            ? random_.one_of(std::vector<monoid>{monoid::and_, monoid::or_, monoid::maximum})
-            : random_.one_of(std::vector<monoid>{monoid::add, monoid::add, monoid::maximum, monoid::minimum, monoid::multiply});
+            ? random_.one_of(std::vector<monoid>{monoid::and_, monoid::or_, monoid::max})
+            : random_.one_of(std::vector<monoid>{monoid::add, monoid::add, monoid::max, monoid::min, monoid::multiply});
     // A window of a maximum must have an element, otherwise the result is infinite.
     const bool may_be_empty = type == dtype::pred || kind == monoid::add || kind == monoid::multiply;
     std::vector<std::int64_t> size, stride, low, high, base, dilation;
@@ -861,7 +859,7 @@ class random_program {
     }
     if (windows.empty() || size_of(brought) > max_elements) return;
     const int dy = pick_like(type, brought);
-    const auto kind = random_.chance(70) ? monoid::maximum : monoid::minimum;
+    const auto kind = random_.chance(70) ? monoid::max : monoid::min;
     if (dy >= 0) commit(ir::add_select_and_scatter(g, x, dy, windows, kind, ir::location::current()));
   }
   void make_local(int x) {
@@ -932,7 +930,7 @@ class random_program {
     const int rank = from.shape.count;
     if (rank == 0) return;
     const int dim = random_.between(0, rank - 1);
-    const monoid kinds[] = {from.type == dtype::pred ? monoid::or_ : monoid::add, monoid::maximum, monoid::minimum};
+    const monoid kinds[] = {from.type == dtype::pred ? monoid::or_ : monoid::add, monoid::max, monoid::min};
     const monoid drawn = kinds[random_.between(0, 2)], kind = ir::is_complex(from.type) ? monoid::add : drawn;
     const int what = random_.between(0, 4);
     if (what == 0)
@@ -1112,16 +1110,16 @@ class random_program {
   }
 
   static const std::vector<operator_code>& unary_operators() {
-    static const std::vector<operator_code> all = {
-        code_of<abs_op>,  code_of<negate_op>, code_of<sign_op>,  code_of<exponential_op>, code_of<log_op>,
-        code_of<sqrt_op>, code_of<rsqrt_op>,  code_of<tanh_op>,  code_of<logistic_op>,    code_of<relu_op>,
-        code_of<sine_op>, code_of<cosine_op>, code_of<floor_op>, code_of<ceil_op>,        code_of<not_op>};
+    static const std::vector<operator_code> all = {code_of<abs_op>,     code_of<negative_op>, code_of<sign_op>,  code_of<exp_op>,
+                                                   code_of<log_op>,     code_of<sqrt_op>,     code_of<rsqrt_op>, code_of<tanh_op>,
+                                                   code_of<sigmoid_op>, code_of<relu_op>,     code_of<sin_op>,   code_of<cos_op>,
+                                                   code_of<floor_op>,   code_of<ceil_op>,     code_of<not_op>};
     return all;
   }
   static const std::vector<operator_code>& binary_operators() {
     static const std::vector<operator_code> all = {code_of<add_op>,    code_of<subtract_op>, code_of<multiply_op>,
-                                                   code_of<divide_op>, code_of<maximum_op>,  code_of<minimum_op>,
-                                                   code_of<power_op>,  code_of<and_op>,      code_of<or_op>};
+                                                   code_of<divide_op>, code_of<max_op>,      code_of<min_op>,
+                                                   code_of<pow_op>,    code_of<and_op>,      code_of<or_op>};
     return all;
   }
   static const std::vector<operator_code>& comparisons() {
@@ -1132,11 +1130,11 @@ class random_program {
 
   void make_unary(int x) {
     auto op = random_.one_of(unary_operators());
-    if (random_.chance(40)) op = random_.chance(50) ? code_of<tanh_op> : code_of<logistic_op>;
+    if (random_.chance(40)) op = random_.chance(50) ? code_of<tanh_op> : code_of<sigmoid_op>;
     if (!ir::is_defined(op, at(x).type)) return;
     const bool of_positive = op == code_of<log_op> || op == code_of<sqrt_op> || op == code_of<rsqrt_op>;
     if (of_positive && !all(x, [](double v) { return v > 0.05; }))
-      x = commit(ir::add_elementwise(g, code_of<logistic_op>, {x}, ir::location::current()));
+      x = commit(ir::add_elementwise(g, code_of<sigmoid_op>, {x}, ir::location::current()));
     if (x >= 0) commit(ir::add_elementwise(g, op, {x}, ir::location::current()));
   }
 
@@ -1255,7 +1253,7 @@ class random_program {
         for (const double r : *part) finite = finite && std::isfinite(r);
       if (!finite) {  // the maximum of no elements: it may be returned, but no operator uses it
         accepted = n.op == gspmd::detail::code_of<gspmd::detail::reduce_op> &&
-                   (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum);
+                   (n.reduced_by == monoid::max || n.reduced_by == monoid::min);
         f = {0, 0, 0, false};
       } else if (v.floating()) {
         accepted = is_tame(v.type, f);
@@ -1289,27 +1287,27 @@ class random_program {
       case operator_id<sign_op>:
       case operator_id<floor_op>:
       case operator_id<ceil_op>: return exact(a);
-      case operator_id<exponential_op>: return !x.complex() && all(a, [](double v) { return v < 6; });
+      case operator_id<exp_op>: return !x.complex() && all(a, [](double v) { return v < 6; });
       case operator_id<log_op>:
       case operator_id<sqrt_op>:
       case operator_id<rsqrt_op>: return all(a, [](double v) { return v > 0.05; });
       case operator_id<divide_op>: return !y.complex() && (!y.floating() || all(b, [](double v) { return std::fabs(v) > 0.1; }));
-      case operator_id<power_op>:
+      case operator_id<pow_op>:
         return !x.floating() ||
                (all(a, [](double v) { return v > 0.1 && v < 8; }) && all(b, [](double v) { return std::fabs(v) <= 3; }));
-      case operator_id<convert_op>:
+      case operator_id<cast_op>:
         if (x.floating()) return ir::is_floating(n.type) || exact(a);
         if (ir::is_floating(n.type))
           for (const auto i : x.ints)
             if (i > 10000 || i < -10000) return false;
         return true;
       case operator_id<abs_op>:
-      case operator_id<negate_op>:
+      case operator_id<negative_op>:
       case operator_id<tanh_op>:
-      case operator_id<logistic_op>:
+      case operator_id<sigmoid_op>:
       case operator_id<relu_op>:
-      case operator_id<sine_op>:
-      case operator_id<cosine_op>:
+      case operator_id<sin_op>:
+      case operator_id<cos_op>:
       case operator_id<not_op>:
       case operator_id<real_op>:
       case operator_id<imag_op>:
@@ -1319,12 +1317,12 @@ class random_program {
       case operator_id<add_op>:
       case operator_id<subtract_op>:
       case operator_id<multiply_op>:
-      case operator_id<maximum_op>:
-      case operator_id<minimum_op>:
+      case operator_id<max_op>:
+      case operator_id<min_op>:
       case operator_id<and_op>:
       case operator_id<or_op>:
       case operator_id<xor_op>:
-      case operator_id<select_op>:
+      case operator_id<where_op>:
       case operator_id<map_op>: return true;
       default:
         if (!ir::is_compare(n.op)) reference::refuse(n.op);
@@ -1403,7 +1401,7 @@ class random_program {
       case operator_id<sign_op>:
       case operator_id<floor_op>:
       case operator_id<ceil_op>: return {0, own, 0, true};
-      case operator_id<exponential_op>: return function(own * 1.1);
+      case operator_id<exp_op>: return function(own * 1.1);
       case operator_id<log_op>: return function(1 / smallest(0));
       case operator_id<sqrt_op>: return function(0.5 / std::sqrt(smallest(0)));
       case operator_id<rsqrt_op>: return function(0.5 / std::pow(smallest(0), 1.5));
@@ -1413,11 +1411,11 @@ class random_program {
         return {f.error + worst, std::max(f.magnitude, 2 * largest), no_grid, true};
       }
       case operator_id<tanh_op>:
-      case operator_id<logistic_op>:
-      case operator_id<sine_op>:
-      case operator_id<cosine_op>: return function(1);
-      case operator_id<power_op>: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
-      case operator_id<convert_op>:
+      case operator_id<sigmoid_op>:
+      case operator_id<sin_op>:
+      case operator_id<cos_op>: return function(1);
+      case operator_id<pow_op>: return function(8 * std::max(own, 1.0) * (1 + 3 / smallest(0)));
+      case operator_id<cast_op>:
         if (n.operands.count == 1 && !values_[static_cast<std::size_t>(n.operands[0])].floating()) return {0, own, 0, true};
         if (n.type == dtype::f64 || n.type == dtype::c128) return x[0];
         return rounded(n.type, x[0].error, x[0].magnitude, x[0].grid);
@@ -1435,16 +1433,16 @@ class random_program {
         const facts p = product(1);
         return rounded(n.type, p.error + x[0].error, p.magnitude + x[0].magnitude, std::max(p.grid, x[0].grid));
       }
-      case operator_id<negate_op>:
+      case operator_id<negative_op>:
       case operator_id<relu_op>:
       case operator_id<real_op>:
       case operator_id<imag_op>:
       case operator_id<conj_op>:
       case operator_id<complex_op>:
       case operator_id<stop_gradient_op>:
-      case operator_id<maximum_op>:
-      case operator_id<minimum_op>:
-      case operator_id<select_op>: return moved;
+      case operator_id<max_op>:
+      case operator_id<min_op>:
+      case operator_id<where_op>: return moved;
       default: reference::refuse(n.op);
     }
   }

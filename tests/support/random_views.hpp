@@ -50,7 +50,7 @@ inline std::vector<dynamic::mesh> random_meshes(random_numbers& random, int devi
   return meshes;
 }
 
-/// Returns a random sharding by the axes of one mesh, in the format of `dynamic::in`.
+/// Returns a random sharding by the axes of one mesh, in the format of `dynamic::input`.
 inline std::vector<dim_spec> random_names(random_numbers& random, const detail::mesh_info& mesh, int rank) {
   std::vector<std::string> dims(static_cast<std::size_t>(rank));
   std::vector<int> axes;

@@ -115,23 +115,23 @@ inline std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
   return static_cast<std::int64_t>(result);
 }
 
-inline double maximum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
-inline double minimum(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b); }
+inline double max(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::max(a, b); }
+inline double min(double a, double b) { return std::isnan(a) || std::isnan(b) ? std::nan("") : std::min(a, b); }
 
 inline double unary(const operator_code& op, double x) {
   switch (op.id) {
     case operator_id<abs_op>: return std::fabs(x);
-    case operator_id<negate_op>: return -x;
+    case operator_id<negative_op>: return -x;
     case operator_id<sign_op>: return x > 0 ? 1 : x < 0 ? -1 : x;
-    case operator_id<exponential_op>: return std::exp(x);
+    case operator_id<exp_op>: return std::exp(x);
     case operator_id<log_op>: return std::log(x);
     case operator_id<sqrt_op>: return std::sqrt(x);
     case operator_id<rsqrt_op>: return 1 / std::sqrt(x);
     case operator_id<tanh_op>: return std::tanh(x);
-    case operator_id<logistic_op>: return 1 / (1 + std::exp(-x));
-    case operator_id<relu_op>: return maximum(x, 0);
-    case operator_id<sine_op>: return std::sin(x);
-    case operator_id<cosine_op>: return std::cos(x);
+    case operator_id<sigmoid_op>: return 1 / (1 + std::exp(-x));
+    case operator_id<relu_op>: return max(x, 0);
+    case operator_id<sin_op>: return std::sin(x);
+    case operator_id<cos_op>: return std::cos(x);
     case operator_id<floor_op>: return std::floor(x);
     case operator_id<ceil_op>: return std::ceil(x);
     case operator_id<expm1_op>: return std::expm1(x);
@@ -149,7 +149,7 @@ inline std::int64_t unary(const operator_code& op, dtype type, std::int64_t x) {
   if (type == dtype::u64 && op == code_of<sign_op>) return x != 0 ? 1 : 0;
   switch (op.id) {
     case operator_id<abs_op>: return wrap_to(type, x < 0 ? 0 - bits_of(x) : bits_of(x));
-    case operator_id<negate_op>: return wrap_to(type, 0 - bits_of(x));
+    case operator_id<negative_op>: return wrap_to(type, 0 - bits_of(x));
     case operator_id<sign_op>: return x > 0 ? 1 : x < 0 ? -1 : 0;
     case operator_id<relu_op>: return x > 0 ? x : 0;
     case operator_id<not_op>: return type == dtype::pred ? 1 - x : wrap_to(type, bits_of(~x));
@@ -164,10 +164,10 @@ inline double binary(const operator_code& op, double a, double b) {
     case operator_id<subtract_op>: return a - b;
     case operator_id<multiply_op>: return a * b;
     case operator_id<divide_op>: return a / b;
-    case operator_id<maximum_op>: return maximum(a, b);
-    case operator_id<minimum_op>: return minimum(a, b);
-    case operator_id<power_op>: return std::pow(a, b);
-    case operator_id<remainder_op>: return std::fmod(a, b);
+    case operator_id<max_op>: return max(a, b);
+    case operator_id<min_op>: return min(a, b);
+    case operator_id<pow_op>: return std::pow(a, b);
+    case operator_id<fmod_op>: return std::fmod(a, b);
     case operator_id<atan2_op>: return std::atan2(a, b);
     default: refuse(op);
   }
@@ -176,8 +176,8 @@ inline double binary(const operator_code& op, double a, double b) {
 inline std::int64_t binary(const operator_code& op, dtype type, std::int64_t a, std::int64_t b) {
   if (type == dtype::pred) {  // StableHLO: add is or, multiply is and
     if (op == code_of<xor_op>) return a ^ b;
-    if (op == code_of<add_op> || op == code_of<maximum_op> || op == code_of<or_op>) return a | b;
-    if (op == code_of<multiply_op> || op == code_of<minimum_op> || op == code_of<and_op>) return a & b;
+    if (op == code_of<add_op> || op == code_of<max_op> || op == code_of<or_op>) return a | b;
+    if (op == code_of<multiply_op> || op == code_of<min_op> || op == code_of<and_op>) return a & b;
     refuse(op);
   }
   if (op == code_of<threefry2x32_op>) return static_cast<std::int64_t>(gspmd::detail::threefry2x32(bits_of(a), bits_of(b)));
@@ -185,10 +185,10 @@ inline std::int64_t binary(const operator_code& op, dtype type, std::int64_t a, 
     const auto x = bits_of(a), y = bits_of(b);
     const auto width = static_cast<std::uint64_t>(8 * gspmd::detail::bytes_of(type));
     if (op == code_of<divide_op>) return wrap_to(type, y == 0 ? ~y : x / y);
-    if (op == code_of<remainder_op>) return wrap_to(type, y == 0 ? x : x % y);
-    if (op == code_of<maximum_op> || op == code_of<minimum_op>) return (x < y) == (op == code_of<minimum_op>) ? a : b;
-    if (op == code_of<shift_right_op>) return y >= width ? 0 : wrap_to(type, x >> y);
-    if (op == code_of<power_op>) {
+    if (op == code_of<fmod_op>) return wrap_to(type, y == 0 ? x : x % y);
+    if (op == code_of<max_op> || op == code_of<min_op>) return (x < y) == (op == code_of<min_op>) ? a : b;
+    if (op == code_of<right_shift_op>) return y >= width ? 0 : wrap_to(type, x >> y);
+    if (op == code_of<pow_op>) {
       std::uint64_t result = 1, square = x;
       for (auto left = y; left > 0; left /= 2, square *= square)
         if (left % 2 == 1) result *= square;
@@ -200,18 +200,18 @@ inline std::int64_t binary(const operator_code& op, dtype type, std::int64_t a, 
     case operator_id<subtract_op>: return wrap_to(type, bits_of(a) - bits_of(b));
     case operator_id<multiply_op>: return wrap_to(type, bits_of(a) * bits_of(b));
     case operator_id<divide_op>: return b == 0 ? wrap_to(type, bits_of(-1)) : b == -1 ? wrap_to(type, 0 - bits_of(a)) : a / b;
-    case operator_id<maximum_op>: return std::max(a, b);
-    case operator_id<minimum_op>: return std::min(a, b);
-    case operator_id<power_op>: return wrap_to(type, bits_of(integer_power(a, b)));
+    case operator_id<max_op>: return std::max(a, b);
+    case operator_id<min_op>: return std::min(a, b);
+    case operator_id<pow_op>: return wrap_to(type, bits_of(integer_power(a, b)));
     case operator_id<and_op>: return a & b;
     case operator_id<or_op>: return a | b;
     case operator_id<xor_op>: return a ^ b;
-    case operator_id<remainder_op>: return b == 0 ? a : b == -1 ? 0 : a % b;
-    case operator_id<shift_left_op>: {
+    case operator_id<fmod_op>: return b == 0 ? a : b == -1 ? 0 : a % b;
+    case operator_id<left_shift_op>: {
       const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
       return b < 0 || b >= width ? 0 : wrap_to(type, bits_of(a) << b);
     }
-    case operator_id<shift_right_op>: {
+    case operator_id<right_shift_op>: {
       const int width = static_cast<int>(8 * gspmd::detail::bytes_of(type));
       return b < 0 || b >= width ? (a < 0 ? -1 : 0) : a >> b;
     }
@@ -285,10 +285,10 @@ inline void map(const node& n, const std::vector<const host_array*>& x, host_arr
 }
 
 inline void elementwise(const node& n, const std::vector<const host_array*>& x, host_array& result) {
-  if (n.op == code_of<convert_op>) return convert(*x[0], result);
+  if (n.op == code_of<cast_op>) return convert(*x[0], result);
   if (n.op == code_of<map_op>) return map(n, x, result);
   for (std::size_t i = 0; i < result.size(); ++i) {
-    if (n.op == code_of<select_op>) {
+    if (n.op == code_of<where_op>) {
       const host_array& chosen = *x[x[0]->ints[i] != 0 ? 1 : 2];
       if (result.floating()) result.reals[i] = chosen.reals[i];
       else result.ints[i] = chosen.ints[i];
@@ -354,8 +354,8 @@ inline double real_identity(monoid kind) {
   const double infinity = std::numeric_limits<double>::infinity();
   switch (kind) {
     case monoid::multiply: return 1;
-    case monoid::maximum: return -infinity;
-    case monoid::minimum: return infinity;
+    case monoid::max: return -infinity;
+    case monoid::min: return infinity;
     default: return 0;
   }
 }
@@ -363,8 +363,8 @@ inline std::int64_t integer_identity(monoid kind, dtype type) {
   const auto& ends = gspmd::detail::facts_of(type);
   switch (kind) {
     case monoid::multiply: return 1;
-    case monoid::maximum: return type == dtype::pred ? 0 : ends.least;
-    case monoid::minimum: return type == dtype::pred ? 1 : type == dtype::u64 ? -1 : ends.most;
+    case monoid::max: return type == dtype::pred ? 0 : ends.least;
+    case monoid::min: return type == dtype::pred ? 1 : type == dtype::u64 ? -1 : ends.most;
     case monoid::and_: return type == dtype::pred ? 1 : wrap_to(type, bits_of(-1));
     default: return 0;
   }
@@ -372,8 +372,8 @@ inline std::int64_t integer_identity(monoid kind, dtype type) {
 inline double combine(monoid kind, double a, double b) {
   switch (kind) {
     case monoid::multiply: return a * b;
-    case monoid::maximum: return maximum(a, b);
-    case monoid::minimum: return minimum(a, b);
+    case monoid::max: return max(a, b);
+    case monoid::min: return min(a, b);
     default: return a + b;
   }
 }
@@ -381,8 +381,8 @@ inline std::int64_t combine(monoid kind, dtype type, std::int64_t a, std::int64_
   switch (kind) {
     case monoid::add: return binary(code_of<add_op>, type, a, b);
     case monoid::multiply: return binary(code_of<multiply_op>, type, a, b);
-    case monoid::maximum: return type == dtype::u64 ? binary(code_of<maximum_op>, type, a, b) : std::max(a, b);
-    case monoid::minimum: return type == dtype::u64 ? binary(code_of<minimum_op>, type, a, b) : std::min(a, b);
+    case monoid::max: return type == dtype::u64 ? binary(code_of<max_op>, type, a, b) : std::max(a, b);
+    case monoid::min: return type == dtype::u64 ? binary(code_of<min_op>, type, a, b) : std::min(a, b);
     case monoid::and_: return a & b;
     case monoid::or_: return a | b;
   }
@@ -523,7 +523,7 @@ inline void local(const node& n, const host_array& x, host_array& result) {
 /// Returns true for pad, slice, reverse, roll, and several movements combined.
 inline bool is_mapped(const node& n) {
   namespace ir = gspmd::detail;
-  return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::reverse_op> ||
+  return n.op == ir::code_of<ir::pad_op> || n.op == ir::code_of<ir::slice_op> || n.op == ir::code_of<ir::flip_op> ||
          n.op == ir::code_of<ir::roll_op> || n.op == ir::code_of<ir::composed_op>;
 }
 
@@ -593,7 +593,7 @@ inline void select_and_scatter(const node& n, const host_array& x, const host_ar
       if (!inside) return;
       const auto e = offset_of(place, x.shape);
       const auto is_better = [&] {
-        return n.reduced_by == monoid::maximum ? x.reals[e] > x.reals[best] : x.reals[e] < x.reals[best];
+        return n.reduced_by == monoid::max ? x.reals[e] > x.reals[best] : x.reals[e] < x.reals[best];
       };
       if (best == none || is_better() || (std::isnan(x.reals[e]) && !std::isnan(x.reals[best]))) best = e;
     });
@@ -701,7 +701,7 @@ inline void listed(const node& n, const std::vector<const host_array*>& x, host_
   } else if (is(ir::code_of<ir::scatter_set_op>)) {
     scatter_set_node(n, *x[0], *x[1], *x[2], result);
   } else if (is(ir::code_of<ir::reshape_op>, ir::code_of<ir::reshard_op>, ir::code_of<ir::shard_alike_op>,
-                ir::code_of<ir::next_value_op>, ir::code_of<ir::barrier_op>, ir::code_of<ir::ordered_barrier_op>)) {
+                ir::code_of<ir::update_op>, ir::code_of<ir::barrier_op>, ir::code_of<ir::ordered_barrier_op>)) {
     same(*x[0], result);
   } else {
     throw std::logic_error(std::string("the reference does not know ") + ir::name_of(n.op));
@@ -755,7 +755,7 @@ inline host_array evaluate_parts(const node& n, const std::vector<const host_arr
   } else if (n.op == code_of<complex_op>) {
     result.reals = re[0].reals;
     result.imags = re[1].reals;
-  } else if (n.op == code_of<convert_op>) {
+  } else if (n.op == code_of<cast_op>) {
     result.reals = re[0].floating() ? re[0].reals : std::vector<double>(re[0].ints.begin(), re[0].ints.end());
     if (x[0]->complex()) result.imags = im[0].reals;
   } else if (multiplies) {

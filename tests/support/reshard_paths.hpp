@@ -286,7 +286,7 @@ inline void check_all_pairs(const lattice& all, reductions which, int every, tal
   const auto& mesh = all.mesh;
   const auto& global = all.global;
   const auto n = all.states.size();
-  constexpr monoid kinds[] = {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_};
+  constexpr monoid kinds[] = {monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_};
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < n; ++j) {
       const auto& from = all.states[i];

@@ -169,14 +169,14 @@ class rounding {
     const auto r = [&](int k) { return radius(n.operands[k]).reals[e]; };
     bool exact = true;
     for (int k = 0; k < n.operands.count; ++k) exact = exact && r(k) == 0;
-    if (n.op == code_of<select_op>) return select_radius(i, e);
+    if (n.op == code_of<where_op>) return select_radius(i, e);
     const host_array& x = value(n.operands[0]);
     if (!x.floating()) {
       if (!exact) return unknown;
       return value(i).floating() ? rounded(n.type, 0, std::fabs(value(i).reals[e]), 1) : 0;
     }
     if (gspmd::detail::is_compare(n.op)) return exact || std::fabs(real(0) - real(1)) > r(0) + r(1) ? 0 : unknown;
-    if (n.op == code_of<convert_op> && !value(i).floating()) {
+    if (n.op == code_of<cast_op> && !value(i).floating()) {
       if (n.type == dtype::pred) return exact || std::fabs(real(0)) > r(0) ? 0 : unknown;
       return exact || std::trunc(real(0) - r(0)) == std::trunc(real(0) + r(0)) ? 0 : unknown;
     }
@@ -191,8 +191,8 @@ class rounding {
     return rounded(n.type, error, std::fabs(result), is_rounded ? 8 : 0);
   }
   static bool keeps_bits(const operator_code& op, dtype from, dtype to) {
-    if (op == code_of<convert_op>) return from == to || to == dtype::f64;
-    return op == code_of<abs_op> || op == code_of<negate_op> || op == code_of<sign_op> || op == code_of<relu_op> ||
+    if (op == code_of<cast_op>) return from == to || to == dtype::f64;
+    return op == code_of<abs_op> || op == code_of<negative_op> || op == code_of<sign_op> || op == code_of<relu_op> ||
            op == code_of<floor_op> || op == code_of<ceil_op>;
   }
   /// Returns true if nothing is rounded, so that even a fused multiply-add gives these bits.
@@ -202,11 +202,11 @@ class rounding {
       case operator_id<add_op>: return wide_a + wide_b == static_cast<long double>(round_to(type, a + b));
       case operator_id<subtract_op>: return wide_a - wide_b == static_cast<long double>(round_to(type, a - b));
       case operator_id<multiply_op>: return wide_a * wide_b == static_cast<long double>(round_to(type, a * b));
-      case operator_id<maximum_op>:
-      case operator_id<minimum_op>: return true;
+      case operator_id<max_op>:
+      case operator_id<min_op>: return true;
       case operator_id<divide_op>:
-      case operator_id<power_op>:
-      case operator_id<remainder_op>:
+      case operator_id<pow_op>:
+      case operator_id<fmod_op>:
       case operator_id<atan2_op>: return false;
       default: refuse(op);
     }
@@ -225,22 +225,22 @@ class rounding {
   static double unary_error(const operator_code& op, double x, double r) {
     switch (op.id) {
       case operator_id<abs_op>:
-      case operator_id<negate_op>:
-      case operator_id<sine_op>:
-      case operator_id<cosine_op>:
+      case operator_id<negative_op>:
+      case operator_id<sin_op>:
+      case operator_id<cos_op>:
       case operator_id<relu_op>:
       case operator_id<stop_gradient_op>:
-      case operator_id<convert_op>: return r;
+      case operator_id<cast_op>: return r;
       // These functions are monotone, so values in between are bounded by the ends. 1 / sqrt(x) is undefined below 0.
       case operator_id<rsqrt_op>:
         if (x <= r) return unknown;
         break;
       case operator_id<sign_op>:
-      case operator_id<exponential_op>:
+      case operator_id<exp_op>:
       case operator_id<log_op>:
       case operator_id<sqrt_op>:
       case operator_id<tanh_op>:
-      case operator_id<logistic_op>:
+      case operator_id<sigmoid_op>:
       case operator_id<floor_op>:
       case operator_id<ceil_op>:
       case operator_id<expm1_op>:
@@ -259,9 +259,9 @@ class rounding {
       case operator_id<subtract_op>: return ra + rb;
       case operator_id<multiply_op>: return std::fabs(a) * rb + std::fabs(b) * ra + ra * rb;
       case operator_id<divide_op>: return std::fabs(b) <= rb ? unknown : (ra + std::fabs(a / b) * rb) / (std::fabs(b) - rb);
-      case operator_id<maximum_op>:
-      case operator_id<minimum_op>: return std::max(ra, rb);
-      case operator_id<power_op>: {
+      case operator_id<max_op>:
+      case operator_id<min_op>: return std::max(ra, rb);
+      case operator_id<pow_op>: {
         if (a <= ra) return unknown;
         double most = 0;  // monotone in each argument, so the extreme values are at the corners
         for (const double base : {a - ra, a + ra})
@@ -269,7 +269,7 @@ class rounding {
             most = std::max(most, std::fabs(std::pow(base, exponent) - std::pow(a, b)));
         return most;
       }
-      case operator_id<remainder_op>:
+      case operator_id<fmod_op>:
       case operator_id<atan2_op>: return unknown;
       default: refuse(op);
     }
@@ -307,10 +307,10 @@ class rounding {
     node n = at(i);
     const int x = n.operands[0];
     const bool floating = value(i).floating();
-    if (!floating || n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum) {
+    if (!floating || n.reduced_by == monoid::max || n.reduced_by == monoid::min) {
       host_array most(dtype::f64, r.shape);
       n.type = dtype::f64;
-      n.reduced_by = monoid::maximum;
+      n.reduced_by = monoid::max;
       reduce(n, radius(x), most);
       for (std::size_t e = 0; e < r.size(); ++e) r.reals[e] = std::max(most.reals[e], 0.0);  // nothing to reduce: exact
       return;

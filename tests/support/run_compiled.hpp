@@ -34,10 +34,10 @@ struct program {
   template <unsigned Draw>
   using split_of = std::tuple_element_t<Draw % 8, splits>;
   using pod = std::tuple_element_t<Mesh, meshes>;
-  using x = in<number, dims<7, 12>, split_of<Seed>>;
-  using y = in<number, dims<12, 7>, split_of<Seed / 8 + 3 * Seed>>;
-  using z = std::conditional_t<Seed % 5 == 2, in<number, dims<7, 7>, split<_, "x">, partial<"y">>,
-                               in<number, dims<7, 7>, split_of<Seed / 3 + Seed>>>;
+  using x = input<number, shape<7, 12>, split_of<Seed>>;
+  using y = input<number, shape<12, 7>, split_of<Seed / 8 + 3 * Seed>>;
+  using z = std::conditional_t<Seed % 5 == 2, input<number, shape<7, 7>, split<_, "x">, partial<"y">>,
+                               input<number, shape<7, 7>, split_of<Seed / 3 + Seed>>>;
   using step = compile<callable<Seed>, pod, x, y, z>;
 
   /// Returns the first difference between the plans made by the compiler and at run time, or "".

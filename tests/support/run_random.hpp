@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/ir/can_alias.hpp"
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/interpreter.hpp"
@@ -27,7 +27,7 @@ inline std::vector<int> overwritten_inputs(const ir::plan_view& plan) {
     over.push_back(-1);
     for (std::size_t n = 0; n < plan.inputs.size() && over[k] < 0; ++n) {
       const std::size_t i = (n + k + plan.steps.size()) % plan.inputs.size();  // not always the first input
-      if (is_taken[i] || bytes(plan.inputs[i]) != bytes(plan.outputs[k]) || !ir::may_overwrite(plan, k, i)) continue;
+      if (is_taken[i] || bytes(plan.inputs[i]) != bytes(plan.outputs[k]) || !ir::can_alias(plan, k, i)) continue;
       is_taken[i] = true;
       over[k] = static_cast<int>(i);
     }

@@ -93,14 +93,14 @@ inline double naive_erf_inv(double y) {
   throw std::logic_error(std::string("the oracle has no value for ") + name_of(code));
 }
 inline value naive_unary(const scalar_code& code, dtype to, const value& x) {
-  if (code == scalar_code_of<convert_op>) return naive_convert(to, x);
+  if (code == scalar_code_of<cast_op>) return naive_convert(to, x);
   const dtype t = x.type;
   if (!is_floating(t)) {
     const wide i = integer_of(x);
     switch (code.id) {
       case operator_id<stop_gradient_op>: return x;
       case operator_id<abs_op>: return wrapped(t, i < 0 ? -i : i);
-      case operator_id<negate_op>: return wrapped(t, -i);
+      case operator_id<negative_op>: return wrapped(t, -i);
       case operator_id<sign_op>: return wrapped(t, i > 0 ? 1 : i < 0 ? -1 : 0);
       case operator_id<relu_op>: return wrapped(t, i > 0 ? i : 0);
       case operator_id<not_op>: return t == dtype::pred ? truth(i == 0) : wrapped(t, -i - 1);
@@ -110,18 +110,18 @@ inline value naive_unary(const scalar_code& code, dtype to, const value& x) {
   const double r = x.real;
   switch (code.id) {
     case operator_id<abs_op>: return floating(t, std::signbit(r) ? -r : r);
-    case operator_id<negate_op>: return floating(t, -r);
+    case operator_id<negative_op>: return floating(t, -r);
     case operator_id<sign_op>: return floating(t, r > 0 ? 1 : r < 0 ? -1 : r);
     case operator_id<relu_op>: return floating(t, std::isnan(r) ? r : r > 0 ? r : 0);
-    case operator_id<exponential_op>: return floating(t, std::exp(r));
+    case operator_id<exp_op>: return floating(t, std::exp(r));
     case operator_id<log_op>: return floating(t, std::log(r));
     case operator_id<sqrt_op>: return t == dtype::f32 ? floating(t, std::sqrt(static_cast<float>(r))) : floating(t, std::sqrt(r));
     case operator_id<rsqrt_op>:
       return t == dtype::f32 ? floating(t, 1.0f / std::sqrt(static_cast<float>(r))) : floating(t, 1 / std::sqrt(r));
     case operator_id<tanh_op>: return floating(t, std::tanh(r));
-    case operator_id<logistic_op>: return floating(t, static_cast<double>(1 / (1 + std::exp(-static_cast<long double>(r)))));
-    case operator_id<sine_op>: return floating(t, std::sin(r));
-    case operator_id<cosine_op>: return floating(t, std::cos(r));
+    case operator_id<sigmoid_op>: return floating(t, static_cast<double>(1 / (1 + std::exp(-static_cast<long double>(r)))));
+    case operator_id<sin_op>: return floating(t, std::sin(r));
+    case operator_id<cos_op>: return floating(t, std::cos(r));
     case operator_id<floor_op>: return floating(t, std::floor(r));
     case operator_id<expm1_op>: return floating(t, std::expm1(r));
     case operator_id<log1p_op>: return floating(t, std::log1p(r));
@@ -149,9 +149,9 @@ inline value naive_binary(const scalar_code& code, const value& a, const value& 
     case operator_id<compare_le_op>: return truth(less || equal);
     case operator_id<compare_gt_op>: return truth(!nan && !less && !equal);
     case operator_id<compare_ge_op>: return truth(!nan && !less);
-    case operator_id<maximum_op>:
+    case operator_id<max_op>:
       return nan ? floating(t, std::nan("")) : less || equal ? b : a;  // for 0.0 and -0.0 the second operand
-    case operator_id<minimum_op>: return nan ? floating(t, std::nan("")) : less ? a : b;
+    case operator_id<min_op>: return nan ? floating(t, std::nan("")) : less ? a : b;
     case operator_id<and_op>: return t == dtype::pred ? truth(i != 0 && j != 0) : value{t, 0, a.integer & b.integer};
     case operator_id<or_op>: return t == dtype::pred ? truth(i != 0 || j != 0) : value{t, 0, a.integer | b.integer};
     case operator_id<add_op>: return is_real ? floating(t, a.real + b.real) : wrapped(t, i + j);
@@ -160,9 +160,9 @@ inline value naive_binary(const scalar_code& code, const value& a, const value& 
       return is_real ? floating(t, a.real * b.real)
                      : wrapped(t, static_cast<wide>(static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(j)));
     case operator_id<xor_op>: return t == dtype::pred ? truth((i != 0) != (j != 0)) : value{t, 0, a.integer ^ b.integer};
-    case operator_id<shift_left_op>: return wrapped(t, is_shifted_out ? 0 : i << static_cast<int>(j));
-    case operator_id<shift_right_op>: return wrapped(t, is_shifted_out ? (i < 0 ? -1 : 0) : i >> static_cast<int>(j));
-    case operator_id<remainder_op>: return is_real ? floating(t, std::fmod(a.real, b.real)) : wrapped(t, j == 0 ? i : i % j);
+    case operator_id<left_shift_op>: return wrapped(t, is_shifted_out ? 0 : i << static_cast<int>(j));
+    case operator_id<right_shift_op>: return wrapped(t, is_shifted_out ? (i < 0 ? -1 : 0) : i >> static_cast<int>(j));
+    case operator_id<fmod_op>: return is_real ? floating(t, std::fmod(a.real, b.real)) : wrapped(t, j == 0 ? i : i % j);
     case operator_id<threefry2x32_op>: {
       std::uint32_t x[2] = {static_cast<std::uint32_t>(static_cast<std::uint64_t>(a.integer) >> 32),
                             static_cast<std::uint32_t>(a.integer)};
@@ -181,7 +181,7 @@ inline value naive_binary(const scalar_code& code, const value& a, const value& 
     }
     case operator_id<atan2_op>: return floating(t, std::atan2(a.real, b.real));
     case operator_id<divide_op>: return is_real ? floating(t, a.real / b.real) : j == 0 ? wrapped(t, -1) : wrapped(t, i / j);
-    case operator_id<power_op>: break;
+    case operator_id<pow_op>: break;
     default: refuse(code);
   }
   if (is_real) return floating(t, std::pow(a.real, b.real));

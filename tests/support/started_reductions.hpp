@@ -66,7 +66,7 @@ int wrong_of_several(Comm& comm, const mesh_shape& mesh, unsigned seed, started_
   };
   std::vector<one> all(2 + below(4));
   const auto all_axes = static_cast<std::size_t>(axis_bit(mesh.axis_count()) - 1);
-  constexpr monoid kinds[] = {monoid::add, monoid::add, monoid::maximum, monoid::minimum, monoid::multiply};
+  constexpr monoid kinds[] = {monoid::add, monoid::add, monoid::max, monoid::min, monoid::multiply};
   int wrong = 0;
   for (auto& o : all) {
     for (;;) {

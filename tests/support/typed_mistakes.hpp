@@ -14,9 +14,9 @@ using namespace gspmd;
 
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 template <class... Parts>
-using at = tensor<float, dims<6, 4>, place<pod, Parts...>>;
+using at = tensor<float, shape<6, 4>, place<pod, Parts...>>;
 template <class... Parts>
-using square = tensor<float, dims<4, 4>, place<pod, Parts...>>;
+using square = tensor<float, shape<4, 4>, place<pod, Parts...>>;
 
 /// A program in the form that compilers see.
 template <auto Callable, class... Inputs>
@@ -36,10 +36,10 @@ constexpr auto multiply = [](auto a, auto b) { return a * b; };
 constexpr auto divide = [](auto a, auto b) { return a / b; };
 constexpr auto product = [](auto a, auto b) { return einsum<"ab,bc->ac">(a, b); };
 constexpr auto rectify = [](auto a) { return relu(a); };
-constexpr auto rounded = [](auto a) { return convert<f16>(a); };
+constexpr auto rounded = [](auto a) { return cast<f16>(a); };
 constexpr auto plus_one = [](auto a) { return a + 1.0; };
 constexpr auto squares = [](auto a) { return a * a; };
-constexpr auto to_maximum = [](auto a) { return reshard<partial<"x", monoid::maximum>>(a); };
+constexpr auto to_maximum = [](auto a) { return reshard<partial<"x", monoid::max>>(a); };
 constexpr auto first_rows = [](auto a) { return slice(a, {0, 0}, {4, 4}); };
 constexpr auto by_rows = [](auto a, auto b) { return einsum<"ab,ab->a">(a, b); };
 constexpr auto running_sum = [](auto a) { return cumsum(a, 0); };
@@ -71,12 +71,12 @@ using batch_mismatch = program<by_rows, rows, replica_one>;
 using op_on_whole_dim = program<running_sum, rows>;
 using axis_used_twice = program<product, rows, square<split<_, "x">>>;
 using axis_order = program<add, at<split<"x,y", _>>, at<split<"y,x", _>>>;
-using mesh_mismatch = program<squares, tensor<float, dims<6, 4>, place<mesh<axis<"x", 4>>>>>;
+using mesh_mismatch = program<squares, tensor<float, shape<6, 4>, place<mesh<axis<"x", 4>>>>>;
 using rank_mismatch = program<squares, at<split<"x">>>;
 using unbound_axis = program<on_no_axis, rows>;
 using out_spec_mismatch = program<by_columns, rows, square<split<_, _>, replica<"x">>>;
 using carry_mismatch = program<carried, replica_one>;
-using branch_mismatch = program<either, tensor<float, dims<>, place<pod>>, replica_one, invariant_one>;
+using branch_mismatch = program<either, tensor<float, shape<>, place<pod>>, replica_one, invariant_one>;
 using loss_state = program<gradient, replica_one>;
 
 }  // namespace typed_mistakes

@@ -42,8 +42,8 @@ constexpr auto layer = [](auto x, auto w, auto v) {
 
 struct layers {
   dynamic::mesh on;
-  dynamic::program program = dynamic::compile(layer, on, dynamic::in<float>({6, 5}, {"x", ""}),
-                                              dynamic::in<float>({5, 8}, {"", "y"}), dynamic::in<float>({8, 5}, {"y", ""}));
+  dynamic::program program = dynamic::compile(layer, on, dynamic::input<float>({6, 5}, {"x", ""}),
+                                              dynamic::input<float>({5, 8}, {"", "y"}), dynamic::input<float>({8, 5}, {"y", ""}));
   array<float> x = numbers({6, 5}), w = numbers({5, 8}), v = numbers({8, 5});
 
   template <class Backend>
@@ -106,7 +106,7 @@ TEST_CASE("trace: all devices in one thread, several programs, no room for all s
   const auto first = watched.left_out();
   CHECK(watched.size() == 20);
   CHECK(first > 0);
-  static_cast<void>(one.run(traced(self{}, watched)));
+  static_cast<void>(one.run(traced(serial{}, watched)));
   CHECK(watched.size() == 20);
   CHECK(watched.left_out() > first);
 
@@ -114,7 +114,7 @@ TEST_CASE("trace: all devices in one thread, several programs, no room for all s
   static_cast<void>(all.run(traced(simulated{}, roomy)));
   CHECK(seen(roomy.json(), 0) == planned(all.program));
   const auto steps = roomy.size();
-  static_cast<void>(one.run(traced(self{}, roomy)));
+  static_cast<void>(one.run(traced(serial{}, roomy)));
   static_cast<void>(all.run(traced(simulated{}, roomy)));
   CHECK(roomy.size() > 2 * steps);
   CHECK(contains(roomy.table(1), "more kinds"));
@@ -132,7 +132,7 @@ TEST_CASE("trace: a profiler is told of every step, each begins before it ends")
         deepest = std::max(deepest, ++open);
       },
       [&] { --open; });
-  static_cast<void>(one.run(traced(self{}, watched)));
+  static_cast<void>(one.run(traced(serial{}, watched)));
   CHECK(open == 0);
   CHECK(deepest == 2);  // steps of the loop
   CHECK(count == static_cast<std::int64_t>(watched.size()));
@@ -146,9 +146,9 @@ TEST_CASE("trace: where a step throws, the profiler is told that it has ended") 
     return fori_loop(
         2, [](auto, auto u) { return map([](double v) -> double { throw error("no " + std::to_string(v)); }, u); }, x);
   };
-  const auto program = dynamic::compile(fails, dynamic::mesh({{"x", 1}}), dynamic::in<double>({2}));
+  const auto program = dynamic::compile(fails, dynamic::mesh({{"x", 1}}), dynamic::input<double>({2}));
   array<double> x({2});
-  CHECK(contains(error_of([&] { static_cast<void>(program.run(traced(self{}, watched), x)); }), "no 0"));
+  CHECK(contains(error_of([&] { static_cast<void>(program.run(traced(serial{}, watched), x)); }), "no 0"));
   CHECK(open == 0);
 }
 
@@ -170,7 +170,7 @@ TEST_CASE("trace: the same program on another network has other estimates, in ro
 TEST_CASE("trace: a checked program is checked while it is traced") {
   using pod = mesh<axis<"x", 2>>;
   constexpr auto twice = [](auto x) { return x + x; };
-  using step = gspmd::compile<twice, pod, with<options{.checked = true}>, in<float, dims<4>>>;
+  using step = gspmd::compile<twice, pod, with<options{.checked = true}>, input<float, shape<4>>>;
   run_trace watched;
   const auto text = error_of([&] {
     launch(threads{}, 2, [&](auto& comm) {
@@ -190,7 +190,7 @@ TEST_CASE("measure_network: positive rates, the same on all devices, for plans")
     launch(backend, devices, [&](auto& comm) {
       const network here = measure_network(comm);
       const dynamic::mesh on = dynamic::mesh({{"x", comm.device_count()}}).with({.network = here});
-      const auto program = dynamic::compile([](auto x) { return sum(x); }, on, dynamic::in<float>({8}, {"x"}));
+      const auto program = dynamic::compile([](auto x) { return sum(x); }, on, dynamic::input<float>({8}, {"x"}));
       CHECK(program.traffic().bytes >= 0);
       const std::lock_guard lock(mutex);
       const auto& link = here.link("x");
@@ -203,5 +203,5 @@ TEST_CASE("measure_network: positive rates, the same on all devices, for plans")
   measured_by(threads{}, 3);
   if (reference::is_sanitized) return;  // each uses products and sums of large arrays, which take ten times as long
   measured_by(simulated{}, 2);
-  measured_by(self{}, 1);
+  measured_by(serial{}, 1);
 }

@@ -17,8 +17,8 @@
 #include <gspmd/gspmd.hpp>
 #include <gspmd/nn/optimizer.hpp>
 #include <gspmd/nn/optimizer/master_weights.hpp>
-#include <gspmd/run/gather_to.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/run/collect_on.hpp>
+#include <gspmd/transform/update.hpp>
 #include <gspmd/transform/weight_update.hpp>
 
 #include "support/error_of.hpp"
@@ -36,9 +36,9 @@ constexpr optimizer::with_master_weights<optimizer::adamw> mixed{plain};
 template <class T, class Optimizer>
 dynamic::program step_of(const dynamic::mesh& m, const Optimizer& opt, bool by_parts) {
   dynamic::builder b(m);
-  const value w = b.input(dynamic::in<T>({rows, columns}));
+  const value w = b.input(dynamic::input<T>({rows, columns}));
   const auto state = optimizer::state_inputs(b, opt, w);
-  const value x = b.input(dynamic::in<T>({examples, rows}, {"data", ""}));
+  const value x = b.input(dynamic::input<T>({examples, rows}, {"data", ""}));
   const value loss = sum(einsum<"bi,io->bo">(x, w));
   dynamic::outputs(b, opt.update(w, grad(loss, w), state));
   b.output(loss);
@@ -70,15 +70,15 @@ auto trained(const Backend& backend, const dynamic::program& p, const State& fir
   for (std::int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<T>(begin[i]);
   std::pair result(w, first);
   launch(backend, static_cast<int>(p.mesh_info().shape.device_count()), [&](auto& comm) {
-    auto here = scatter(comm, p, 0, std::pair(w, first));
+    auto here = distribute(comm, p, 0, std::pair(w, first));
     auto loss = make_result<T>(comm, p, p.output_count() - 1);
     dynamic::step s(p);
     auto next = make_result(comm, p, 0, here);
     for (int n = 0; n < steps; ++n) {
-      s(comm, here, scatter(comm, p, p.input_count() - 1, batch_of<T>(n)), next, loss);
+      s(comm, here, distribute(comm, p, p.input_count() - 1, batch_of<T>(n)), next, loss);
       std::swap(here, next);
     }
-    auto whole = gather_to(comm, 0, here);
+    auto whole = collect_on(comm, 0, here);
     if (comm.device(0) == 0) result = std::move(whole);
   });
   return result;
@@ -124,15 +124,15 @@ TEST_CASE("updates by parts of narrow parameters gather them narrow; floats and 
     CHECK(narrow.output(k).type() == dtype::f32);
     CHECK(narrow.input(k).local_shape() == std::vector<std::int64_t>{2, columns});
     CHECK(narrow.output(k).local_shape() == std::vector<std::int64_t>{2, columns});
-    CHECK(narrow.may_overwrite(k, k));
+    CHECK(narrow.can_alias(k, k));
   }
   // Weights that are split floats between steps, and are converted to a narrow type when they are read, are gathered in
   // the narrow type.
   dynamic::builder b(four);
-  const value w = b.input(dynamic::in<float>({rows, columns}, {"data", ""}));
+  const value w = b.input(dynamic::input<float>({rows, columns}, {"data", ""}));
   const auto state = optimizer::state_inputs(b, plain, w);
-  const value x = b.input(dynamic::in<bf16>({64 * examples, rows}, {"data", ""}));
-  const value y = einsum<"bi,io->bo">(x, convert<bf16>(w));
+  const value x = b.input(dynamic::input<bf16>({64 * examples, rows}, {"data", ""}));
+  const value y = einsum<"bi,io->bo">(x, cast<bf16>(w));
   dynamic::outputs(b, plain.update(w, grad(sum(y * y), w), state));
   const auto in_loop = b.compile();
   CHECK(in_loop.traffic().in(collective_kind::all_gather).bytes <= 2 * part);
@@ -142,9 +142,9 @@ TEST_CASE("updates by parts of narrow parameters gather them narrow; floats and 
 
 TEST_CASE("three programs share their state: the first one cuts it, the loop leaves it in parts, the last one gathers it") {
   const dynamic::mesh four({{"data", 4}});
-  const dynamic::input part = dynamic::in<float>({rows, columns}, {"data", ""}),
-                       whole = dynamic::in<float>({rows, columns}, {"", ""});
-  const auto batch = dynamic::in<float>({examples, rows}, {"data", ""});
+  const dynamic::input_spec part = dynamic::input<float>({rows, columns}, {"data", ""}),
+                            whole = dynamic::input<float>({rows, columns}, {"", ""});
+  const auto batch = dynamic::input<float>({examples, rows}, {"data", ""});
   const auto loss_of = [](value w, value x) {
     const value y = tanh(einsum<"bi,io->bo">(x, w));
     return mean(y * y);
@@ -189,11 +189,11 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
 
   array<float> got;
   launch(threads{}, 4, [&](auto& comm) {
-    auto w = scatter(comm, first, 0, first_weights());
+    auto w = distribute(comm, first, 0, first_weights());
     auto state = make_result(comm, first, 0, std::pair(first_weights(), moments{zeros(), zeros(), array<std::int32_t>({})}));
     dynamic::step{first}(comm, w, state);
     dynamic::step s(loop);
-    for (int n = 0; n < 6; ++n) s(comm, state, scatter(comm, loop, loop.input_count() - 1, batch_of<float>(n)), state);
+    for (int n = 0; n < 6; ++n) s(comm, state, distribute(comm, loop, loop.input_count() - 1, batch_of<float>(n)), state);
     auto gathered = make_result<float>(comm, last, 0);
     dynamic::step{last}(comm, state.first, gathered);
     const auto mine = gathered.shard();  // every device has the whole state
@@ -208,7 +208,7 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
   CHECK(worst < 1e-6);
 
   simulated_communicator comm(4);  // a whole value is not used as a split one
-  auto w = scatter(comm, first, 0, first_weights());
+  auto w = distribute(comm, first, 0, first_weights());
   auto out = make_result<float>(comm, last, 0);
   CHECK_EQ(refusal([&] { dynamic::step{last}(comm, w, out); }),
            "step: input 0 is f32[7,5] with the sharding [data, _], and the sharded_array has the sharding [_, _]; give both the "
@@ -223,7 +223,7 @@ struct dense {
 };
 constexpr optimizer::with_master_weights<optimizer::momentum> halving{
     {.rate = 0.5, .weight_decay = 0.5, .decays = [](const optimizer::parameter& p) { return p.name != "bias"; }}};
-using half_in = in<bf16, dims<4>>;
+using half_in = input<bf16, shape<4>>;
 using dense_in = record<dense, half_in, half_in>;
 constexpr auto halve = [](auto w, auto state, auto by) { return halving.update(w, by, state).params; };
 
@@ -239,10 +239,10 @@ TEST_CASE("a mask of weight decay by name is asked about narrow parameters, not 
   };
   const auto check_built = [&](bool are_members) {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));
-    const auto in = dynamic::in<bf16>({4}, {"x"});
+    const auto in = dynamic::input<bf16>({4}, {"x"});
     dense<value> w{};
     if (are_members) {
-      w = dynamic::inputs(b, dense<dynamic::input>{in, in});
+      w = dynamic::inputs(b, dense<dynamic::input_spec>{in, in});
     } else {
       w.weight = b.input(in);
       w.bias = b.input(in);
@@ -274,9 +274,9 @@ TEST_CASE("a mask of weight decay by name is asked about narrow parameters, not 
 
 TEST_CASE("inputs that are members of structs have the members' names, as those of a record") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  const auto in = dynamic::in<float>({4});
-  const auto w = dynamic::inputs(b, std::vector<dense<dynamic::input>>{{in, in}, {in, in}});
-  const auto pair = dynamic::inputs(b, std::tuple{in, dense<dynamic::input>{in, in}});
+  const auto in = dynamic::input<float>({4});
+  const auto w = dynamic::inputs(b, std::vector<dense<dynamic::input_spec>>{{in, in}, {in, in}});
+  const auto pair = dynamic::inputs(b, std::tuple{in, dense<dynamic::input_spec>{in, in}});
   const auto name = [](value v) { return std::string(v.node().at.name()); };
   CHECK(name(w[1].weight) == "weight");
   CHECK(name(w[1].bias) == "bias");
@@ -287,7 +287,7 @@ TEST_CASE("inputs that are members of structs have the members' names, as those 
 
 TEST_CASE("a state that stands for other parameters is refused") {
   dynamic::builder b(dynamic::mesh({{"data", 2}}));
-  const value w = b.input(dynamic::in<bf16>({4})), other = b.input(dynamic::in<bf16>({6}));
+  const value w = b.input(dynamic::input<bf16>({4})), other = b.input(dynamic::input<bf16>({6}));
   const auto state = optimizer::state_inputs(b, mixed, other);
   b.output(mixed.update(w, other, state).params);
   CHECK(caught::contains(refusal([&] { static_cast<void>(b.compile()); }),

@@ -48,7 +48,7 @@ class random_layers {
     const value w = w_, b = b_;
     switch (kind) {
       case 0: return [w](value x) { return tanh(einsum("ab,bc->ac", x, w)); };
-      case 1: return [b](value x) { return sine(x) * broadcast_to(b, {4, 6}); };
+      case 1: return [b](value x) { return sin(x) * broadcast_to(b, {4, 6}); };
       case 2: return [](value x) { return x * broadcast_in_dim(mean(x * x, 1), {4, 6}, {0}); };
       case 3: return [w](value x) { return x + 0.25 * einsum("ab,bc->ac", x, tanh(w)); };
       case 4: {
@@ -57,13 +57,13 @@ class random_layers {
       }
       case 5: {
         const function f = make(depth - 1), g = make(depth - 1);
-        return [f, g](value x) { return 0.5 * (f(x) + cosine(g(x))); };
+        return [f, g](value x) { return 0.5 * (f(x) + cos(g(x))); };
       }
       case 6: {
         const function f = make(depth - 1);
         return [f](value x) {
           return fori_loop(
-              3, [&](value i, value y) { return f(y) + 0.1 * convert<double>(i); }, x);
+              3, [&](value i, value y) { return f(y) + 0.1 * cast<double>(i); }, x);
         };
       }
       case 7: {
@@ -75,7 +75,7 @@ class random_layers {
       }
       case 8:
         return [b](value x) {
-          return vmap([b](value row) { return recompute([b](value r) { return sine(r * b) * r; })(row) + b; })(x);
+          return vmap([b](value row) { return recompute([b](value r) { return sin(r * b) * r; })(row) + b; })(x);
         };
       default: {  // two results; the second is read after other users
         const function f = make(depth - 1);
@@ -108,7 +108,8 @@ struct found {
 
 template <class F>
 found run_on(const dynamic::mesh& m, const std::vector<std::string>& rows, F f) {
-  const auto p = dynamic::compile(f, m, dynamic::in<double>({4, 6}, rows), dynamic::in<double>({6, 6}), dynamic::in<double>({6}));
+  const auto p =
+      dynamic::compile(f, m, dynamic::input<double>({4, 6}, rows), dynamic::input<double>({6, 6}), dynamic::input<double>({6}));
   const auto x = numbers(24, 0.8), w = numbers(36, 0.5), b = numbers(6, 1.1);
   found result;
   for (const auto& y : p.run_pointers(simulated{}, {x.data(), w.data(), b.data()}))
@@ -176,9 +177,9 @@ TEST_CASE("recompute: the gradient of a gradient, a loss inside of a call, and t
 TEST_CASE("recompute: in manual regions, and around them") {
   const auto train = [](int how) {
     return [how](value x, value w, value b) {
-      const auto part = [](value v, value u) { return sine(v) * einsum("ab,bc->ac", v, u); };
+      const auto part = [](value v, value u) { return sin(v) * einsum("ab,bc->ac", v, u); };
       const auto region = [&](value v) {
-        return manual<"x">([&](value l, value u) { return how == 1 ? cosine(recompute(part)(l, u)) : cosine(part(l, u)); },
+        return manual<"x">([&](value l, value u) { return how == 1 ? cos(recompute(part)(l, u)) : cos(part(l, u)); },
                            takes<split<"x", _>, replica<"x">>{}, gives<split<"x", _>>{})(v, w);
       };
       const value y = tanh(how == 2 ? recompute(region)(x) : region(x)), loss = sum(y * y) + sum(b);
@@ -200,11 +201,11 @@ TEST_CASE("recompute: a chain of layers holds the input of each and the values o
   const auto chain = [&](int layers, bool again, int axis) {
     dynamic::builder b(dynamic::mesh({{"data", 4}}));
     const std::string split = axis == 1 ? "data" : "";  // the second: fully sharded
-    value x = b.input(dynamic::in<float>({rows, features}, {"data", ""}));
+    value x = b.input(dynamic::input<float>({rows, features}, {"data", ""}));
     std::vector<value> weights;
     for (int l = 0; l < layers; ++l) {
-      const value w1 = b.input(dynamic::in<float>({features, hidden}, {split, ""})),
-                  w2 = b.input(dynamic::in<float>({hidden, features}, {split, ""}));
+      const value w1 = b.input(dynamic::input<float>({features, hidden}, {split, ""})),
+                  w2 = b.input(dynamic::input<float>({hidden, features}, {split, ""}));
       x = again ? recompute(layer)(x, w1, w2) : layer(x, w1, w2);
       weights.push_back(w1);
       weights.push_back(w2);
@@ -238,7 +239,7 @@ TEST_CASE("recompute: a barrier that is to come behind more values than it can n
             for (const value& v : after) all = all + v;
             return all;
           },
-          dynamic::mesh({{"x", 1}}), dynamic::in<double>({4})));
+          dynamic::mesh({{"x", 1}}), dynamic::input<double>({4})));
     } catch (const error& e) {
       return e.what();
     }
@@ -261,9 +262,9 @@ constexpr auto typed_step = [](auto x, auto w, auto v) {
   return grad(einsum<"bd,bd->">(y, y), std::tuple{w, v});
 };
 using typed_mesh = mesh<axis<"data", 2>>;
-using rows_of_x = tensor<float, dims<64, 8>, place<typed_mesh, split<"data", _>>>;
-using whole_w = tensor<float, dims<8, 64>, place<typed_mesh, replica<"data">>>;
-using whole_v = tensor<float, dims<64, 8>, place<typed_mesh, replica<"data">>>;
+using rows_of_x = tensor<float, shape<64, 8>, place<typed_mesh, split<"data", _>>>;
+using whole_w = tensor<float, shape<8, 64>, place<typed_mesh, replica<"data">>>;
+using whole_v = tensor<float, shape<64, 8>, place<typed_mesh, replica<"data">>>;
 using typed_again = compile<typed_step<true>, typed_mesh, rows_of_x, whole_w, whole_v>;
 static_assert(typed_again::collectives == collectives{});  // gradients leave as partial sums
 

@@ -20,9 +20,9 @@ namespace {
 using namespace gspmd;
 using list = std::vector<double>;
 
-dynamic::input f64(std::vector<std::int64_t> shape, std::vector<std::string> sharding = {}) {
-  if (sharding.empty()) return dynamic::in<double>(std::move(shape));
-  return dynamic::in<double>(std::move(shape), std::move(sharding));
+dynamic::input_spec f64(std::vector<std::int64_t> shape, std::vector<std::string> sharding = {}) {
+  if (sharding.empty()) return dynamic::input<double>(std::move(shape));
+  return dynamic::input<double>(std::move(shape), std::move(sharding));
 }
 list numbers(std::size_t n, double scale = 0.25) {
   list x(n);
@@ -226,9 +226,9 @@ TEST_CASE("vmap: a while_loop goes on as long as an example does, and those that
 
 TEST_CASE("vmap: trips that each example counts itself, rows that each example takes elsewhere") {
   const auto f = [](value x, value n) {
-    const auto trips = convert<std::int64_t>(n);
+    const auto trips = cast<std::int64_t>(n);
     return fori_loop(
-        trips, [&](value i, value sum) { return sum * 2.0 + convert<double>(i) + x; }, constant<double>(x, {}, 0));
+        trips, [&](value i, value sum) { return sum * 2.0 + cast<double>(i) + x; }, constant<double>(x, {}, 0));
   };
   const auto p = dynamic::compile([&](value x, value n) { return vmap(f)(x, n); }, four, f64({4}, {"x"}), f64({4}));
   near(run_all(p, {{1, 2, 3, 4}, {0, 1, 2, 3}})[0], {0, 2, 10, 32});
@@ -326,7 +326,7 @@ TEST_CASE("vmap: a pipeline whose stages are vectorised sends its state on by pe
     const value is_first = equal(iota<std::int32_t>(xs, {stages, 2, width}, 0), 0);
     const auto [last, made] = scan(
         [&](value state, value x) {
-          const value in = select(is_first, broadcast_in_dim(x, {stages, 2, width}, {1, 2}), shift(state, 0, -1));
+          const value in = where(is_first, broadcast_in_dim(x, {stages, 2, width}, {1, 2}), shift(state, 0, -1));
           const value out = reshard(vmap(stage)(ws, in), split<"stage", _, _>{});
           return std::tuple{out, out};
         },

@@ -71,14 +71,14 @@ TEST_CASE("vmap: every operator does for many examples what it does for each") {
                              "pad",         "reduce",
                              "loop",        "branch",
                              "reshape",     "reduce_window",
-                             "reshard",     "reverse",
+                             "reshard",     "flip",
                              "roll",        "row",
                              "scatter",     "scan_along",
                              "scatter_set", "set_row",
                              "shard_alike", "shift",
                              "slice",       "select_and_scatter",
                              "sort",        "top_k",
-                             "transpose",   "select",
+                             "transpose",   "where",
                              "map"}) {
       CAPTURE(name);
       CHECK(met.count(name) == 1);

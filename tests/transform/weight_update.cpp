@@ -62,18 +62,18 @@ value loss_of(const conv<value>& w, value x) {
 }
 
 struct model {
-  mlp<dynamic::input> of_mlp(bool is_annotated = true) const {
+  mlp<dynamic::input_spec> of_mlp(bool is_annotated = true) const {
     const auto in = [&](shape s) {
       const splits whole(s.size());
-      return is_annotated ? dynamic::in<double>(std::move(s), whole) : dynamic::in<double>(std::move(s));
+      return is_annotated ? dynamic::input<double>(std::move(s), whole) : dynamic::input<double>(std::move(s));
     };
     return {in({inner, outer}), in({outer}), in({outer, 3})};
   }
   std::int64_t inner = 7, outer = 6, examples = 64;
 };
-block<dynamic::input> block_inputs(const std::string& axis) {
-  const auto square = dynamic::in<double>({6, 6}, {"", axis});
-  return {square, square, square, dynamic::in<double>({6, 10}, {"", axis}), dynamic::in<double>({10, 6}, {axis, ""})};
+block<dynamic::input_spec> block_inputs(const std::string& axis) {
+  const auto square = dynamic::input<double>({6, 6}, {"", axis});
+  return {square, square, square, dynamic::input<double>({6, 10}, {"", axis}), dynamic::input<double>({10, 6}, {axis, ""})};
 }
 
 enum class way { plain, by_parts, by_hand };
@@ -81,8 +81,8 @@ enum class way { plain, by_parts, by_hand };
 /// A training step. With by_hand, moments are inputs that are split along their first dim, and completion does the rest
 /// (ZeRO-1).
 template <class Optimizer, class Inputs>
-dynamic::program step_of(const dynamic::mesh& m, const Optimizer& opt, const Inputs& inputs, const dynamic::input& batch, way how,
-                         double clip = 0) {
+dynamic::program step_of(const dynamic::mesh& m, const Optimizer& opt, const Inputs& inputs, const dynamic::input_spec& batch,
+                         way how, double clip = 0) {
   dynamic::builder b(m);
   const auto w = dynamic::inputs(b, inputs);
   auto state = optimizer::state_inputs(b, opt, w);
@@ -146,7 +146,7 @@ double difference(const tensors& a, const tensors& b) {
 
 /// Checks that updates by parts equal the steps of one device, and that carried values keep their shardings.
 template <class Optimizer, class Inputs>
-void check_numbers(const Optimizer& opt, const Inputs& inputs, const dynamic::input& batch, const dynamic::mesh& m,
+void check_numbers(const Optimizer& opt, const Inputs& inputs, const dynamic::input_spec& batch, const dynamic::mesh& m,
                    double clip = 0) {
   const auto alone = step_of(m.with_one_device(), opt, inputs, batch, way::plain, clip);
   const auto parts = step_of(m, opt, inputs, batch, way::by_parts, clip);
@@ -173,13 +173,13 @@ TEST_CASE("updates by parts: the numbers of one device, for optimizers with and 
   const dynamic::mesh four({{"data", 4}});
   for (const std::int64_t inner : {7, 8}) {
     const model m{inner};
-    const auto batch = dynamic::in<double>({m.examples, inner}, {"data", ""});
+    const auto batch = dynamic::input<double>({m.examples, inner}, {"data", ""});
     check_numbers(optimizer::momentum{.rate = 0.1}, m.of_mlp(), batch, four);
     check_numbers(optimizer::adam{.rate = 0.1}, m.of_mlp(), batch, four);
     check_numbers(optimizer::lamb{.rate = 0.1}, m.of_mlp(), batch, four);
   }
   const model m;
-  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
+  const auto batch = dynamic::input<double>({m.examples, m.inner}, {"data", ""});
   check_numbers(optimizer::sgd{.rate = 0.1}, m.of_mlp(false), batch, dynamic::mesh({{"data", 3}}));
   check_numbers(optimizer::adam{.rate = 0.1}, m.of_mlp(false), batch, four, 0.01);
   check_numbers(optimizer::adafactor{}, m.of_mlp(), batch, four);
@@ -187,7 +187,7 @@ TEST_CASE("updates by parts: the numbers of one device, for optimizers with and 
 
 TEST_CASE("updates by parts: a block of a Transformer, whose weights are split over another axis") {
   const dynamic::mesh m({{"data", 2}, {"model", 2}});
-  const auto batch = dynamic::in<double>({16, 5, 6}, {"data", "", ""});
+  const auto batch = dynamic::input<double>({16, 5, 6}, {"data", "", ""});
   check_numbers(optimizer::adam{.rate = 0.05}, block_inputs("model"), batch, m);
   check_numbers(optimizer::lamb{.rate = 0.05}, block_inputs("model"), batch, m, 0.5);
   const auto step = step_of(m, optimizer::adam{}, block_inputs("model"), batch, way::by_parts);
@@ -199,7 +199,7 @@ TEST_CASE("updates by parts: a block of a Transformer, whose weights are split o
 TEST_CASE("updates by parts: the bytes of the plain step, 1/N of the moments, and the plan of ZeRO-1 by hand") {
   const dynamic::mesh four({{"data", 4}});
   const model m{64, 128, 1024};
-  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
+  const auto batch = dynamic::input<double>({m.examples, m.inner}, {"data", ""});
   const auto plain = step_of(four, optimizer::adam{}, m.of_mlp(), batch, way::plain);
   const auto parts = step_of(four, optimizer::adam{}, m.of_mlp(), batch, way::by_parts);
   const auto hand = step_of(four, optimizer::adam{}, m.of_mlp(), batch, way::by_hand);
@@ -218,14 +218,14 @@ TEST_CASE("updates by parts: the bytes of the plain step, 1/N of the moments, an
   // Moments before and after the step. In between it is less, because the gradient is held in parts.
   CHECK(plain.peak_bytes_per_device() - parts.peak_bytes_per_device() >= 2 * 2 * weights * 3 / 4);
   CHECK(parts == hand);
-  for (std::size_t k = 3; k < 9; ++k) CHECK(parts.may_overwrite(k, k));
+  for (std::size_t k = 3; k < 9; ++k) CHECK(parts.can_alias(k, k));
 }
 
 TEST_CASE("updates by parts: in groups of devices, and the small weights of all layers in one collective") {
   // N x M devices: scattered in the rows; then each device's part is reduced over the columns.
   const dynamic::mesh groups({{"outer", 2}, {"data", 2}});
   const model m;
-  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"outer,data", ""});
+  const auto batch = dynamic::input<double>({m.examples, m.inner}, {"outer,data", ""});
   check_numbers(optimizer::adam{.rate = 0.1}, m.of_mlp(), batch, groups);
   const auto p = step_of(groups, optimizer::adam{}, m.of_mlp(), batch, way::by_parts);
   const auto& t = p.traffic();
@@ -247,7 +247,7 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
     change(b, w);
     dynamic::outputs(
         b, optimizer::momentum{}.update(
-               w, grad(loss_of(w, b.input(dynamic::in<double>({sizes.examples, sizes.inner}, {"data", ""}))), w), state));
+               w, grad(loss_of(w, b.input(dynamic::input<double>({sizes.examples, sizes.inner}, {"data", ""}))), w), state));
     shard_weight_update(b, {"data"});
     return explain_weight_updates(b);
   };
@@ -263,11 +263,11 @@ TEST_CASE("updates by parts: where they pay, and where the user wants none") {
   CHECK(contains(kept, "input 1 (b1) f64[1024]: updated as [data] and gathered"));
   const auto small = [] {
     dynamic::builder b(dynamic::mesh({{"data", 2}}));
-    const value w = b.input(dynamic::in<float>({8}, {""})), s = b.input(dynamic::in<float>({1}, {""}));
-    const value x = b.input(dynamic::in<float>({64, 8}, {"data", ""}));
+    const value w = b.input(dynamic::input<float>({8}, {""})), s = b.input(dynamic::input<float>({1}, {""}));
+    const value x = b.input(dynamic::input<float>({64, 8}, {"data", ""}));
     const auto g = grad(sum(tanh(x * w) * s), std::vector{w, s});
-    b.output(next_value(w, reshard(w - g[0], split<_>{})));
-    b.output(next_value(s, s - g[1]));
+    b.output(update(w, reshard(w - g[0], split<_>{})));
+    b.output(update(s, s - g[1]));
     shard_weight_update(b, {"data"});
     return explain_weight_updates(b);
   }();
@@ -310,8 +310,8 @@ double difference_of(auto build, std::string& said, std::vector<collective>& sen
 }  // namespace
 
 TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, means of weights") {
-  const auto weight = [](auto& b) { return b.input(dynamic::in<double>({12, 8}, {"", ""})); };
-  const auto examples = [](auto& b, std::int64_t n) { return b.input(dynamic::in<double>({n, 64, 12}, {"", "data", ""})); };
+  const auto weight = [](auto& b) { return b.input(dynamic::input<double>({12, 8}, {"", ""})); };
+  const auto examples = [](auto& b, std::int64_t n) { return b.input(dynamic::input<double>({n, 64, 12}, {"", "data", ""})); };
   const auto loss = [](value w, value x) {
     const value y = tanh(einsum("nbi,io->nbo", x, w));
     return mean(y * y);
@@ -326,8 +326,8 @@ TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, m
       return sum + grad(loss(w, dynamic_slice(x, at, {1, 64, 12})), w);
     };
     const value next = 0.9 * m + fori_loop(3, add, zeros_like(w));
-    b.output(next_value(w, w - 0.1 * next));
-    b.output(next_value(m, next));
+    b.output(update(w, w - 0.1 * next));
+    b.output(update(m, next));
   };
   CHECK(difference_of(accumulated, said, sent) < 1e-14);
   REQUIRE(sent.size() == 2);  // once, after the loop
@@ -335,11 +335,11 @@ TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, m
   CHECK(sent[1].kind == collective_kind::all_gather);
   const auto mixed = [&](auto& b) {
     const value w = weight(b), v = weight(b), e = weight(b), x = examples(b, 1);
-    b.output(next_value(w, fori_loop(
-                               2, [&](value, value c) { return c - 0.1 * grad(loss(c, x), c); }, w)));
-    const value next = next_value(v, v - 0.1 * grad(loss(v, x), v));
+    b.output(update(w, fori_loop(
+                           2, [&](value, value c) { return c - 0.1 * grad(loss(c, x), c); }, w)));
+    const value next = update(v, v - 0.1 * grad(loss(v, x), v));
     b.output(next);
-    b.output(next_value(e, 0.9 * e + 0.1 * next));
+    b.output(update(e, 0.9 * e + 0.1 * next));
   };
   CHECK(difference_of(mixed, said, sent) < 1e-14);
   CHECK(contains(said, "input 0 f64[12,8]: updated whole: a loop or a conditional updates it\n"));
@@ -350,7 +350,7 @@ TEST_CASE("updates by parts: gradients that a loop adds up, updates in a loop, m
 TEST_CASE("updates by parts: moments of other shapes than their weights stay in parts, and are gathered nowhere") {
   const dynamic::mesh four({{"data", 4}});
   const model m{64, 128, 1024};
-  const auto batch = dynamic::in<double>({m.examples, m.inner}, {"data", ""});
+  const auto batch = dynamic::input<double>({m.examples, m.inner}, {"data", ""});
   const auto parts = step_of(four, optimizer::adafactor{}, m.of_mlp(), batch, way::by_parts);
   // Means of squares over rows of w1, squares of b1, means over rows of w2; then over columns, the dim that is cut.
   const char* const places[] = {"[data]", "[data]", "[data]", "[data]", "[]", "[_]"};
@@ -371,11 +371,11 @@ TEST_CASE("updates by parts: moments of other shapes than their weights stay in 
   // Moments with other shapes: the transposed weight, all its elements in one row, and two dims of three.
   const auto changed = [&](std::vector<std::int64_t> shape, auto to_moment, auto to_weight) {
     const auto build = [&](auto& b) {
-      const value w = b.input(dynamic::in<double>({12, 8}, {"", ""}));
-      const value s = b.input(dynamic::in<double>(shape, splits(shape.size())));
-      const value next = 0.9 * s + 0.1 * to_moment(grad(loss(w, b.input(dynamic::in<double>({64, 12}, {"data", ""}))), w));
-      b.output(next_value(w, w - to_weight(next)));
-      b.output(next_value(s, next));
+      const value w = b.input(dynamic::input<double>({12, 8}, {"", ""}));
+      const value s = b.input(dynamic::input<double>(shape, splits(shape.size())));
+      const value next = 0.9 * s + 0.1 * to_moment(grad(loss(w, b.input(dynamic::input<double>({64, 12}, {"data", ""}))), w));
+      b.output(update(w, w - to_weight(next)));
+      b.output(update(s, next));
     };
     CHECK(difference_of(build, said, sent) < 1e-14);
     CHECK(contains(said, "input 0 f64[12,8]: updated as [data, _] and gathered, 1 state stays split"));
@@ -412,7 +412,7 @@ TEST_CASE(
     const optimizer::adafactor opt{.rate = 0.1};
     std::vector<value> w;
     for (const auto& s : shapes)
-      w.push_back(b.input(dynamic::in<double>(s, s.size() == along.size() ? along : splits(s.size()))));
+      w.push_back(b.input(dynamic::input<double>(s, s.size() == along.size() ? along : splits(s.size()))));
     const auto state = optimizer::state_inputs(b, opt, w);
     value loss;
     for (const auto& s : w) {
@@ -420,7 +420,7 @@ TEST_CASE(
       for (int d = 0; d < s.rank(); ++d) all.push_back(s.shape()[d]);
       splits by_data(all.size());
       by_data[0] = "data";
-      const value x = b.input(dynamic::in<double>(all, by_data));
+      const value x = b.input(dynamic::input<double>(all, by_data));
       shape dims;
       for (int d = 0; d < s.rank(); ++d) dims.push_back(d + 1);
       const value y = tanh(x * broadcast_in_dim(s, all, dims));
@@ -481,11 +481,11 @@ static_assert(least_padded({1, 1}, 4) == extents{1, 1} && least_padded({2, 1, 3}
               least_padded({}, 4) == extents{});
 static_assert(least_padded({0, 3}, 4) == extents{0, 3} && least_padded({3, 5}, 1) == extents{3, 5});
 
-conv<dynamic::input> conv_inputs(const std::string& axis = "") {
-  return {dynamic::in<double>({3, 3, 5, 7}, {"", "", "", axis}), dynamic::in<double>({7}, {axis}),
-          dynamic::in<double>({7, 3}, {axis, ""})};
+conv<dynamic::input_spec> conv_inputs(const std::string& axis = "") {
+  return {dynamic::input<double>({3, 3, 5, 7}, {"", "", "", axis}), dynamic::input<double>({7}, {axis}),
+          dynamic::input<double>({7, 3}, {axis, ""})};
 }
-const dynamic::input places_of_conv = dynamic::in<double>({24, 3, 3, 5}, {"data", "", "", ""});
+const dynamic::input_spec places_of_conv = dynamic::input<double>({24, 3, 3, 5}, {"data", "", "", ""});
 
 /// Checks that reformatted updates by parts give the parameters and the state of a single device with the original
 /// optimizer.
@@ -536,9 +536,9 @@ TEST_CASE("updates by parts: parameters in shapes that devices cut with least pa
 TEST_CASE("updates by parts: what is said of a weight that is cut in another shape") {
   dynamic::builder b(dynamic::mesh({{"data", 8}}));
   const optimizer::reformatted<optimizer::with_master_weights<optimizer::adam>, 8> mixed{};
-  const value w = b.input(dynamic::in<bf16>({3, 3, 5, 7}, splits(4)));
+  const value w = b.input(dynamic::input<bf16>({3, 3, 5, 7}, splits(4)));
   const auto state = optimizer::state_inputs(b, mixed, w);
-  const value x = b.input(dynamic::in<bf16>({24, 3, 3, 5}, {"data", "", "", ""}));
+  const value x = b.input(dynamic::input<bf16>({24, 3, 3, 5}, {"data", "", "", ""}));
   const value y = tanh(einsum("bhwi,hwio->bo", x, w));
   dynamic::outputs(b, mixed.update(w, grad(mean(y * y), w), state));
   shard_weight_update(b, {"data"});
@@ -554,9 +554,9 @@ TEST_CASE("updates by parts: parameters that are wide already, and kept as float
     return mixed.update(w, grad(mean(y * y), w), state);
   };
   dynamic::builder b(dynamic::mesh({{"data", 8}}));
-  const value w = b.input(dynamic::in<float>({24, 8}, splits(2)));
+  const value w = b.input(dynamic::input<float>({24, 8}, splits(2)));
   const auto state = optimizer::state_inputs(b, mixed, w);
-  dynamic::outputs(b, train(w, state, b.input(dynamic::in<float>({4096, 24}, {"data", ""}))));
+  dynamic::outputs(b, train(w, state, b.input(dynamic::input<float>({4096, 24}, {"data", ""}))));
   shard_weight_update(b, {"data"});
   const auto said = explain_weight_updates(b);
   INFO(said);
@@ -574,11 +574,11 @@ TEST_CASE("reformatted: a parameter that completion splits is to be annotated, a
       const optimizer::reformatted<optimizer::adam, 4> even{};
       const shape of_kernel{3, 3, 5, 6};
       const value w =
-          b.input(is_annotated ? dynamic::in<double>(of_kernel, {"", "", "", "model"}) : dynamic::in<double>(of_kernel));
-      const value out = b.input(dynamic::in<double>({6, 3}, {"model", ""}));
+          b.input(is_annotated ? dynamic::input<double>(of_kernel, {"", "", "", "model"}) : dynamic::input<double>(of_kernel));
+      const value out = b.input(dynamic::input<double>({6, 3}, {"model", ""}));
       const std::vector<value> weights{w, out};
       const auto state = optimizer::state_inputs(b, even, weights);
-      const value x = b.input(dynamic::in<double>({24, 3, 3, 5}, {"data", "", "", ""}));
+      const value x = b.input(dynamic::input<double>({24, 3, 3, 5}, {"data", "", "", ""}));
       const value y = einsum("bo,oc->bc", tanh(einsum("bhwi,hwio->bo", x, w)), out);
       dynamic::outputs(b, even.update(weights, grad(mean(y * y), weights), state));
       static_cast<void>(b.compile());
@@ -597,11 +597,11 @@ TEST_CASE("reformatted: a parameter that completion splits is to be annotated, a
 TEST_CASE("updates by parts: a weight and a state that are marked twice are decided for once") {
   const auto built = [](const auto& opt, bool is_marked_again) {
     dynamic::builder b(dynamic::mesh({{"data", 4}}));
-    const value w = b.input(dynamic::in<double>({8, 12}, splits(2)));
+    const value w = b.input(dynamic::input<double>({8, 12}, splits(2)));
     const auto state = optimizer::state_inputs(b, opt, w);
-    const value x = b.input(dynamic::in<double>({64, 8}, {"data", ""}));
+    const value x = b.input(dynamic::input<double>({64, 8}, {"data", ""}));
     auto next = opt.update(w, grad(mean(tanh(einsum("bi,io->bo", x, w))), w), state);
-    if (is_marked_again) next = {next_value(w, next.params), next_value(state, next.state)};
+    if (is_marked_again) next = {update(w, next.params), update(state, next.state)};
     dynamic::outputs(b, next);
     shard_weight_update(b, {"data"});
     static_cast<void>(b.compile());
@@ -617,10 +617,10 @@ TEST_CASE("updates by parts: a weight and a state that are marked twice are deci
 TEST_CASE("the next value of an input lies where completion puts the input") {
   const auto build = [](bool is_marked) {
     dynamic::builder b(dynamic::mesh({{"x", 2}}));
-    const value u = b.input(dynamic::in<float>({8, 8}));
-    const value f = b.input(dynamic::in<float>({8, 8}, {"x", ""}));
+    const value u = b.input(dynamic::input<float>({8, 8}));
+    const value f = b.input(dynamic::input<float>({8, 8}, {"x", ""}));
     const value next = transpose(u + f, {1, 0});
-    b.output(is_marked ? next_value(u, next) : next);
+    b.output(is_marked ? update(u, next) : next);
     return b.compile();
   };
   const auto plain = build(false), marked = build(true);
@@ -636,33 +636,33 @@ TEST_CASE("the next value of an input lies where completion puts the input") {
 
 TEST_CASE("a function of state and batch") {
   constexpr auto step = [](value u, value f) { return std::tuple{transpose(u + f, {1, 0}), sum(u)}; };
-  const auto p = dynamic::compile(carried(step), dynamic::mesh({{"x", 2}}), dynamic::in<float>({8, 8}),
-                                  dynamic::in<float>({8, 8}, {"x", ""}));
+  const auto p = dynamic::compile(carried(step), dynamic::mesh({{"x", 2}}), dynamic::input<float>({8, 8}),
+                                  dynamic::input<float>({8, 8}, {"x", ""}));
   CHECK(p.output(0).text() == "[x, _]");
   CHECK(contains(error_of([&] {
                    static_cast<void>(dynamic::compile(carried<2>([](value u, value) { return u; }), dynamic::mesh({{"x", 2}}),
-                                                      dynamic::in<float>({8}), dynamic::in<float>({8})));
+                                                      dynamic::input<float>({8}), dynamic::input<float>({8})));
                  }),
                  "carried: 2 tensors are carried and the function returns 1; return the next values of all of them first"));
 }
 
 TEST_CASE("next values and updates by parts that are none are refused") {
   const auto in = [](dynamic::builder& b, shape s, splits along) {
-    return b.input(dynamic::in<float>(std::move(s), std::move(along)));
+    return b.input(dynamic::input<float>(std::move(s), std::move(along)));
   };
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {4}, {""});
-                   b.output(next_value(w + 1.0, w));
+                   b.output(update(w + 1.0, w));
                  }),
                  "the value before is no input of this program; give the input whose next value this is"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {4}, {""});
-                   b.output(next_value(w, sum(w)));
+                   b.output(update(w, sum(w)));
                  }),
                  "input 0 is f32[4] and its next value f32[]; give one of the same type and shape"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const std::vector<value> w{in(b, {4}, {""}), in(b, {4}, {""})};
-                   dynamic::outputs(b, next_value(w, std::vector<value>{w[0]}));
+                   dynamic::outputs(b, update(w, std::vector<value>{w[0]}));
                  }),
                  "the groups have 2 inputs and 1 next values; give one for each"));
   CHECK(contains(mistake_of([&](auto& b) { b.output(keep_update_whole(in(b, {4}, {""}) + 1.0)); }),
@@ -671,18 +671,18 @@ TEST_CASE("next values and updates by parts that are none are refused") {
     return mistake_of([&](auto& b) {
       const value w = in(b, {6}, {""}), x = in(b, {8, 6}, batch);
       const value next = w - grad(sum(tanh(x * w)), w);
-      b.output(is_marked ? next_value(w, next) : next);
+      b.output(is_marked ? update(w, next) : next);
       shard_weight_update(b, {axis});
     });
   };
   CHECK(asked({"data", ""}, true, "data") == "no error");
   CHECK(contains(asked({"data", ""}, true, "dat"), "shard_weight_update: `dat` is not an axis of the mesh; its axes are data"));
   CHECK(contains(asked({"data", ""}, false, "data"),
-                 "shard_weight_update: no output is the next value of an input; return next_value(w, new_w), or the result of an "
+                 "shard_weight_update: no output is the next value of an input; return update(w, new_w), or the result of an "
                  "optimizer"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {6}, {""}), x = in(b, {8, 6}, {"data", ""});
-                   static_cast<void>(next_value(w, w - grad(sum(tanh(x * w)), w)));  // computed, but without users
+                   static_cast<void>(update(w, w - grad(sum(tanh(x * w)), w)));  // computed, but without users
                    b.output(sum(x));
                    shard_weight_update(b, {"data"});
                  }),
@@ -692,7 +692,7 @@ TEST_CASE("next values and updates by parts that are none are refused") {
                  "the examples"));
   CHECK(contains(mistake_of([&](auto& b) {
                    const value w = in(b, {6}, {"data"});
-                   b.output(next_value(w, w * 0.5));
+                   b.output(update(w, w * 0.5));
                    shard_weight_update(b, {"data"});
                  }),
                  "shard_weight_update: all that is carried is split over data already; leave the pass out"));
@@ -700,11 +700,11 @@ TEST_CASE("next values and updates by parts that are none are refused") {
 
 TEST_CASE("updates by parts: a moment that a branch reads whole stays in parts, and is gathered in that branch") {
   const auto build = [](auto& b) {  // a summary of some steps (Xu et al. 2020, 3.2)
-    const value w = b.input(dynamic::in<double>({12, 8}, {"", ""})), m = b.input(dynamic::in<double>({12, 8}, {"", ""}));
-    const value x = b.input(dynamic::in<double>({64, 12}, {"data", ""}));
+    const value w = b.input(dynamic::input<double>({12, 8}, {"", ""})), m = b.input(dynamic::input<double>({12, 8}, {"", ""}));
+    const value x = b.input(dynamic::input<double>({64, 12}, {"data", ""}));
     const value y = tanh(einsum("bi,io->bo", x, w));
-    const value next = next_value(m, 0.9 * m + grad(mean(y * y), w));
-    b.output(next_value(w, w - 0.1 * next));
+    const value next = update(m, 0.9 * m + grad(mean(y * y), w));
+    b.output(update(w, w - 0.1 * next));
     b.output(next);
     const auto summary = [](value of) { return sum(abs(einsum("ac,bc->ab", of, of))); };
     const auto none = [](value of) { return 0.0 * sum(of); };

@@ -29,16 +29,16 @@ constexpr auto train = [](auto w, auto state, value x) {
   return adam.update(w, grad(mean(y * y), w), state);
 };
 using four = mesh<axis<"data", 4>>;
-using weights = record<mlp, in<double, dims<12, 9>>, in<double, dims<9>>, in<double, dims<9, 4>>>;
+using weights = record<mlp, input<double, shape<12, 9>>, input<double, shape<9>>, input<double, shape<9, 4>>>;
 using state_in = optimizer::state_of<optimizer::adam, weights>;
-using batch = in<double, dims<64, 12>, split<"data", _>>;
+using batch = input<double, shape<64, 12>, split<"data", _>>;
 using step = compile<shard_weight_update<"data">(train), four, weights, state_in, batch>;
 using alone = compile<train, mesh<axis<"data", 1>>, weights, state_in, batch>;
 
 template <class Step, std::size_t... K>
 constexpr bool keeps_places_of(std::index_sequence<K...>) {
-  return ((Step::template output_shard<K>::layout == Step::template input_shard<K>::layout &&
-           Step::template may_overwrite<K, K>)&&...);
+  return (
+      (Step::template output_shard<K>::layout == Step::template input_shard<K>::layout && Step::template can_alias<K, K>)&&...);
 }
 // A part of the biases is 3 of 9, and one device has none; w2 is cut along its dim 1, of 4.
 constexpr std::int64_t part_bytes = 8 * (3 * 9 + 3 + 9 * 1);
@@ -54,7 +54,7 @@ constexpr auto factored = [](auto w, auto state, value x) {
   const value y = tanh(einsum<"bi,io->bo">(x, w));
   return optimizer::adafactor{}.update(w, grad(mean(y * y), w), state);
 };
-using single = in<double, dims<12, 8>>;
+using single = input<double, shape<12, 8>>;
 using step_of_factored =
     compile<shard_weight_update<"data">(factored), four, single, optimizer::state_of<optimizer::adafactor, single>, batch>;
 static_assert(step_of_factored::input_shard<1>::local_extents == detail::extents{3});
@@ -63,14 +63,14 @@ static_assert(step_of_factored::traffic.in(collective_kind::all_gather).bytes ==
 static_assert(keeps_places_of<step_of_factored>(std::make_index_sequence<4>{}));
 
 // Moments of 3 x 5 in a row of 15. A device has 4 elements of the row, and not 1 x 5.
-using odd = in<double, dims<3, 5>>;
+using odd = input<double, shape<3, 5>>;
 using even_adam = optimizer::reformatted<optimizer::adam, 4>;
 constexpr auto reformatted = [](auto w, auto state, value x) {
   const value y = tanh(einsum<"bi,io->bo">(x, w));
   return even_adam{}.update(w, grad(mean(y * y), w), state);
 };
 using step_of_reformatted = compile<shard_weight_update<"data">(reformatted), four, odd, optimizer::state_of<even_adam, odd>,
-                                    in<double, dims<64, 3>, split<"data", _>>>;
+                                    input<double, shape<64, 3>, split<"data", _>>>;
 static_assert(step_of_reformatted::input_shard<1>::local_extents == detail::extents{4});
 static_assert(step_of_reformatted::traffic.in(collective_kind::reduce_scatter).bytes == 3 * 8 * 4);
 static_assert(step_of_reformatted::traffic.in(collective_kind::all_gather).bytes == 3 * 8 * 4);
@@ -81,7 +81,7 @@ constexpr auto meta = [](value w, value x) {
   const auto moved = [](value v, value g) { return optimizer::sgd{}.update(v, g, optimizer::sgd{}.init(v)).params; };
   return moved(w, grad(loss(moved(w, grad(loss(w, x), w)), x), w));
 };
-using step_of_meta = compile<meta, four, odd, in<double, dims<64, 3>, split<"data", _>>>;
+using step_of_meta = compile<meta, four, odd, input<double, shape<64, 3>, split<"data", _>>>;
 static_assert(step_of_meta::output_shard<0>::layout == step_of_meta::input_shard<0>::layout);
 
 mlp<array<double>> first_weights() {
@@ -111,14 +111,14 @@ TEST_CASE("updates by parts, compiled: shards written over themselves, the numbe
     state = next.state;
   }
   launch(threads{}, 4, [&](auto& comm) {
-    auto shards = scatter<step, 0>(comm, first_weights());
-    auto moments = scatter<step, 1>(comm, first_state());
+    auto shards = distribute<step, 0>(comm, first_weights());
+    auto moments = distribute<step, 1>(comm, first_state());
     step s;
     for (int n = 0; n < 4; ++n) {
-      const auto x = scatter<step, 2>(comm, examples(n));
+      const auto x = distribute<step, 2>(comm, examples(n));
       s(comm, shards, moments, x, shards, moments);
     }
-    const auto whole = gather(comm, shards);
+    const auto whole = collect(comm, shards);
     for (std::int64_t i = 0; i < w.w1.size(); ++i)
       if (!(std::abs(whole.w1[i] - w.w1[i]) < 1e-12)) throw error("other weights than on one device");
     for (std::int64_t i = 0; i < w.w2.size(); ++i)
@@ -132,7 +132,7 @@ namespace {
 
 using square = mesh<axis<"x", 2>, axis<"y", 2>>;
 constexpr auto sweep = [](value u, value f) { return std::tuple{transpose(u + f, {1, 0}), sum(u)}; };
-using sweeps = compile<carried(sweep), square, in<float, dims<8, 8>>, in<float, dims<8, 8>, split<"x", "y">>>;
+using sweeps = compile<carried(sweep), square, input<float, shape<8, 8>>, input<float, shape<8, 8>, split<"x", "y">>>;
 
 }  // namespace
 

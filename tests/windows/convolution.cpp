@@ -43,16 +43,16 @@ using meshes = std::vector<std::pair<std::string, int>>;
 /// One convolution of floats, [n,h,w,c] with [k,k,c,f].
 sent layer(const dynamic::mesh& mesh, const shape_list& x, const split_list& split, std::int64_t k, convolution_options options) {
   dynamic::builder p(mesh);
-  p.output(convolution(p.input(dynamic::in<float>(x, split)), p.input(dynamic::in<float>({k, k, x[3], 8})), "NHWC,HWIO->NHWC",
-                       options));
+  p.output(convolution(p.input(dynamic::input<float>(x, split)), p.input(dynamic::input<float>({k, k, x[3], 8})),
+                       "NHWC,HWIO->NHWC", options));
   return sent_by(p.compile());
 }
 
 std::string refusal(const shape_list& x, const shape_list& w, const std::function<value(value, value)>& program) {
   dynamic::builder p(dynamic::mesh({{"x", 2}}));
   try {
-    const value a = p.input(dynamic::in<float>(x));
-    p.output(program(a, p.input(dynamic::in<float>(w))));
+    const value a = p.input(dynamic::input<float>(x));
+    p.output(program(a, p.input(dynamic::input<float>(w))));
     static_cast<void>(p.compile());
   } catch (const error& e) {
     return e.what();
@@ -99,8 +99,8 @@ TEST_CASE("convolution: what lies beyond a shard is sent, and nothing else") {
   // without another copy.
   for (const std::int64_t stride : {1, 2}) {
     dynamic::builder p(four);
-    p.output(convolution(p.input(dynamic::in<float>({8, 13, 12, 3}, {"", "x", "", ""})),
-                         p.input(dynamic::in<float>({3, 3, 3, 8})), "NHWC,HWIO->NHWC",
+    p.output(convolution(p.input(dynamic::input<float>({8, 13, 12, 3}, {"", "x", "", ""})),
+                         p.input(dynamic::input<float>({3, 3, 3, 8})), "NHWC,HWIO->NHWC",
                          {.stride = {stride, 1}, .padding = "same"}));
     CHECK(p.compile().view().steps.size() == 2);
   }
@@ -117,7 +117,7 @@ TEST_CASE("convolution: options that have a name") {
   const dynamic::mesh four({{"x", 4}});
   for (const auto& options : {halved, here, listed}) {
     dynamic::builder p(four);
-    const value x = p.input(dynamic::in<float>({8, 16, 12, 3})), w = p.input(dynamic::in<float>({3, 3, 3, 3}));
+    const value x = p.input(dynamic::input<float>({8, 16, 12, 3})), w = p.input(dynamic::input<float>({3, 3, 3, 3}));
     const value once = convolution(x, w, "NHWC,HWIO->NHWC", options);
     p.output(convolution(once, w, "NHWC,HWIO->NHWC", options));
     CHECK(p.compile().output(0).global_shape() == shape_list{8, 4, 3, 3});
@@ -126,8 +126,8 @@ TEST_CASE("convolution: options that have a name") {
 
 TEST_CASE("convolution: features and groups are split like letters") {
   dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 2}}));
-  const auto x = p.input(dynamic::in<float>({4, 16, 16, 8}, {"", "x", "", "y"}));
-  const auto w = p.input(dynamic::in<float>({3, 3, 1, 16}));
+  const auto x = p.input(dynamic::input<float>({4, 16, 16, 8}, {"", "x", "", "y"}));
+  const auto w = p.input(dynamic::input<float>({3, 3, 1, 16}));
   p.output(convolution(x, w, "NHWC,HWIO->NHWC", {.padding = "same", .feature_group_count = 8}));
   const auto step = p.compile();
   const auto s = sent_by(step);
@@ -136,8 +136,8 @@ TEST_CASE("convolution: features and groups are split like letters") {
   CHECK(explain(step).find("[4,8,16,8]") != std::string::npos);
 
   dynamic::builder q(dynamic::mesh({{"x", 2}}));
-  q.output(convolution(q.input(dynamic::in<float>({4, 16, 8}, {"", "", "x"})),
-                       q.input(dynamic::in<float>({3, 8, 4}, {"", "x", ""})), "NWC,WIO->NWC"));
+  q.output(convolution(q.input(dynamic::input<float>({4, 16, 8}, {"", "", "x"})),
+                       q.input(dynamic::input<float>({3, 8, 4}, {"", "x", ""})), "NWC,WIO->NWC"));
   const auto reduced = q.compile().collectives();
   REQUIRE(reduced.size() == 1);
   CHECK(reduced[0].kind == collective_kind::all_reduce);
@@ -147,8 +147,8 @@ TEST_CASE("convolution: both operands split along space, as in the gradient by a
   // A window of 64 elements with a stride or dilation of `dilation`. 5 results are partial and are summed.
   for (const std::int64_t dilation : {1, 2}) {
     dynamic::builder p(dynamic::mesh({{"x", 4}}));
-    const auto x = p.input(dynamic::in<float>({2, 64 * dilation, 3}, {"", "x", ""}));
-    const auto w = p.input(dynamic::in<float>({64, 3, 8}, {"x", "", ""}));
+    const auto x = p.input(dynamic::input<float>({2, 64 * dilation, 3}, {"", "x", ""}));
+    const auto w = p.input(dynamic::input<float>({64, 3, 8}, {"x", "", ""}));
     const auto y = convolution(x, w, "NWC,WIO->NWC", {.stride = {2}, .low = {4}, .high = {4}, .rhs_dilation = {dilation}});
     p.output(p.reshard(y, {"", "", ""}));
     const auto step = p.compile();
@@ -165,7 +165,7 @@ TEST_CASE("convolution: both operands split along space, as in the gradient by a
   // A window smaller than the result is moved to a split of its features, and no device gathers it.
   const auto split = [](const char* equation, const shape_list& window, const split_list& by) {
     dynamic::builder p(dynamic::mesh({{"x", 4}}));
-    p.output(einsum(equation, p.input(dynamic::in<float>({2, 32, 3})), p.input(dynamic::in<float>(window, by))));
+    p.output(einsum(equation, p.input(dynamic::input<float>({2, 32, 3})), p.input(dynamic::input<float>(window, by))));
     return p.compile();
   };
   const auto collectives = split("b(o+w)i,wif->bof", {5, 3, 8}, {"x", "", ""}).collectives();
@@ -185,10 +185,10 @@ TEST_CASE("convolution: both operands split along space, as in the gradient by a
 TEST_CASE("convolution: the split of the input goes through a network, forward and backward") {
   for (const auto& split : {split_list{"", "x,y", "", ""}, {"", "x", "y", ""}, {"", "", "y,x", ""}}) {
     dynamic::builder p(dynamic::mesh({{"x", 2}, {"y", 2}}));
-    const auto x = p.input(dynamic::in<double>({2, 128, 128, 3}, split));
+    const auto x = p.input(dynamic::input<double>({2, 128, 128, 3}, split));
     std::vector<value> w;
     for (const auto& shape : {shape_list{3, 3, 3, 8}, {3, 3, 8, 8}, {5, 5, 8, 4}})
-      w.push_back(p.input(dynamic::in<double>(shape)));
+      w.push_back(p.input(dynamic::input<double>(shape)));
     value h = x;
     std::vector<value> layers;
     for (std::size_t k = 0; k < w.size(); ++k) {
@@ -210,8 +210,8 @@ TEST_CASE("convolution: the split of the input goes through a network, forward a
 
 namespace {
 using two = mesh<axis<"x", 2>>;
-using net_step = compile<net, two, in<float, dims<1, 9, 8, 2>, split<_, "x", _, _>>, in<float, dims<3, 3, 2, 4>>,
-                         in<float, dims<3, 3, 4, 4>>, in<float, dims<3, 3, 4, 2>>, in<float, dims<1, 5, 4, 2>>>;
+using net_step = compile<net, two, input<float, shape<1, 9, 8, 2>, split<_, "x", _, _>>, input<float, shape<3, 3, 2, 4>>,
+                         input<float, shape<3, 3, 4, 4>>, input<float, shape<3, 3, 4, 2>>, input<float, shape<1, 5, 4, 2>>>;
 }  // namespace
 
 TEST_CASE("convolution: compiled and at run time") {
@@ -224,9 +224,9 @@ TEST_CASE("convolution: compiled and at run time") {
              y = data(40, 5);
   const auto build = [&](const dynamic::mesh& mesh) {
     dynamic::builder p(mesh);
-    const value image = p.input(dynamic::in<float>({1, 9, 8, 2}, {"", "x", "", ""}));
-    const value first = p.input(dynamic::in<float>({3, 3, 2, 4})), second = p.input(dynamic::in<float>({3, 3, 4, 4}));
-    const value third = p.input(dynamic::in<float>({3, 3, 4, 2})), wanted = p.input(dynamic::in<float>({1, 5, 4, 2}));
+    const value image = p.input(dynamic::input<float>({1, 9, 8, 2}, {"", "x", "", ""}));
+    const value first = p.input(dynamic::input<float>({3, 3, 2, 4})), second = p.input(dynamic::input<float>({3, 3, 4, 4}));
+    const value third = p.input(dynamic::input<float>({3, 3, 4, 2})), wanted = p.input(dynamic::input<float>({1, 5, 4, 2}));
     std::apply([&](auto... results) { (p.output(results), ...); }, net(image, first, second, third, wanted));
     return p.compile();
   };
@@ -252,7 +252,7 @@ TEST_CASE("convolution: compiled and at run time") {
 TEST_CASE("convolution: with features last it is one that a library of convolutions can do, and right whoever does it") {
   const auto is_direct = [](const char* layout, const shape_list& x, const shape_list& w, const convolution_options& options) {
     dynamic::builder p(dynamic::mesh({{"x", 1}}));
-    p.output(convolution(p.input(dynamic::in<float>(x)), p.input(dynamic::in<float>(w)), layout, options));
+    p.output(convolution(p.input(dynamic::input<float>(x)), p.input(dynamic::input<float>(w)), layout, options));
     const auto step = p.compile();
     bool all = true;
     for (const auto& c : detail::table_of<detail::contraction_plan>(step.view())) all = all && c.direct.is_one;
@@ -294,12 +294,12 @@ TEST_CASE("convolution: with features last it is one that a library of convoluti
   });
   for (const int devices : {1, 2, 3}) {
     dynamic::builder p(dynamic::mesh({{"x", devices}}));
-    const auto kernel = p.input(dynamic::in<float>(c.rhs_shape()));
+    const auto kernel = p.input(dynamic::input<float>(c.rhs_shape()));
     const auto y =
-        convolution(p.input(dynamic::in<float>(c.lhs_shape(), {"", "x", "", ""})), kernel, "NHWC,OHWI->NHWC",
+        convolution(p.input(dynamic::input<float>(c.lhs_shape(), {"", "x", "", ""})), kernel, "NHWC,OHWI->NHWC",
                     {.stride = c.stride, .low = c.low, .high = c.high, .rhs_dilation = c.rhs_dilation, .reverse = c.reverse});
     p.output(y);
-    p.output(grad(sum(y * p.input(dynamic::in<float>(c.result_shape()))), kernel));
+    p.output(grad(sum(y * p.input(dynamic::input<float>(c.result_shape()))), kernel));
     const auto step = p.compile();
     int makes_window = 0;
     for (const auto& made : detail::table_of<detail::contraction_plan>(step.view()))
@@ -326,8 +326,8 @@ TEST_CASE("convolution: more spatial dims than an operator has windows, and as m
     around[0] = 1;
     w[rank] = 2;  // features
     const auto layout = 'N' + dims + "C," + dims + "IO->N" + dims + 'C';
-    p.output(
-        convolution(p.input(dynamic::in<float>(x, by)), p.input(dynamic::in<float>(w)), layout, {.low = around, .high = around}));
+    p.output(convolution(p.input(dynamic::input<float>(x, by)), p.input(dynamic::input<float>(w)), layout,
+                         {.low = around, .high = around}));
     return sent_by(p.compile());
   };
   const std::string six = "ABDEFG", sixteen = "ABDEFGHJKLMPQRST";

@@ -219,9 +219,9 @@ TEST_CASE("random stencils and their gradients equal a reference that looks up e
     dynamic::builder p(m);
     std::vector<value> x;
     for (std::size_t k = 0; k < s.inputs.size(); ++k)
-      x.push_back(k < s.fields.size() ? p.input(dynamic::in<double>(s.inputs[k], split))
-                                      : p.input(dynamic::in<double>(s.inputs[k])));
-    const value weights = p.input(dynamic::in<double>(s.result));
+      x.push_back(k < s.fields.size() ? p.input(dynamic::input<double>(s.inputs[k], split))
+                                      : p.input(dynamic::input<double>(s.inputs[k])));
+    const value weights = p.input(dynamic::input<double>(s.result));
     const value y = s.traced(x);
     p.output(y);
     const value loss = sum(y * weights);
@@ -257,7 +257,7 @@ TEST_CASE("random stencils and their gradients equal a reference that looks up e
     };
     check(simulated{});
     if (seed % 20 == 0) check(threads{});
-    if (m.device_count() == 1) check(self{});
+    if (m.device_count() == 1) check(serial{});
   }
   CHECK(sending > 800);
 }
@@ -273,13 +273,14 @@ constexpr auto around = [](value u, value v) {
       at_edges, stencil_field(v, {boundary::wrap(), boundary::reflect()}));
 };
 using square = mesh<axis<"x", 2>, axis<"y", 3>>;
-using both_paths = compile<around, square, in<double, dims<7, 8>, split<"x", "y">>, in<double, dims<7, 8>, split<"x", "y">>>;
+using both_paths =
+    compile<around, square, input<double, shape<7, 8>, split<"x", "y">>, input<double, shape<7, 8>, split<"x", "y">>>;
 
 constexpr auto jacobi = [](value u) {
   return stencil<1, 1>([](auto t) { return 0.25 * (t(-1, 0) + t(1, 0) + t(0, -1) + t(0, 1)); },
                        stencil_field(u, {boundary::edge(), boundary::wrap()}));
 };
-using jacobi_step = compile<jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, in<float, dims<64, 32>, split<"x", "y">>>;
+using jacobi_step = compile<jacobi, mesh<axis<"x", 2>, axis<"y", 2>>, input<float, shape<64, 32>, split<"x", "y">>>;
 // One exchange for each dim: a row and a column in each direction, for any boundary.
 static_assert(jacobi_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
 static_assert(jacobi_step::traffic.bytes == (16 + 2 * 32) * 4);
@@ -289,7 +290,7 @@ constexpr auto box = [](value u) {
   return stencil<1, 1>(
       [](auto t) { return t(-1, -1) + t(-1, 0) + t(-1, 1) + t(0, -1) + t(0, 0) + t(0, 1) + t(1, -1) + t(1, 0) + t(1, 1); }, u);
 };
-using box_step = compile<box, mesh<axis<"x", 4>, axis<"y", 4>>, in<float, dims<64, 32>, split<"x", "y">>>;
+using box_step = compile<box, mesh<axis<"x", 4>, axis<"y", 4>>, input<float, shape<64, 32>, split<"x", "y">>>;
 static_assert(box_step::collectives == collectives{collective_permute<"x">, collective_permute<"y">});
 static_assert(box_step::traffic.bytes == (2 * 8 + 2 * 16 + 2 * 2) * 4 && box_step::traffic.messages == 4);
 static_assert(box_step::view.steps.size() == 3);
@@ -301,7 +302,7 @@ TEST_CASE(
   for (const int devices : {1, 2, 4}) {
     CAPTURE(devices);
     dynamic::builder p(dynamic::mesh({{"x", devices}}));
-    const value u = p.input(dynamic::in<double>({4}, std::vector<std::string>{"x"}));
+    const value u = p.input(dynamic::input<double>({4}, std::vector<std::string>{"x"}));
     for (const stencil_field& f : {stencil_field(u, {{boundary::wrap(), boundary::constant(7)}}),
                                    stencil_field(u, {{boundary::edge(), boundary::wrap()}})}) {
       p.output(stencil<1>([](auto a) { return a(-1); }, f));
@@ -321,8 +322,9 @@ TEST_CASE("a stencil that is compiled in gives what the run-time path gives") {
     v[i] = i * 5 % 17;
   }
   const auto [a, b] = run<both_paths>(threads{}, u, v);
-  const auto p = dynamic::compile(around, dynamic::mesh({{"x", 1}}), dynamic::in<double>({7, 8}), dynamic::in<double>({7, 8}));
-  const auto alone = p.run(self{}, u, v);
+  const auto p =
+      dynamic::compile(around, dynamic::mesh({{"x", 1}}), dynamic::input<double>({7, 8}), dynamic::input<double>({7, 8}));
+  const auto alone = p.run(serial{}, u, v);
   for (int i = 0; i < 56; ++i) {
     CHECK(a[i] == alone[0].data<double>()[i]);
     CHECK(b[i] == alone[1].data<double>()[i]);
@@ -363,7 +365,7 @@ TEST_CASE("corners come in two messages for each dim") {
         }
         return *sum;
       };
-      const auto p = dynamic::compile(box_of, dynamic::mesh(axes), dynamic::in<double>(shape, splits));
+      const auto p = dynamic::compile(box_of, dynamic::mesh(axes), dynamic::input<double>(shape, splits));
       std::int64_t bytes = 0;  // along each dim the shard, widened by the earlier dims
       for (int d = 0; d < rank; ++d) {
         std::int64_t layer = 2 * radius;
@@ -373,10 +375,10 @@ TEST_CASE("corners come in two messages for each dim") {
       CHECK(p.traffic().bytes == bytes);
       CHECK(p.traffic().messages == 2 * rank);
       CHECK(p.traffic().collectives == rank);
-      const auto alone = dynamic::compile(box_of, dynamic::mesh({{"x", 1}}), dynamic::in<double>(shape));
+      const auto alone = dynamic::compile(box_of, dynamic::mesh({{"x", 1}}), dynamic::input<double>(shape));
       std::vector<double> u(static_cast<std::size_t>(rank == 2 ? 18 * 15 : 18 * 15 * 12));
       for (std::size_t i = 0; i < u.size(); ++i) u[i] = static_cast<double>(i * i % 23);
-      const auto want = alone.run(self{}, u), got = p.run(simulated{}, u), threaded = p.run(threads{}, u);
+      const auto want = alone.run(serial{}, u), got = p.run(simulated{}, u), threaded = p.run(threads{}, u);
       int wrong = 0;
       for (std::size_t i = 0; i < u.size(); ++i)
         wrong +=
@@ -388,7 +390,8 @@ TEST_CASE("corners come in two messages for each dim") {
 TEST_CASE("what a stencil refuses names the operator, the dim and the numbers") {
   const auto problem = [](auto program) {
     try {
-      dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::in<double>({6, 8}, {"x", ""}), dynamic::in<double>({6, 10}));
+      dynamic::compile(program, dynamic::mesh({{"x", 2}}), dynamic::input<double>({6, 8}, {"x", ""}),
+                       dynamic::input<double>({6, 10}));
     } catch (const error& e) {
       return std::string(e.what());
     }
@@ -435,7 +438,7 @@ TEST_CASE("margins of several fields for one loop go in one exchange for each di
         a, b, c);
   };
   for (const std::int64_t n : {7, 300}) {  // 300 is large enough for overlap
-    const auto in = dynamic::in<double>({n, n}, {"x", "y"});
+    const auto in = dynamic::input<double>({n, n}, {"x", "y"});
     const auto p = dynamic::compile(steps, dynamic::mesh({{"x", 3}, {"y", 2}}), in, in, in);
     const auto alone = dynamic::compile(steps, dynamic::mesh({{"x", 1}, {"y", 1}}), in, in, in);
     CHECK(p.traffic().collectives == 3 * 2);
@@ -446,7 +449,7 @@ TEST_CASE("margins of several fields for one loop go in one exchange for each di
       v[i] = static_cast<double>(i * 7 % 19);
       w[i] = static_cast<double>(i * 5 % 17);
     }
-    const auto want = alone.run(self{}, u, v, w), got = p.run(simulated{}, u, v, w), threaded = p.run(threads{}, u, v, w);
+    const auto want = alone.run(serial{}, u, v, w), got = p.run(simulated{}, u, v, w), threaded = p.run(threads{}, u, v, w);
     for (std::size_t k = 0; k < 3; ++k) {
       int wrong = 0;
       for (std::size_t i = 0; i < u.size(); ++i)
@@ -513,7 +516,7 @@ TEST_CASE("fields that stream in nine directions, rolled along both dims in one 
     return fori_loop(2, body, a, b, c, d, e, f, g, h, i);
   };
   for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{7, 5}, {40, 9}, {9, 64}}) {
-    const auto in = dynamic::in<double>({rows, columns}, {"x", "y"});
+    const auto in = dynamic::input<double>({rows, columns}, {"x", "y"});
     const auto p = dynamic::compile(steps, dynamic::mesh({{"x", 3}, {"y", 2}}), in, in, in, in, in, in, in, in, in);
     CHECK(p.traffic().collectives == 2 * 2);
     CHECK(p.traffic().messages == 2 * (2 + 2));
@@ -559,8 +562,9 @@ TEST_CASE("a scheme on fields of N and N + 1 points equals the one by hand on ev
           const int steps = 3;
           const std::vector<std::string> split{"x", "y"};
           const auto program = [](value p, value u, value v) { return waves(p, u, v, steps); };
-          const auto step = dynamic::compile(program, dynamic::mesh({{"x", x}, {"y", y}}), dynamic::in<double>({n, m}, split),
-                                             dynamic::in<double>({n + 1, m}, split), dynamic::in<double>({n, m + 1}, split));
+          const auto step =
+              dynamic::compile(program, dynamic::mesh({{"x", x}, {"y", y}}), dynamic::input<double>({n, m}, split),
+                               dynamic::input<double>({n + 1, m}, split), dynamic::input<double>({n, m + 1}, split));
           wave_fields f{std::vector<double>(static_cast<std::size_t>(n * m)),
                         std::vector<double>(static_cast<std::size_t>((n + 1) * m)),
                         std::vector<double>(static_cast<std::size_t>(n * (m + 1)))};

@@ -9,15 +9,16 @@
 #include <vector>
 
 #include <gspmd/dynamic/planning_limit.hpp>
+#include <gspmd/report/explain_sharding.hpp>
 #include <gspmd/report/html.hpp>
 #include <gspmd/report/memory.hpp>
 #include <gspmd/report/report.hpp>
-#include <gspmd/report/what_would_avoid.hpp>
-#include <gspmd/report/why.hpp>
+#include <gspmd/report/suggest_annotations.hpp>
 #include <gspmd/version.hpp>
 
 #include "deadline.hpp"
 #include "dot.hpp"
+#include "explain_sharding.hpp"
 #include "json_out.hpp"
 #include "run.hpp"
 #include "search.hpp"
@@ -25,7 +26,6 @@
 #include "svg.hpp"
 #include "table.hpp"
 #include "whole_file.hpp"
-#include "why.hpp"
 
 namespace plan_tool {
 
@@ -38,7 +38,7 @@ constexpr const char* help_text =
     "  --out DIR         where --run writes NAME.npy for every output, whole\n"
     "  --check           also run on one device and compare; without --run, on small made-up numbers\n"
     "  --checked         in a run, devices compare data that must be equal on all devices: inputs and results of operators\n"
-    "  --why VALUE       for each axis of the mesh: the annotation and the operators that determine a sharding; then the other\n"
+    "  --explain VALUE   for each axis of the mesh: the annotation and the operators that determine a sharding; then the other\n"
     "                    ways to run its operator with the time each takes, and the time of the whole plan with another "
     "sharding\n"
     "  --collectives     only the rows of the table that send data\n"
@@ -50,7 +50,7 @@ constexpr const char* help_text =
     "  --dot FILE        the program of one device for Graphviz, collectives coloured\n"
     "  --svg FILE        which device holds which part, with replicas and padding\n"
     "  --value NAME      only this value in --svg\n"
-    "  --report WHAT     instead of the table: `dearest`, the collectives that take longest, and which other\n"
+    "  --report WHAT     instead of the table: `most-expensive`, the collectives that take longest, and which other\n"
     "                    annotations make the step faster; `summary`, numbers by kind;\n"
     "                    `outline`, the computations between collectives, with equal layers once; or `memory`,\n"
     "                    the changes for `memory_per_device`, with the bytes and the time of each\n"
@@ -121,7 +121,7 @@ class application {
       if (errors_.empty()) p = plan(document, devices::of_mesh, errors_);
       if (p && !options_.scope.empty()) check_scope(*p);
       if (p && errors_.empty()) {
-        why = explain_why(*p);
+        why = explained_sharding(*p);
         if (here_.writes) draw(*p);
         if (!options_.report.empty()) costs = report_costs(*p);
         if (!options_.compare.empty()) costs = compare_with_other(*p);
@@ -167,7 +167,7 @@ class application {
   /// Returns true if an option needs a plan. For an explicit document, a plan is more than its types.
   [[nodiscard]] bool wants_plan() const {
     for (const auto* option :
-         {&options_.run, &options_.why, &options_.dot, &options_.svg, &options_.report, &options_.timeline, &options_.layers,
+         {&options_.run, &options_.explain, &options_.dot, &options_.svg, &options_.report, &options_.timeline, &options_.layers,
           &options_.html, &options_.compare, &options_.from, &options_.to, &options_.scope})
       if (!option->empty()) return true;
     return options_.check || options_.collectives || options_.search;
@@ -250,12 +250,12 @@ class application {
     return {};
   }
 
-  std::vector<std::string> explain_why(const planned_program& p) {
-    if (options_.why.empty()) return {};
-    const int v = find(p, options_.why, "--why");
+  std::vector<std::string> explained_sharding(const planned_program& p) {
+    if (options_.explain.empty()) return {};
+    const int v = find(p, options_.explain, "--explain");
     if (v < 0) return {};
     auto lines = sharding_reasons(p).of(v);
-    const auto compared = p.plan.node_of(v) < 0 ? std::string() : gspmd::dynamic::why(p.plan, v, p.value(v).name);
+    const auto compared = p.plan.node_of(v) < 0 ? std::string() : gspmd::dynamic::explain_sharding(p.plan, v, p.value(v).name);
     for (std::size_t at = 0, end = 0; at < compared.size(); at = end + 1) {
       end = compared.find('\n', at);
       lines.push_back(compared.substr(at, end - at));
@@ -288,7 +288,8 @@ class application {
   std::string report_costs(const planned_program& p) {
     const auto net = network_of(p);
     const auto& program = p.program();
-    return assumed(p) + (options_.report == "dearest"   ? gspmd::dynamic::what_would_avoid(p.plan, net, 10, options_.scope)
+    return assumed(p) + (options_.report == "most-expensive"
+                             ? gspmd::dynamic::suggest_annotations(p.plan, net, 10, options_.scope)
                          : options_.report == "summary" ? gspmd::summary(program, net, options_.scope)
                          : options_.report == "memory"  ? memory_given_up(p, net)
                                                         : gspmd::outline(program, net, options_.scope));
@@ -334,7 +335,7 @@ class application {
     if (!options_.html.empty())
       write_text(options_.html, "--html",
                  gspmd::report_html(p.program(), network_of(p), options_.scope,
-                                    gspmd::dynamic::what_would_avoid(p.plan, network_of(p), 10, options_.scope)));
+                                    gspmd::dynamic::suggest_annotations(p.plan, network_of(p), 10, options_.scope)));
     if (!options_.dot.empty()) write_text(options_.dot, "--dot", dot_graph(p));
     if (options_.svg.empty()) return;
     std::vector<int> values;
@@ -370,7 +371,7 @@ class application {
                const planned_program& p, std::vector<std::string>& remarks) {
     const auto alone = plan(document, devices::one, errors_);
     if (!alone) return;
-    const auto expected = run_on("self", alone->program(), pointers_to(inputs));
+    const auto expected = run_on("serial", alone->program(), pointers_to(inputs));
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const auto& name = p.value(p.built.outputs[k]).name;
       bool agree = true;

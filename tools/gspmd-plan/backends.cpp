@@ -5,7 +5,7 @@ namespace plan_tool {
 
 std::vector<any_array> run_on(const std::string& backend, const gspmd::dynamic::program& program,
                               const std::vector<const void*>& inputs) {
-  if (backend == "self") return program.run_pointers(gspmd::self{}, inputs);
+  if (backend == "serial") return program.run_pointers(gspmd::serial{}, inputs);
   if (backend == "threads") return program.run_pointers(gspmd::threads{}, inputs);
   return program.run_pointers(gspmd::simulated{}, inputs);
 }

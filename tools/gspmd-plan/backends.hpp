@@ -19,7 +19,7 @@ using launcher = std::function<std::vector<any_array>(const gspmd::dynamic::prog
 
 inline constexpr std::int64_t most_threads = 1024;
 
-/// `backend` is self, threads or simulated.
+/// `backend` is serial, threads or simulated.
 std::vector<any_array> run_on(const std::string& backend, const gspmd::dynamic::program& program,
                               const std::vector<const void*>& inputs);
 

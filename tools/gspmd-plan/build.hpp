@@ -471,7 +471,7 @@ class program_builder {
     auto& named = built_.values[static_cast<std::size_t>(number)];
     named.op = "input";
     named.is_input = true;
-    gspmd::dynamic::input given{*type, *shape, {}, said.has_value(), {}, monoid::add};
+    gspmd::dynamic::input_spec given{*type, *shape, {}, said.has_value(), {}, monoid::add};
     if (said) {
       given.sharding = said->dims;
       given.partial_axes = said->partial_axes;
@@ -622,7 +622,7 @@ class program_builder {
 
   /// {"op": "reduce_by", "operands": [...], "attrs": {"dim": 0, "identity": [...]}, "combine": {...}}: the inputs of
   /// combine are the elements of the left value, then those of the right value. scan_by also has `exclusive` and
-  /// `reverse`.
+  /// `flip`.
   void read_fold(const json& j, const path& at) {
     object_reader reader(j, at, errors_);
     const auto before = errors_.count();
@@ -916,7 +916,7 @@ class program_builder {
       built_.outputs.push_back(it->second);
       value out = made_[number];
       if (const auto before = next_of_.find(name); before != next_of_.end()) {
-        out = gspmd::next_value(made_[static_cast<std::size_t>(before->second)], out, {built_.values[number].name.c_str(), 0});
+        out = gspmd::update(made_[static_cast<std::size_t>(before->second)], out, {built_.values[number].name.c_str(), 0});
         built_.program->label(out, it->second);
         if (const auto mistake = built_.program->take_mistake(); !mistake.empty())
           errors_.add(path(path(root_, "next"), name).str(), mistake);

@@ -18,10 +18,10 @@
 using namespace plan_tool;
 
 constexpr const char* usage =
-    "usage: gspmd-plan FILE [--json] [--run DIR --out DIR] [--backend self|threads|simulated] [--check]\n"
-    "                  [--checked] [--why VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
+    "usage: gspmd-plan FILE [--json] [--run DIR --out DIR] [--backend serial|threads|simulated] [--check]\n"
+    "                  [--checked] [--explain VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
     "                  [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
-    "                  [--report dearest|summary|outline|memory] [--timeline FILE] [--layers FILE] [--html FILE]\n"
+    "                  [--report most-expensive|summary|outline|memory] [--timeline FILE] [--layers FILE] [--html FILE]\n"
     "                  [--network FILE] [--work N] [--seconds N]\n"
     "                  [--search [--anew] [--devices N] [--plans N] [--annotated FILE]]\n"
     "  --backend B       one device in this thread, a thread for each device, or all devices in one thread (simulated)\n";
@@ -30,8 +30,8 @@ int main(int argc, char** argv) {
   options o;
   if (const int done = answer_usage(usage, argc, argv, o, true); done >= 0) return done;
   if (o.backend.empty()) o.backend = "simulated";
-  if (o.backend != "self" && o.backend != "threads" && o.backend != "simulated") {
-    std::fprintf(stderr, "--backend %s: there are self, threads and simulated\n%s", gspmd::printable(o.backend).c_str(), usage);
+  if (o.backend != "serial" && o.backend != "threads" && o.backend != "simulated") {
+    std::fprintf(stderr, "--backend %s: there are serial, threads and simulated\n%s", gspmd::printable(o.backend).c_str(), usage);
     return 2;
   }
   surroundings here;

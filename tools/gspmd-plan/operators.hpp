@@ -64,7 +64,7 @@ inline std::string dtype_names() {
   return names;
 }
 inline std::optional<monoid> monoid_named(std::string_view name) {
-  for (const auto m : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_})
+  for (const auto m : {monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_})
     if (name == gspmd::name_of(m)) return m;
   return {};
 }
@@ -79,7 +79,7 @@ inline std::optional<dtype> read_dtype(object_reader& from, std::string_view key
 }
 inline std::optional<monoid> read_monoid(const json& j, const path& at, error_list& errors) {
   const auto kind = j.is_string() ? monoid_named(j.get_ref<const std::string&>()) : std::nullopt;
-  if (!kind) errors.add(at.str(), "is " + found(j) + "; it is one of add multiply maximum minimum and or");
+  if (!kind) errors.add(at.str(), "is " + found(j) + "; it is one of add multiply max min and or");
   return kind;
 }
 /// Reads a shape whose bytes do not overflow.
@@ -134,9 +134,9 @@ inline value build_compare(const operation& o) {
   return o.complain("direction", "is " + in_quotes(*direction) + "; it is one of EQ NE LT LE GT GE");
 }
 
-inline value build_convert(const operation& o) {
+inline value build_cast(const operation& o) {
   const auto type = read_dtype(o.attrs);
-  return type && o.is_sound() ? gspmd::convert(o.operands[0], *type, o.at) : value{};
+  return type && o.is_sound() ? gspmd::cast(o.operands[0], *type, o.at) : value{};
 }
 
 /// Reads the element of a constant: a number, true, false, or one of the strings inf, -inf and nan, because JSON has no
@@ -240,7 +240,7 @@ inline value build_convolution(const operation& o) {
 
 inline value build_reduce(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims to reduce");
-  const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
+  const auto* j = o.attrs.require("kind", "one of add multiply max min and or");
   if (!dims || j == nullptr) return {};
   const auto kind = read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
   if (!kind) return {};
@@ -303,7 +303,7 @@ inline value build_reduce_window(const operation& o) {
   const auto size = read_list(o, "window", "the size of the window along each dim");
   const auto stride = read_window_list(o, "stride"), low = read_window_list(o, "low"), high = read_window_list(o, "high");
   const auto base = read_window_list(o, "base_dilation"), dilation = read_window_list(o, "window_dilation");
-  const auto* j = o.attrs.require("kind", "one of add multiply maximum minimum and or");
+  const auto* j = o.attrs.require("kind", "one of add multiply max min and or");
   const auto kind = j == nullptr ? std::nullopt : read_monoid(*j, path(o.attrs.at(), "kind"), o.attrs.errors());
   if (!size || !stride || !low || !high || !base || !dilation || !kind || !o.is_sound()) return {};
   return gspmd::reduce_window(o.operands[0], *kind, *size, *stride, *low, *high, *base, *dilation, o.at);
@@ -316,9 +316,9 @@ value build_pool(const operation& o) {
   return Pool(o.operands[0], *size, *stride, *low, *high, o.at);
 }
 
-inline value build_reverse(const operation& o) {
+inline value build_flip(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are turned round");
-  return dims && o.is_sound() ? gspmd::reverse(o.operands[0], *dims, o.at) : value{};
+  return dims && o.is_sound() ? gspmd::flip(o.operands[0], *dims, o.at) : value{};
 }
 
 inline std::optional<int> read_dim(const operation& o, const char* what) {
@@ -329,7 +329,7 @@ inline std::optional<int> read_dim(const operation& o, const char* what) {
 }
 
 /// concat(a[amount:], a[:amount])
-inline value build_rotate(const operation& o) {
+inline value build_roll(const operation& o) {
   const auto dim = read_dim(o, "the dim whose elements are moved");
   const auto* j = o.attrs.require("amount", "by how many places to the front");
   if (j == nullptr) return {};
@@ -549,7 +549,7 @@ inline value read_key(const operation& o) {
         "", "the key is " + std::string(gspmd::name_of(key.type())) + shape_text(shape_of(key)) + "; it is an integer of rank 0");
     return {};
   }
-  return key.type() == dtype::u64 ? key : gspmd::convert(key, dtype::u64, o.at);
+  return key.type() == dtype::u64 ? key : gspmd::cast(key, dtype::u64, o.at);
 }
 inline value build_fold_in(const operation& o) {
   const auto* j = o.attrs.require("number", "the number that the new key depends on");
@@ -682,7 +682,7 @@ struct operator_entry {
 inline constexpr auto any_number = std::numeric_limits<std::size_t>::max();
 inline constexpr operator_entry special_operators[] = {
     {"compare", 2, 2, build_compare},
-    {"convert", 1, 1, build_convert},
+    {"cast", 1, 1, build_cast},
     {"constant", 0, 0, build_constant},
     {"iota", 0, 0, build_iota},
     {"einsum", 1, any_number, build_einsum},
@@ -703,8 +703,8 @@ inline constexpr operator_entry special_operators[] = {
     {"downsample", 1, 1, build_resized<gspmd::downsample>},
     {"shift", 1, 1, build_shift},
     {"stencil", 1, 1, build_stencil},
-    {"reverse", 1, 1, build_reverse},
-    {"rotate", 1, 1, build_rotate},
+    {"flip", 1, 1, build_flip},
+    {"roll", 1, 1, build_roll},
     {"reshard", 1, 1, build_reshard},
     {"optimization_barrier", 1, any_number, build_optimization_barrier},
     {"cumsum", 1, 1, build_cumsum},
@@ -732,7 +732,7 @@ inline constexpr operator_entry special_operators[] = {
     {"lu", 1, 1, build_lu},
     {"slogdet", 1, 1, build_slogdet},
     {"det", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::det(o.operands[0], o.at) : value{}; }},
-    {"inverse", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::inverse(o.operands[0], o.at) : value{}; }},
+    {"inv", 1, 1, [](const operation& o) { return o.is_sound() ? gspmd::inv(o.operands[0], o.at) : value{}; }},
     {"tridiagonal_solve", 4, 4, build_tridiagonal_solve},
 };
 /// The elementwise operators with the same names in documents and in the library. A comparison has a direction instead.

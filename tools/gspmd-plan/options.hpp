@@ -23,7 +23,7 @@ struct options {
   std::string backend;  // empty: the program chooses
   bool check = false;
   bool checked = false;  // devices compare data that must be equal on all devices
-  std::string why;
+  std::string explain;
   std::string dot;
   std::string svg;
   std::string value;
@@ -77,7 +77,7 @@ inline options parse(int argc, char** argv) {
     else if (option == "--run") set(o.run, option, next());
     else if (option == "--out") set(o.out, option, next());
     else if (option == "--backend") set(o.backend, option, next());
-    else if (option == "--why") set(o.why, option, next());
+    else if (option == "--explain") set(o.explain, option, next());
     else if (option == "--dot") set(o.dot, option, next());
     else if (option == "--svg") set(o.svg, option, next());
     else if (option == "--report") set(o.report, option, next());
@@ -107,22 +107,23 @@ inline options parse(int argc, char** argv) {
   if (!o.run.empty() && o.out.empty() && !o.check) throw usage_error("--run needs --out DIR for the outputs, or --check");
   if (!o.out.empty() && o.run.empty()) throw usage_error("--out needs --run DIR with the inputs");
   if (o.checked && o.run.empty() && !o.check) throw usage_error("--checked is about a run; it needs --run or --check");
-  if (!o.report.empty() && o.report != "dearest" && o.report != "summary" && o.report != "outline" && o.report != "memory")
-    throw usage_error("--report is one of dearest, summary, outline and memory, not " + o.report);
-  if (!o.report.empty() && (o.json || !o.why.empty())) throw usage_error("--report replaces the table, as --json and --why do");
-  if (!o.compare.empty() && (o.json || !o.why.empty() || !o.report.empty()))
-    throw usage_error("--compare replaces the table, as --json, --why and --report do");
+  if (!o.report.empty() && o.report != "most-expensive" && o.report != "summary" && o.report != "outline" && o.report != "memory")
+    throw usage_error("--report is one of most-expensive, summary, outline and memory, not " + o.report);
+  if (!o.report.empty() && (o.json || !o.explain.empty()))
+    throw usage_error("--report replaces the table, as --json and --explain do");
+  if (!o.compare.empty() && (o.json || !o.explain.empty() || !o.report.empty()))
+    throw usage_error("--compare replaces the table, as --json, --explain and --report do");
   if ((o.collectives || !o.from.empty() || !o.to.empty()) &&
-      (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty()))
+      (o.json || !o.explain.empty() || !o.report.empty() || !o.compare.empty()))
     throw usage_error("--collectives, --from and --to select rows of the table, and there is no table");
-  if (!o.scope.empty() && (o.json || !o.why.empty() || !o.compare.empty()))
+  if (!o.scope.empty() && (o.json || !o.explain.empty() || !o.compare.empty()))
     throw usage_error(
         "--scope selects a part of the table, --report, --timeline, --layers and --html, and no such output is requested");
   if (!o.scope.empty() && o.report == "memory")
     throw usage_error("--report memory is of the whole program, and not of a --scope");
   if (!o.search && (o.anew || o.devices != 0 || o.plans != 0 || !o.annotated.empty()))
     throw usage_error("--anew, --devices, --plans and --annotated are about a search, and there is no --search");
-  if (o.search && (o.json || !o.why.empty() || !o.report.empty() || !o.compare.empty() || o.collectives || !o.from.empty() ||
+  if (o.search && (o.json || !o.explain.empty() || !o.report.empty() || !o.compare.empty() || o.collectives || !o.from.empty() ||
                    !o.to.empty() || !o.scope.empty()))
     throw usage_error("--search prints its result instead of the table; --annotated FILE writes a document for other options");
   if (!o.value.empty() && o.svg.empty()) throw usage_error("--value says what --svg draws, and there is no --svg");

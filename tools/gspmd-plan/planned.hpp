@@ -16,9 +16,6 @@ namespace plan_tool {
 using gspmd::dynamic::instruction;
 using gspmd::dynamic::placed_tensor;
 
-/// Returns the document's name of a library operator.
-inline std::string name_in_document(const std::string& op) { return op == "roll" ? "rotate" : op; }
-
 struct planned_program {
   built_program built;
   gspmd::dynamic::inspection plan;
@@ -46,9 +43,7 @@ struct planned_program {
     return -1;
   }
   /// Returns the document's name for the operator of an instruction.
-  [[nodiscard]] static std::string kind_of(const instruction& i) {
-    return i.kind.starts_with("compare_") ? "compare" : name_in_document(i.kind);
-  }
+  [[nodiscard]] static std::string kind_of(const instruction& i) { return i.kind.starts_with("compare_") ? "compare" : i.kind; }
   /// Return the operand and the result of a movement.
   [[nodiscard]] const placed_tensor& from(const instruction& i) const { return on_device(i.operands[0]).tensor; }
   [[nodiscard]] const placed_tensor& to(const instruction& i) const { return i.is_halo ? from(i) : on_device(i.result).tensor; }

@@ -179,7 +179,7 @@ class strict_builder {
             if (const auto axes = axes_in(g.states, {state::varying}); !axes.empty())  // a varying value is no part of any dim
               x = how_->transition(x, {gspmd::transition_kind::reinterpret, axes, {state::varying}, {state::varying}, {}},
                                    at(g.name));
-            for (const auto kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_}) {
+            for (const auto kind : {monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_}) {
               if (const auto axes = axes_in(g.states, {state::partial, 0, kind}); !axes.empty())
                 x = how_->transition(
                     x, {gspmd::transition_kind::reinterpret, axes, {state::varying}, {state::partial, 0, kind}, {}}, at(g.name));

@@ -54,8 +54,8 @@ inline std::string state_text(const axis_state& s) {
     case state::partial: break;
   }
   if (s.reduced_by == monoid::add) return "P";
-  if (s.reduced_by == monoid::maximum) return "P<max>";
-  if (s.reduced_by == monoid::minimum) return "P<min>";
+  if (s.reduced_by == monoid::max) return "P<max>";
+  if (s.reduced_by == monoid::min) return "P<min>";
   return std::string("P<") + gspmd::name_of(s.reduced_by) + '>';
 }
 inline std::optional<axis_state> state_named(std::string_view s) {
@@ -66,7 +66,7 @@ inline std::optional<axis_state> state_named(std::string_view s) {
   if (s == "P") return axis_state{state::partial};
   if (s.starts_with("P<") && s.ends_with(">")) {
     const auto name = s.substr(2, s.size() - 3);
-    const auto kind = name == "max" ? monoid::maximum : name == "min" ? monoid::minimum : monoid_named(name);
+    const auto kind = name == "max" ? monoid::max : name == "min" ? monoid::min : monoid_named(name);
     if (kind) return axis_state{state::partial, 0, *kind};
   }
   if (s.starts_with("S(") && s.ends_with(")") && s.size() > 3 && s.size() < 7) {

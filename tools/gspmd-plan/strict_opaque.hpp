@@ -23,7 +23,7 @@ inline value cycled(value x, dtype type, std::int64_t n, gspmd::location at) {
                          at);
   }
   all = gspmd::slice(all, integer_list{0}, integer_list{n}, {}, at);
-  return type == x.type() ? all : gspmd::convert(all, type, at);
+  return type == x.type() ? all : gspmd::cast(all, type, at);
 }
 
 /// Builds a stand-in of the same class for an opaque function. Element i is computed from element i, modulo the number

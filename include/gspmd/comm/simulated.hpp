@@ -105,7 +105,7 @@ class simulated_communicator {
 };
 
 /// Backend: a single device, in the calling thread.
-struct self {};
+struct serial {};
 /// Backend: any number of devices, all in the calling thread.
 struct simulated {};
 
@@ -113,7 +113,7 @@ struct simulated {};
 ///
 /// **Errors.** If the mesh has more than one device, gspmd::error.
 template <class F>
-void launch(self, int devices, F&& f) {
+void launch(serial, int devices, F&& f) {
   simulated_communicator comm(1);
   require_devices(comm, devices);
   f(comm);

@@ -21,7 +21,7 @@ namespace gspmd::dynamic {
 /// An input of a program. `sharding` has one entry for each dim, as in `split`: "data", "data,model", "" or "?". If
 /// `annotated` is false, completion infers the sharding. A single entry may be XLA's text for all dims:
 /// "{devices=[2,1]<=[2]}".
-struct input {
+struct input_spec {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
   std::vector<std::string> sharding;
@@ -32,15 +32,15 @@ struct input {
 
 /// Returns an input with element type T.
 template <class T>
-input in(std::vector<std::int64_t> shape) {
+input_spec input(std::vector<std::int64_t> shape) {
   static_assert(!detail::own_element<T>,
-                "gspmd: dynamic::in: an element type of your own has no run-time path; use gspmd::compile");
+                "gspmd: dynamic::input: an element type of your own has no run-time path; use gspmd::compile");
   return {detail::dtype_of<T>(), std::move(shape), {}, false, {}, monoid::add};
 }
 template <class T>
-input in(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+input_spec input(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
   static_assert(!detail::own_element<T>,
-                "gspmd: dynamic::in: an element type of your own has no run-time path; use gspmd::compile");
+                "gspmd: dynamic::input: an element type of your own has no run-time path; use gspmd::compile");
   return {detail::dtype_of<T>(), std::move(shape), std::move(sharding), true, {}, monoid::add};
 }
 
@@ -50,7 +50,7 @@ input in(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
 /// **Example.**
 ///
 ///     dynamic::builder b(m);
-///     auto x = b.input(dynamic::in<float>({n, 512}, {"data", ""}));   auto w = b.input(dynamic::in<float>({512, 64}));
+///     auto x = b.input(dynamic::input<float>({n, 512}, {"data", ""}));   auto w = b.input(dynamic::input<float>({512, 64}));
 ///     b.output(relu(einsum("bd,df->bf", x, w)));
 ///     auto step = b.compile();
 class builder {
@@ -61,7 +61,7 @@ class builder {
     graph_->functions = functions_.get();
   }
 
-  value input(const dynamic::input& given, location at = location::current()) {
+  value input(const dynamic::input_spec& given, location at = location::current()) {
     const auto shape = checked_shape(given.shape, "input");
     const int id = detail::add_parameter(*graph_, given.type, shape, location::input(input_count()));
     if (given.annotated) {
@@ -75,7 +75,7 @@ class builder {
   /// Adds an input whose type states everything, or a `record` of such inputs, as for `compile`. Axes are looked up in
   /// this mesh.
   ///
-  ///     auto x = b.input(in<float, dims<64, 512>, split<"data", _>>{});
+  ///     auto x = b.input(input<float, shape<64, 512>, split<"data", _>>{});
   template <class Input>
     requires requires { Input::leaves; }
   auto input(const Input& given) {

@@ -18,7 +18,7 @@
 /// Operators whose names or types are known at run time, for programs that are read from a file.
 namespace gspmd {
 
-/// An elementwise operator and its number of operands. Names are those of `explain`: StableHLO's name if it exists.
+/// An elementwise operator and its number of operands. Names are those of `explain`: the name of the function, if it exists.
 struct elementwise_operator {
   std::string_view name;
   int operands = 0;
@@ -65,13 +65,12 @@ inline value elementwise(std::string_view name, detail::span<const value> operan
 }
 
 /// Returns the elements as another type. Floats saturate to integers, and NaN becomes 0.
-inline value convert(value x, dtype to, location at = location::current()) {
+inline value cast(value x, dtype to, location at = location::current()) {
   if (!x.is_valid()) return {};
   const int id = x.id();
   return detail::made(
-      *x.graph(),
-      detail::add_elementwise(*x.graph(), detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at, to), to,
-      x.shape());
+      *x.graph(), detail::add_elementwise(*x.graph(), detail::code_of<detail::cast_op>, detail::span<const int>(&id, 1), at, to),
+      to, x.shape());
 }
 
 }  // namespace gspmd

@@ -28,7 +28,7 @@ builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   builder b(m);
   const auto trace = [&b](const auto& given) {
     if constexpr (requires { given.leaves; }) return b.input(given);
-    else return transform_leaves([&b](const input& i) { return b.input(i, location::input(b.input_count())); }, given);
+    else return transform_leaves([&b](const input_spec& i) { return b.input(i, location::input(b.input_count())); }, given);
   };
   std::tuple<decltype(trace(inputs))...> arguments{trace(inputs)...};
   using call = detail::call_with<Callable&, decltype(trace(inputs))&...>;
@@ -48,12 +48,12 @@ builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
 /// `gspmd::compile`.
 ///
 /// An input is a dynamic::input, or a group of inputs that the callable takes as the same group of values. An input may
-/// also be an `in` or a `record` of the static path. Its type and shape are then known at compile time.
+/// also be an `input` or a `record` of the static path. Its type and shape are then known at compile time.
 ///
 /// **Errors.** Throws gspmd::error for the first mistake, with the text of the compile error.
 /// **Example.**
 ///
-///     auto step = dynamic::compile(mlp, m, dynamic::in<float>({n, 512}, {"data", ""}), in<float, dims<512, 2048>>{});
+///     auto step = dynamic::compile(mlp, m, dynamic::input<float>({n, 512}, {"data", ""}), input<float, shape<512, 2048>>{});
 ///     auto y = step.run(threads{}, x, w)[0];
 template <class Callable, class... Inputs>
 program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
@@ -64,7 +64,7 @@ program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {
 /// **Errors.** Throws gspmd::error for options that mesh::with refuses, and as the overload above.
 /// **Example.**
 ///
-///     auto step = dynamic::compile(mlp, m, {.memory = 512 * MiB}, dynamic::in<float>({n, 512}, {"data", ""}));
+///     auto step = dynamic::compile(mlp, m, {.memory = 512 * MiB}, dynamic::input<float>({n, 512}, {"data", ""}));
 template <class Callable, class... Inputs>
 program compile(Callable&& callable, const mesh& m, const options& given, const Inputs&... inputs) {
   return build(callable, m.with(given), inputs...).compile();

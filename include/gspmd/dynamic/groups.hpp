@@ -39,11 +39,11 @@ namespace gspmd::dynamic {
 ///
 /// **Example.**
 ///
-///     const std::vector<layer<dynamic::input>> layers{{dynamic::in<float>({n, n}), dynamic::in<float>({n})}};
+///     const std::vector<layer<dynamic::input_spec>> layers{{dynamic::input<float>({n, n}), dynamic::input<float>({n})}};
 ///     const auto w = dynamic::inputs(b, layers);
 template <class Tree>
 auto inputs(builder& b, const Tree& tree) {
-  auto made = transform_leaves([&b](const input& i) { return b.input(i, location::input(b.input_count())); }, tree);
+  auto made = transform_leaves([&b](const input_spec& i) { return b.input(i, location::input(b.input_count())); }, tree);
   detail::name_members(b, made);
   return made;
 }

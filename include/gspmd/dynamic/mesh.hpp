@@ -213,8 +213,8 @@ class mesh {
 /// **Example.**
 ///
 ///     const auto m = dynamic::views({dynamic::mesh({{"x", 4}, {"y", 2}}), dynamic::mesh({{"a", 2}, {"b", 4}})});
-///     auto step = dynamic::compile(f, m, dynamic::in<float>({8, 8}, {"x", ""}),
-///                                  dynamic::in<float>({8, 8}, {"b", ""}));
+///     auto step = dynamic::compile(f, m, dynamic::input<float>({8, 8}, {"x", ""}),
+///                                  dynamic::input<float>({8, 8}, {"b", ""}));
 inline mesh views(const std::vector<mesh>& meshes) {
   if (meshes.empty()) throw error("views: give at least one mesh");
   mesh result = meshes.front();

@@ -45,7 +45,7 @@ class placed_tensor {
   [[nodiscard]] std::int64_t local_elems() const { return detail::elements(local_); }
   [[nodiscard]] std::int64_t local_bytes() const { return local_elems() * detail::bytes_of(type_); }
 
-  /// Returns for each dim the axes that split it, in the form of `dynamic::in`: "data", "data,model", "".
+  /// Returns for each dim the axes that split it, in the form of `dynamic::input`: "data", "data,model", "".
   [[nodiscard]] std::vector<std::string> sharding() const {
     std::vector<std::string> dims;
     for (int d = 0; d < rank(); ++d) dims.emplace_back(detail::spec_text(*mesh_, layout_, d).view());

@@ -11,7 +11,7 @@
 #include "gspmd/comm/simulated.hpp"
 #include "gspmd/comm/threads.hpp"
 #include "gspmd/detail/edge/whole_run.hpp"
-#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/ir/can_alias.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ops/own/kept_functions.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
@@ -126,10 +126,10 @@ class program {
   }
   /// Returns true if a session may write output `k` to the memory of input `i`: no step reads the input after the
   /// output is written.
-  [[nodiscard]] bool may_overwrite(std::size_t k, std::size_t i) const {
+  [[nodiscard]] bool can_alias(std::size_t k, std::size_t i) const {
     static_cast<void>(output(k));
     static_cast<void>(input(i));
-    return detail::may_overwrite(view_, k, i);
+    return detail::can_alias(view_, k, i);
   }
 
   /// Returns true if every device runs the same steps on the same memory, on meshes with the same axes and devices.

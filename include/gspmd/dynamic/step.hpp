@@ -32,14 +32,14 @@ template <class Leaf>
 auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic::program>& p, std::size_t k, const Leaf& leaf) {
   static_assert(
       holds_elements<Leaf>,
-      "gspmd: scatter: give arrays, contiguous ranges, pointers, or groups of these; for an any_array pass its data<T>()");
+      "gspmd: distribute: give arrays, contiguous ranges, pointers, or groups of these; for an any_array pass its data<T>()");
   using T = leaf_element_t<Leaf>;
   static_assert(is_element<T> && !own_element<T>,
                 "gspmd: scatter: a program that is made at run time has no elements of this type");
   check_whole(p->view(), k, given_tensor(dtype_of<T>(), leaf));
   if constexpr (std::is_pointer_v<Leaf>)
     if (leaf == nullptr && elements(leaf_of(p->view(), k).global) > 0)
-      throw error("scatter: " + words_of_leaf(p->view(), k) + " is given no memory: the pointer is null");
+      throw error("distribute: " + words_of_leaf(p->view(), k) + " is given no memory: the pointer is null");
   sharded_array<T> shards(devices.local_count(), *p->view().mesh, leaf_of(p->view(), k), p);
   scatter_leaf(devices, leaf, shards);
   return shards;
@@ -75,11 +75,11 @@ namespace dynamic {
 /// input does not exist, or the number of devices differs.
 /// **Example.**
 ///
-///     auto x = scatter(comm, program, 0, pixels);   auto w = scatter(comm, program, 1, weights);
+///     auto x = distribute(comm, program, 0, pixels);   auto w = distribute(comm, program, 1, weights);
 template <communicator Comm, class Whole>
-auto scatter(const Comm& comm, const program& p, std::size_t first, const Whole& whole) {
+auto distribute(const Comm& comm, const program& p, std::size_t first, const Whole& whole) {
   static_assert(detail::accept_containers<Whole>());
-  detail::check_leaves("scatter", "input", first, detail::count_leaves(whole), p.input_count());
+  detail::check_leaves("distribute", "input", first, detail::count_leaves(whole), p.input_count());
   const detail::held_devices devices(comm, static_cast<int>(p.mesh_info().shape.device_count()));
   const auto kept = std::make_shared<const program>(p);
   return transform_leaves([&](const auto& leaf) { return detail::scattered(devices, kept, first++, leaf); }, whole);
@@ -128,7 +128,7 @@ sharded_array<T> make_result(const Comm& comm, const program& p, std::size_t k) 
 /// **Example.**
 ///
 ///     dynamic::step s(program);
-///     for (int t = 0; t < 100; ++t) s(comm, w, x, loss, w);   // if program.may_overwrite allows it
+///     for (int t = 0; t < 100; ++t) s(comm, w, x, loss, w);   // if program.can_alias allows it
 class step {
  public:
   explicit step(const program& p) : program_(p), session_(program_) {}
@@ -138,10 +138,10 @@ class step {
   /// Runs the program on the devices of `comm`. Pass the shards of the inputs, then the shards of the outputs, one by
   /// one, in groups or in vectors.
   ///
-  /// A shard is a sharded_array of `scatter`, `make_result` or a compiled step. If `comm` holds one device, a shard may
+  /// A shard is a sharded_array of `distribute`, `make_result` or a compiled step. If `comm` holds one device, a shard may
   /// also be a pointer or a contiguous range. Its elements are dense and row-major, with the local shape or with one
   /// dim. After the first call nothing is allocated. Outputs must not overlap inputs or each other. But output `k` may
-  /// use the memory of input `i` if program().may_overwrite(k, i).
+  /// use the memory of input `i` if program().can_alias(k, i).
   ///
   /// **Communication.** Collective.
   /// **Errors.** gspmd::error that names the input or output with its type and shape, if a tensor is missing or has
@@ -179,7 +179,7 @@ class step {
     if constexpr (detail::is_sharded_array<plain>) {
       if (given.local_count() == 0)
         detail::throw_leaf(plan, leaf,
-                           "is given an empty sharded_array, never filled or moved from; make it with scatter or make_result");
+                           "is given an empty sharded_array, never filled or moved from; make it with distribute or make_result");
       detail::check_sharded(plan, program_.mesh_info(), leaf, held, given.local_count(), given.planned(), given.mesh());
       for (int d = 0; d < held; ++d) put_at(leaf, static_cast<std::size_t>(d), given.data(d));
     } else if constexpr (!detail::has_addresses<plain>) {

@@ -87,7 +87,7 @@ struct written_collective {
 /// **Example.**
 ///
 ///     dynamic::builder b(m);                             dynamic::strict_program p(b, "");  // "": explicit mode
-///     auto x = b.input(dynamic::in<float>({8, 4}));      p.input(x, {{axis_state{state::partial}}});
+///     auto x = b.input(dynamic::input<float>({8, 4}));      p.input(x, {{axis_state{state::partial}}});
 ///     auto y = p.transition(x, transition_kind::all_reduce, "x", {state::partial}, {state::invariant});
 ///     p.check();                                         // p.errors() is empty; p.collectives() is one all_reduce
 class strict_program {

@@ -36,7 +36,7 @@ inline device_action action_of(transition_kind by, axis_state from, axis_state t
 ///     dynamic::builder b(dynamic::mesh({{"x", 2}}));
 ///     dynamic::written_program p(b);
 ///     const dynamic::value_states rows{{{state::shard, 0}}, {{0, 0}}}, whole{{{state::invariant}}};
-///     const value x = b.input(dynamic::in<float>({4, 2}));
+///     const value x = b.input(dynamic::input<float>({4, 2}));
 ///     p.input(x, rows);
 ///     const auto y = p.region("x", {rows}, {whole}, {x}, [&](const std::vector<value>& in) {
 ///       return std::vector<value>{

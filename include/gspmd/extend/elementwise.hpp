@@ -55,25 +55,25 @@ using detail::add_op;
 using detail::compare_eq_op;
 using detail::compare_gt_op;
 using detail::compare_lt_op;
-using detail::cosine_op;
+using detail::cos_op;
 using detail::divide_op;
+using detail::exp_op;
 using detail::expm1_op;
-using detail::exponential_op;
 using detail::log1p_op;
 using detail::log_op;
-using detail::logistic_op;
-using detail::maximum_op;
-using detail::minimum_op;
+using detail::max_op;
+using detail::min_op;
 using detail::multiply_op;
-using detail::negate_op;
-using detail::power_op;
+using detail::negative_op;
+using detail::pow_op;
 using detail::rsqrt_op;
-using detail::select_op;
+using detail::sigmoid_op;
 using detail::sign_op;
-using detail::sine_op;
+using detail::sin_op;
 using detail::sqrt_op;
 using detail::subtract_op;
 using detail::tanh_op;
+using detail::where_op;
 
 /// Adds the operator O with these operands: tensors of one type, or numbers. The tensors are broadcast to one shape.
 template <class O>

@@ -38,7 +38,7 @@ struct ghost_sides {
 /// **Threads.** Each device needs its own object.
 /// **Example.**
 ///
-///     ghost_exchange fill(layout_on<pod, dims<101, 64>, split<"x", _>>(balanced{}), {1, 0});
+///     ghost_exchange fill(layout_on<pod, shape<101, 64>, split<"x", _>>(balanced{}), {1, 0});
 ///     fill(comm, strided_view(u, {rows + 2, 64}));         // the device's rows, and one layer at both ends
 ///     fill.bytes_sent(comm.device(0), sizeof(double));     // 2 * 64 * 8 for a device between two others
 class ghost_exchange {

@@ -35,17 +35,17 @@ struct ghost_widths {
 ///
 /// `widths` are the layers of the inputs, then of the outputs. Leaves without layers are shards as in a
 /// strided_session. An input with a dim of one element may be copied, if the plan moves it before it reads it. Then the
-/// program's boundary is read, and its layers are neither filled nor read. So a session takes only `filled` views of
+/// program's boundary is read, and its layers are neither filled nor read. So a session takes only `exchange_ghosts` views of
 /// such an input. Each device plans the program when it makes one. Copies share the plan.
 ///
-/// **Communication.** `traffic` for a call, and bytes_filled for `filled`.
+/// **Communication.** `traffic` for a call, and bytes_exchanged for `exchange_ghosts`.
 /// **Errors.** Throws gspmd::error: the errors of builder.compile(); more widths than inputs and outputs; a number of
 /// widths that differs from the dims; a negative width; an input that is read beyond its layers, or not by loops; a
 /// checked mesh.
 /// **Threads.** It does not change, so any number of threads can use it.
 /// **Example.**
 ///
-///     const auto heat = dynamic::build(diffuse, m, dynamic::in<double>({n, 64}, {"y", ""}));
+///     const auto heat = dynamic::build(diffuse, m, dynamic::input<double>({n, 64}, {"y", ""}));
 ///     const ghosted_program program(heat, {{1, 1}, {1, 1}});
 ///     ghosted_session s(program);                              // one for each device: external/ghosted_session.hpp
 class ghosted_program {
@@ -54,13 +54,13 @@ class ghosted_program {
       : held_(std::make_shared<const held>(written, widths)) {}
 
   [[nodiscard]] const dynamic::program& program() const { return held_->program; }
-  /// Returns the traffic of a device in a call, without the traffic of `filled`.
+  /// Returns the traffic of a device in a call, without the traffic of `exchange_ghosts`.
   [[nodiscard]] gspmd::traffic traffic() const { return program().traffic(); }
   /// Returns true if input or output `k` (inputs first) is used in place.
   [[nodiscard]] bool is_in_place(std::size_t k) const { return facts().is_in_place(k); }
   /// Returns the bytes that a device sends to fill the layers of input `k`; 0 if the input is copied. Throws
   /// gspmd::error if it has no layers.
-  [[nodiscard]] std::int64_t bytes_filled(std::size_t k, int device) const {
+  [[nodiscard]] std::int64_t bytes_exchanged(std::size_t k, int device) const {
     if (k >= facts().input_count() || !facts().is_listed(k))
       throw error("ghosted_program: leaf " + std::to_string(k) + " is no input with ghost layers");
     if (!is_in_place(k)) return 0;

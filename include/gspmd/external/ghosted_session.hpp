@@ -21,7 +21,7 @@ namespace gspmd {
 /// first call, no memory in proportion to the blocks is allocated.
 ///
 /// **Communication.** Collective.
-/// **Errors.** Throws gspmd::error: the errors of ghosted_step; `filled` for an input whose layers cannot be filled.
+/// **Errors.** Throws gspmd::error: the errors of ghosted_step; `exchange_ghosts` for an input whose layers cannot be filled.
 /// **Threads.** Like session.
 /// **Example.**
 ///
@@ -29,7 +29,7 @@ namespace gspmd {
 ///     // u's layers are valid: nothing is sent
 ///     s(comm, strided_view(u, {rows + 2, 66}), strided_view(next, {rows + 2, 66}));
 ///     // the session fills them first
-///     s(comm, filled(strided_view(u, {rows + 2, 66})), strided_view(next, {rows + 2, 66}));
+///     s(comm, exchange_ghosts(strided_view(u, {rows + 2, 66})), strided_view(next, {rows + 2, 66}));
 class ghosted_session {
  public:
   explicit ghosted_session(const ghosted_program& p)

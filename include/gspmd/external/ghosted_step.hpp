@@ -67,26 +67,26 @@ inline constexpr auto fillable_inputs = [] {
 /// A view has the elements of the device, without padding, and the layers around them. Its last dim is dense; the other
 /// strides are arbitrary. The layers of an input must contain all elements that the program reads: the elements of
 /// other devices and, beyond the ends of the tensor, the program's boundary. If you keep other boundary values in the
-/// layers, the step reads these instead of the program's boundary. `filled` brings the elements of the neighbours,
+/// layers, the step reads these instead of the program's boundary. `exchange_ghosts` brings the elements of the neighbours,
 /// including corners, in one exchange, and writes the boundary. Layers of results stay unchanged.
 ///
 /// An input is used in place if it is read by elementwise operators, reductions of their results, and stencils and
 /// shifts within its layers. A result is in place if an elementwise operator computes it. Other results are copied:
 /// copied_bytes(). The plan is recomputed from the pass that fuses operators into loops.
 ///
-/// **Communication.** Collective. `traffic` for the step, and bytes_filled(device) for `filled`.
+/// **Communication.** Collective. `traffic` for the step, and bytes_exchanged(device) for `exchange_ghosts`.
 /// **Errors.** Throws gspmd::error: a view of another shape, or with a last dim that is not dense; results that overlap
 /// inputs or each other; filled layers that overlap another input, unless both are the same block and filled with the
 /// same boundary; several devices in one communicator; the errors of the step. Compile error: an input with ghosts<>
-/// that is read in another way, or beyond its layers; `filled` if two operators use different boundaries at an end.
+/// that is read in another way, or beyond its layers; `exchange_ghosts` if two operators use different boundaries at an end.
 /// **Threads.** Like the step.
 /// **Example.**
 ///
-///     using step = compile<heat, mesh<axis<"x", 2>>, in<double, dims<100, 64>, split<"x", _>>>;
+///     using step = compile<heat, mesh<axis<"x", 2>>, input<double, shape<100, 64>, split<"x", _>>>;
 ///     ghosted_step<step, ghosts<1, 1>, ghosts<1, 1>> s;
 ///     // u's layers are valid: nothing is sent
 ///     s(comm, strided_view(u, {52, 66}), strided_view(next, {52, 66}));
-///     s(comm, filled(strided_view(u, {52, 66})), strided_view(next, {52, 66}));  // the step fills them first
+///     s(comm, exchange_ghosts(strided_view(u, {52, 66})), strided_view(next, {52, 66}));  // the step fills them first
 template <class Step, class... Ghosts>
 class ghosted_step {
   using listed = detail::listed_layers<Step, Ghosts...>;
@@ -104,7 +104,7 @@ class ghosted_step {
 
  public:
   static constexpr const detail::plan_view& view = program::view;
-  /// The traffic of a device in a call, without the traffic of `filled`.
+  /// The traffic of a device in a call, without the traffic of `exchange_ghosts`.
   static constexpr gspmd::traffic traffic{program::view, program::mesh::info};
 
   template <communicator Comm, class... Shards>
@@ -134,7 +134,7 @@ class ghosted_step {
   /// Returns true if input or output `k` (inputs first) is used in place.
   static constexpr bool is_in_place(std::size_t k) { return facts.is_in_place(k); }
   /// Returns the bytes that a device sends to fill the layers of input `k`.
-  [[nodiscard]] static std::int64_t bytes_filled(std::size_t k, int device) {
+  [[nodiscard]] static std::int64_t bytes_exchanged(std::size_t k, int device) {
     return detail::ghost_filler::exchange_of(facts, k).bytes_sent(device, facts.elem_bytes(k));
   }
 
@@ -147,7 +147,8 @@ class ghosted_step {
   template <std::size_t K, class Given>
   void take(Given& given) {
     if constexpr (detail::fills_ghost_cells<std::remove_cv_t<Given>>) {
-      static_assert(K < Step::input_count && K < sizeof...(Ghosts), "gspmd: ghosted_step: filled() is for inputs with ghosts<>");
+      static_assert(K < Step::input_count && K < sizeof...(Ghosts),
+                    "gspmd: ghosted_step: exchange_ghosts() is for inputs with ghosts<>");
       if constexpr (K < Step::input_count) {
         static_assert(can_fill[K] != detail::fillable::ends_differ,
                       "gspmd: ghosted_step: operators of the program go on differently beyond one end of a dim, so that no layer "

@@ -36,23 +36,23 @@ struct ghosts {
 };
 
 template <class T>
-struct filled_view;
+struct ghost_exchange_view;
 namespace detail {
 
-/// The edge of filled_view.
+/// The edge of ghost_exchange_view.
 template <class T>
 struct filled_edge : strided_edge<T> {
-  static constexpr const char* name = "filled_view";
+  static constexpr const char* name = "ghost_exchange_view";
   static constexpr bool fills_ghost_cells = true;
-  using view = filled_view<T>;
+  using view = ghost_exchange_view<T>;
   static strided_elements<T> memory(const view& x) { return strided_edge<T>::memory(x.block); }
 };
 
 }  // namespace detail
 
-/// A block whose ghost layers the step fills before it reads them: see filled.
+/// A block whose ghost layers the step fills before it reads them: see exchange_ghosts.
 template <class T>
-struct filled_view {
+struct ghost_exchange_view {
   using element = T;
   using edge = detail::filled_edge<T>;
   strided_view<T> block;
@@ -61,10 +61,10 @@ struct filled_view {
 ///
 /// **Example.**
 ///
-///     s(comm, filled(u), next);
+///     s(comm, exchange_ghosts(u), next);
 template <class T>
-[[nodiscard]] filled_view<T> filled(const strided_view<T>& block) {
-  static_assert(!std::is_const_v<T>, "gspmd: filled: ghost layers are written and the view given is of const elements");
+[[nodiscard]] ghost_exchange_view<T> exchange_ghosts(const strided_view<T>& block) {
+  static_assert(!std::is_const_v<T>, "gspmd: exchange_ghosts: ghost layers are written and the view given is of const elements");
   return {block};
 }
 

@@ -80,7 +80,7 @@ class scalapack_matrix {
   /// of the mesh.
   template <class Mesh, dim_spec Row, dim_spec Column>
   [[nodiscard]] placed_layout<dealt_blocks, dealt_blocks> layout() const {
-    using any = shard_view<std::int8_t, Mesh, dims<1, 1>, split<Row, Column>>;
+    using any = shard_view<std::int8_t, Mesh, shape<1, 1>, split<Row, Column>>;
     return {Mesh::info.shape, extents_, any::layout, rows_, columns_};
   }
   /// The same on a mesh that is created at run time (dynamic::mesh), which must outlive the layout.

@@ -30,7 +30,7 @@ const void* begin_of(const Leaf& leaf) {
 ///
 /// A shard that is dense, row-major and of the local extents is used in place. The device copies other inputs before
 /// the step and other results after it. The copies are in memory of this object, which stays for the next call. If
-/// results are copied, they can be in the memory of an input, even if step::may_overwrite is false.
+/// results are copied, they can be in the memory of an input, even if step::can_alias is false.
 ///
 /// **Errors.** Throws gspmd::error: the errors of the step; a view of another shape; results that share elements. If
 /// the step throws, no result is copied.

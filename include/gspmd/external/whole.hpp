@@ -133,7 +133,7 @@ void run_external(const Backend& backend, const std::vector<external_block>& inp
   };
   static_assert(
       can_launch<Backend>,
-      "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
+      "gspmd: run: the first argument says where: serial{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
       "mpi{comm, options}");
   if constexpr (can_launch<Backend>) launch(backend, Step::device_count, on_devices);
 }
@@ -142,11 +142,12 @@ template <class Tree>
 void scatter_external(const held_devices& devices, const Tree& whole, auto& tree) {
   if constexpr (is_leaf<Tree>) {
     using T = typename std::remove_cvref_t<decltype(tree)>::element;
-    static_assert(is_block_of_step<Tree> &&
-                      std::is_same_v<listed_element_t<std::remove_const_t<typename Tree::element>>, listed_element_t<T>>,
-                  "gspmd: scatter: this view is of other elements than the input, or in a group with arrays that are no views");
+    static_assert(
+        is_block_of_step<Tree> &&
+            std::is_same_v<listed_element_t<std::remove_const_t<typename Tree::element>>, listed_element_t<T>>,
+        "gspmd: distribute: this view is of other elements than the input, or in a group with arrays that are no views");
     const external_block given(whole);
-    require_whole_shape("scatter: the input", tree.shape(), given.shape());
+    require_whole_shape("distribute: the input", tree.shape(), given.shape());
     for (int i = 0; i < devices.local_count(); ++i)
       cut_shard(tree.mesh(), tree.planned(), tree.mesh().coordinates_of(devices.device(i)), given, tree.data(i));
   } else {
@@ -222,14 +223,14 @@ void run_into(const Backend& backend, const Results& results, const Arguments&..
 ///
 /// **Example.**
 ///
-///     auto x = scatter<step, 0>(comm, strided_view(matrix));
+///     auto x = distribute<step, 0>(comm, strided_view(matrix));
 template <class Step, std::size_t K, communicator Comm, class Whole>
   requires(detail::has_block_of_step<Whole>())
-auto scatter(const Comm& comm, const Whole& whole) {
+auto distribute(const Comm& comm, const Whole& whole) {
   static_assert(detail::accept_views<Whole>());
   constexpr auto first = Step::template first_input<K>;
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
-                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+                "gspmd: distribute: give an array for an `input`, and for a `record` its struct of arrays");
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
   const detail::held_devices devices(comm, Step::device_count);
   auto shards = detail::make_leaves<tree>(devices, Step::view, Step::view.inputs.data() + first);

@@ -93,7 +93,7 @@ constexpr value rfft(value x, detail::dim_list dims, location at = location::cur
            detail::text("x is ") << detail::name_of(x.type()) << "; give it float or double, and fft complex numbers");
     return detail::made(g, -1, dtype::c64, shape);
   }
-  const value z = x.type() == dtype::f32 ? convert<c64>(x, at) : convert<c128>(x, at);
+  const value z = x.type() == dtype::f32 ? cast<c64>(x, at) : cast<c128>(x, at);
   const int id = detail::add_fft(g, z.id(), halved, false, at);
   if (id < 0) return detail::made(g, -1, z.type(), shape);
   const value half = detail::part_along({&g, id}, halved, 0, shape[halved], at);
@@ -128,7 +128,7 @@ constexpr value irfft(value x, detail::dim_list dims, std::int64_t n = -1, locat
   int id = detail::add_fft(g, x.id(), mask & ~detail::dim_bit(halved), true, at);
   if (id >= 0 && halved < x.rank() && n > m) {
     const value half{&g, id};
-    const value others = conj(reverse(detail::part_along(half, halved, 1, n - m + 1, at), {halved}, at), at);
+    const value others = conj(flip(detail::part_along(half, halved, 1, n - m + 1, at), {halved}, at), at);
     id = concatenate({half, others}, halved, at).id();
   }
   if (id >= 0) id = detail::add_fft(g, id, halved, true, at);

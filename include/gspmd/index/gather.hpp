@@ -58,8 +58,7 @@ constexpr int start_vector(graph& g, detail::span<const value> starts, const ext
       return g.fail(at, op, mistake::type,
                     text("a start is ") << name_of(s.type()) << shape_text(s.shape()) << "; it is one integer, of rank 0");
     int id = as_index(g, s.id(), at);
-    if (g.nodes[static_cast<std::size_t>(id)].type != dtype::s64)
-      id = add_elementwise(g, code_of<convert_op>, {id}, at, dtype::s64);
+    if (g.nodes[static_cast<std::size_t>(id)].type != dtype::s64) id = add_elementwise(g, code_of<cast_op>, {id}, at, dtype::s64);
     ids.push_back(add_reshape(g, id, extents(1, 1), at));
   }
   return ids.size() == 1 ? ids[0] : add_concatenate(g, detail::span<const int>(ids.data(), ids.size()), 0, at);

@@ -30,7 +30,7 @@ struct row_dims {
   row_dims(const row_dims&) = delete;
   row_dims& operator=(const row_dims&) = delete;
 };
-/// The same for take_along: every other dim of the indices corresponds to the same dim of the tensor.
+/// The same for take_along_axis: every other dim of the indices corresponds to the same dim of the tensor.
 struct along_dims {
   std::int64_t batch[max_rank]{}, row[1]{};
   int count = 0;
@@ -88,13 +88,13 @@ constexpr value embedding(value table, value ids, location at = location::curren
 
 /// Returns x[i, indices[i, j, k], k] as result[i, j, k], for dim 1. The other dims have the same extents in both
 /// tensors, and they are parallel.
-constexpr value take_along(value x, value indices, int dim, out_of_range beyond = out_of_range::clip,
-                           detail::written_number fill = 0, location at = location::current()) {
+constexpr value take_along_axis(value x, value indices, int dim, out_of_range beyond = out_of_range::clip,
+                                detail::written_number fill = 0, location at = location::current()) {
   if (!x.is_valid() || !indices.is_valid()) return {};
-  const int d = detail::row_dim(x, dim, "take_along", at);
-  if (d < 0 || !x.graph()->may_read({x.id(), indices.id()}, at, "take_along")) return detail::made(-1, x);
+  const int d = detail::row_dim(x, dim, "take_along_axis", at);
+  if (d < 0 || !x.graph()->may_read({x.id(), indices.id()}, at, "take_along_axis")) return detail::made(-1, x);
   if (indices.rank() != x.rank()) {
-    x.graph()->fail(at, "take_along", detail::mistake::rank,
+    x.graph()->fail(at, "take_along_axis", detail::mistake::rank,
                     detail::text("the indices have rank ")
                         << indices.rank() << " and the tensor has rank " << x.rank() << "; they have one rank, or write take");
     return detail::made(-1, x);
@@ -135,7 +135,7 @@ constexpr value scatter_add(value x, value indices, value updates, int dim = 0, 
 /// are split, each device adds up its own rows, and the result is partial.
 ///
 /// **Example.**
-///     segment_sum(data, ids, 10)        segment_sum(data, ids, 10, monoid::maximum)
+///     segment_sum(data, ids, 10)        segment_sum(data, ids, 10, monoid::max)
 constexpr value segment_sum(value data, value ids, std::int64_t count, monoid kind = monoid::add,
                             out_of_range beyond = out_of_range::fill, location at = location::current()) {
   if (!data.is_valid() || !ids.is_valid()) return {};
@@ -163,9 +163,9 @@ constexpr value histogram(value bins, std::int64_t count, location at = location
     g.fail(at, "histogram", detail::mistake::type,
            detail::text("the bins are ") << detail::name_of(bins.type())
                                          << (detail::may_be_index(bins.type()) ? ", and so would the counts be; write "
-                                                                                 "convert<std::int32_t>(bins)"
+                                                                                 "cast<std::int32_t>(bins)"
                                                                                : "; they are s32, s64, u32 or u64: "
-                                                                                 "convert<std::int32_t>(floor(x))"));
+                                                                                 "cast<std::int32_t>(floor(x))"));
     return detail::made(g, -1, bins.type(), detail::extents(1, count));
   }
   const value ones{&g, detail::add_constant(g, bins.type(), detail::extents(bins.shape()), 1, 1, at)};

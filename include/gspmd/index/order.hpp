@@ -28,7 +28,7 @@ struct scan_options {
 /// the total of the parts before it.
 /// **Errors.** A dim that does not exist, a monoid that the type does not have.
 /// **Example.**
-///     scan_along(x, monoid::maximum, 0)        scan_along(x, monoid::add, -1, {.exclusive = true})
+///     scan_along(x, monoid::max, 0)        scan_along(x, monoid::add, -1, {.exclusive = true})
 constexpr value scan_along(value x, monoid kind, int dim, scan_options options = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
   const int id =
@@ -89,8 +89,8 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
                       {operand(hit, at), operand(elementwise(code_of<compare_ne_op>, {operand(x, at), operand(x, at)}, at), at)},
                       at);
   const value none = made(g, add_constant(g, dtype::s32, extents(x.shape()), 0, x.shape()[d] - 1, at), dtype::s32, x.shape());
-  const value where = elementwise(code_of<select_op>, {operand(hit, at), operand(index, at), operand(none, at)}, at);
-  return reduce(where, monoid::minimum, d, at);
+  const value where = elementwise(code_of<where_op>, {operand(hit, at), operand(index, at), operand(none, at)}, at);
+  return reduce(where, monoid::min, d, at);
 }
 
 }  // namespace detail
@@ -103,11 +103,11 @@ constexpr value index_of_best(value x, int dim, monoid kind, const char* op, loc
 /// **Example.**
 ///     argmax(logits, -1)
 constexpr value argmax(value x, int dim, location at = location::current()) {
-  return detail::index_of_best(x, dim, monoid::maximum, "argmax", at);
+  return detail::index_of_best(x, dim, monoid::max, "argmax", at);
 }
 /// The same for the smallest element. NaN is smaller than all numbers, as in NumPy.
 constexpr value argmin(value x, int dim, location at = location::current()) {
-  return detail::index_of_best(x, dim, monoid::minimum, "argmin", at);
+  return detail::index_of_best(x, dim, monoid::min, "argmin", at);
 }
 
 }  // namespace gspmd

@@ -25,7 +25,7 @@
 ///
 ///     value noisy(value x, value key) {
 ///       const value mask = random::bernoulli(random::fold_in(key, 0), 0.9, x.shape());
-///       return select(mask, x + 0.1 * random::normal<float>(random::fold_in(key, 1), x.shape()), 0.0);
+///       return where(mask, x + 0.1 * random::normal<float>(random::fold_in(key, 1), x.shape()), 0.0);
 ///     }
 namespace gspmd::random {
 namespace drawing {
@@ -65,8 +65,8 @@ constexpr value words(value key, integers shape, std::string_view op, detail::lo
   return detail::elementwise(code_of<threefry2x32_op>, {operand(indices(key, shape, at), at), operand(key, at)}, at);
 }
 constexpr value both(value words, detail::location at) {
-  return bitwise_xor(operand(convert<std::uint32_t>(shift_right(operand(words, at), 32), at), at),
-                     operand(convert<std::uint32_t>(words, at), at));
+  return bitwise_xor(operand(cast<std::uint32_t>(right_shift(operand(words, at), 32), at), at),
+                     operand(cast<std::uint32_t>(words, at), at));
 }
 
 }  // namespace drawing
@@ -86,7 +86,7 @@ constexpr value fold_in(value key, Number number, detail::location at = detail::
   if (!drawing::is_key(key, "random::fold_in", at)) return key;
   value counter;
   if constexpr (std::integral<Number>) counter = constant<std::uint64_t>(key, {}, static_cast<std::uint64_t>(number), at);
-  else counter = number.type() == dtype::u64 ? value(number) : convert<std::uint64_t>(number, at);
+  else counter = number.type() == dtype::u64 ? value(number) : cast<std::uint64_t>(number, at);
   return detail::elementwise(detail::code_of<detail::threefry2x32_op>, {operand(counter, at), operand(key, at)}, at);
 }
 
@@ -110,9 +110,9 @@ constexpr value bits(value key, integers shape, detail::location at = detail::lo
   static_assert(detail::is_integer_element<T>, "gspmd: random::bits: an integer type");
   const value words = drawing::words(key, shape, "random::bits", at);
   if constexpr (std::is_same_v<T, std::uint64_t>) return words;
-  else if constexpr (sizeof(T) == 8) return convert<T>(words, at);
+  else if constexpr (sizeof(T) == 8) return cast<T>(words, at);
   else if constexpr (std::is_same_v<T, std::uint32_t>) return drawing::both(words, at);
-  else return convert<T>(drawing::both(words, at), at);
+  else return cast<T>(drawing::both(words, at), at);
 }
 
 /// Returns numbers x of type T (float, double, bf16 or f16) with 0 <= x < 1: all multiples of the type's epsilon,
@@ -127,10 +127,10 @@ constexpr value uniform(value key, integers shape, detail::location at = detail:
   value drawn = drawing::words(key, shape, "random::uniform", at);
   if (width < 64) drawn = drawing::both(drawn, at);
   // 16-bit floats use the lower half of the word.
-  if (width == 16) drawn = logical_and(operand(drawn, at), 0xffff);
+  if (width == 16) drawn = bitwise_and(operand(drawn, at), 0xffff);
   double unit = 1;
   for (int k = 0; k < fraction; ++k) unit /= 2;
-  return operand(convert<T>(shift_right(operand(drawn, at), width - fraction), at), at) * operand(unit, at);
+  return operand(cast<T>(right_shift(operand(drawn, at), width - fraction), at), at) * operand(unit, at);
 }
 
 /// Returns numbers x of type T (float, double, bf16 or f16) with low <= x < high. No communication.
@@ -159,10 +159,10 @@ constexpr value uniform(value key, double low, double high, integers given, deta
   const auto first = static_cast<wide>(range.first), last = static_cast<wide>(range.last);
   if constexpr (std::is_same_v<T, wide>) {
     const value x = operand(operand(unit, at) * operand(static_cast<wide>(high - range.first), at), at) + operand(first, at);
-    return minimum(operand(x, at), operand(last, at));  // a sum may round to `high`
+    return min(operand(x, at), operand(last, at));  // a sum may round to `high`
   } else {
     const value cell = floor(operand(unit, at) * operand(static_cast<wide>(range.cells()), at), at);
-    return convert<T>(operand(operand(cell, at) * operand(static_cast<wide>(range.step()), at), at) + operand(first, at), at);
+    return cast<T>(operand(operand(cell, at) * operand(static_cast<wide>(range.step()), at), at) + operand(first, at), at);
   }
 }
 
@@ -174,9 +174,9 @@ constexpr value normal(value key, integers shape, detail::location at = detail::
   using wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const wide least = wide(-1) + std::numeric_limits<wide>::epsilon() / 2;
   const value u = operand(uniform<wide>(key, shape, at), at) * operand(wide(1) - least, at) + operand(least, at);
-  const value x = operand(erf_inv(maximum(operand(u, at), operand(least, at)), at), at) * operand(0x1.6a09e667f3bcdp+0, at);
+  const value x = operand(erf_inv(max(operand(u, at), operand(least, at)), at), at) * operand(0x1.6a09e667f3bcdp+0, at);
   if constexpr (std::is_same_v<T, wide>) return x;
-  else return convert<T>(x, at);
+  else return cast<T>(x, at);
 }
 
 /// Returns true with probability p, a number or a tensor of float. Probabilities are rounded up to multiples of 2^-23.
@@ -215,7 +215,7 @@ constexpr value randint(value key, detail::written_number low, detail::written_n
   }
   if constexpr (sizeof(T) < 4) {
     using wide = std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>;
-    return convert<T>(randint<wide>(key, low, high, shape, at), at);
+    return cast<T>(randint<wide>(key, low, high, shape, at), at);
   } else {
     using natural = std::make_unsigned_t<T>;
     const auto span = static_cast<natural>(static_cast<natural>(range.last) - static_cast<natural>(range.first) + 1);
@@ -226,7 +226,7 @@ constexpr value randint(value key, detail::written_number low, detail::written_n
     const auto drawn = [&](int k) { return bits<natural>(fold_in(key, k, at), shape, at); };
     const value high_part = (operand(drawn(0), at) % operand(span, at)) * operand(factor, at);
     const value offset = operand(high_part + (operand(drawn(1), at) % operand(span, at)), at) % operand(span, at);
-    if constexpr (std::is_signed_v<T>) return operand(convert<T>(offset, at), at) + operand(range.first, at);
+    if constexpr (std::is_signed_v<T>) return operand(cast<T>(offset, at), at) + operand(range.first, at);
     else return operand(offset, at) + operand(range.first, at);
   }
 }

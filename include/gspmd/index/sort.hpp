@@ -46,7 +46,7 @@ constexpr int sorted_dim(value x, int dim, int keys, detail::span<const value> t
     return g.fail(at, op, mistake::dim,
                   text("dim ") << dim << " is not a dim of " << shape_text(x.shape()) << "; dims count from 0");
   for (int k = 0; k < keys; ++k)
-    if (const dtype type = tensors[static_cast<std::size_t>(k)].type(); !is_defined(monoid::maximum, type))
+    if (const dtype type = tensors[static_cast<std::size_t>(k)].type(); !is_defined(monoid::max, type))
       return g.fail(at, op, mistake::type,
                     text("elements of ") << name_of(type) << " have no order; sort by real numbers that are computed from them");
   vec<int> ids;
@@ -83,7 +83,7 @@ constexpr value sort(value x, int dim = -1, sort_options options = {}, location 
 /// elements are in ascending order. argsort has no gradient.
 ///
 /// **Example.**
-///     take_along(x, argsort(x, 0), 0)   // sort(x, 0)
+///     take_along_axis(x, argsort(x, 0), 0)   // sort(x, 0)
 constexpr value argsort(value x, int dim = -1, sort_options options = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
@@ -96,7 +96,7 @@ constexpr value argsort(value x, int dim = -1, sort_options options = {}, locati
 
 /// Sorts two or three tensors of one shape by the first `keys` tensors. If the elements of the first key are equal,
 /// the second key decides, and so on. Elements with equal keys keep their order. The gradients are those of sort. For
-/// more tensors, use the indices of argsort with take_along.
+/// more tensors, use the indices of argsort with take_along_axis.
 ///
 /// **Errors.** Those of sort, different shapes, fewer than one key, more keys than tensors.
 /// **Example.**
@@ -104,9 +104,9 @@ constexpr value argsort(value x, int dim = -1, sort_options options = {}, locati
 template <std::size_t N>
 constexpr std::array<value, N> sort_together(const value (&tensors)[N], int keys, int dim = -1, sort_options options = {},
                                              location at = location::current()) {
-  static_assert(
-      N <= static_cast<std::size_t>(detail::max_sorted),
-      "gspmd: sort_together: at most three tensors are sorted together; write take_along(x, argsort(key, dim), dim) for more");
+  static_assert(N <= static_cast<std::size_t>(detail::max_sorted),
+                "gspmd: sort_together: at most three tensors are sorted together; write take_along_axis(x, argsort(key, dim), "
+                "dim) for more");
   std::array<value, N> all{};
   for (const value t : tensors)
     if (!t.is_valid()) return all;

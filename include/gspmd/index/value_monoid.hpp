@@ -36,7 +36,7 @@ struct monoid_number {
 /// **Example.**
 ///
 ///     dynamic::builder c(m);
-///     const auto left = c.input(dynamic::in<float>({})), right = c.input(dynamic::in<float>({}));
+///     const auto left = c.input(dynamic::input<float>({})), right = c.input(dynamic::input<float>({}));
 ///     c.output(left + right - left * right);                        // the probability of one of two events, or both
 ///     const auto both = reduce_by(dynamic::value_monoid(c, {{0.0, 0}}), std::vector{x}, 0);
 class value_monoid {

@@ -38,7 +38,7 @@ struct balanced {
 ///
 /// **Errors.** Those of shard_view, at compile time, and of placed_layout.
 /// **Example.**
-///     const auto rows = layout_on<pod, dims<15, 8>, split<"data", _>>(balanced{});
+///     const auto rows = layout_on<pod, shape<15, 8>, split<"data", _>>(balanced{});
 template <class Mesh, class Dims, class Split, placement... P>
 placed_layout<P...> layout_on(const P&... per_dim) {
   using shard = shard_view<std::int8_t, Mesh, Dims, Split>;
@@ -46,7 +46,7 @@ placed_layout<P...> layout_on(const P&... per_dim) {
 }
 
 /// The same on a mesh that is known at run time (dynamic::mesh). The mesh must outlive the layout. `split` has the
-/// names of the axes that split each dim, as in dynamic::in.
+/// names of the axes that split each dim, as in dynamic::input.
 ///
 /// **Errors.** Throws gspmd::error for a wrong number of dims, names that are not axes of the mesh, and the errors of
 /// placed_layout.

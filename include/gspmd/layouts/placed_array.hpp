@@ -206,16 +206,16 @@ inline placed_tables tables_of(const mesh_shape& mesh, const planned_value& v) {
 ///
 /// **Errors.** Throws gspmd::error for a wrong number of elements or devices.
 /// **Example.**
-///     auto x = scatter(comm, rows, whole);
+///     auto x = distribute(comm, rows, whole);
 template <communicator Comm, placement... P, class Whole>
-auto scatter(const Comm& comm, const placed_layout<P...>& layout, const Whole& whole) {
+auto distribute(const Comm& comm, const placed_layout<P...>& layout, const Whole& whole) {
   static_assert(detail::accept_container<Whole>());
   using T = std::conditional_t<detail::has_addresses<Whole>, detail::leaf_element_t<Whole>, bool>;
   placed_array<T, P...> result(comm, layout);
   if constexpr (detail::has_addresses<Whole>) {
     detail::require_dense(whole);
     if (static_cast<std::int64_t>(std::size(whole)) != detail::elements(layout.shape()))
-      throw error("scatter: the layout is " + std::string(detail::shape_text(layout.shape()).view()) +
+      throw error("distribute: the layout is " + std::string(detail::shape_text(layout.shape()).view()) +
                   " and the array given has " + std::to_string(std::size(whole)) + " elements");
     const auto& tables = layout.tables();
     const detail::placed_tables source =
@@ -261,7 +261,7 @@ std::int64_t bytes_sent_to_redistribute(const placed_layout<P...>& from, const p
 
 /// Returns the whole array on every device. Collective.
 template <communicator Comm, class T, placement... P>
-array<T> gather(Comm& comm, const placed_array<T, P...>& from) {
+array<T> collect(Comm& comm, const placed_array<T, P...>& from) {
   const auto& tables = from.layout().tables();
   const placed_layout<> whole(tables.mesh, tables.global, {});
   const auto copies = redistribute(comm, from, whole);

@@ -54,8 +54,8 @@ constexpr const char* placement_name_of(monoid op) {  // DTensor's names
   switch (op) {
     case monoid::add: return "sum";
     case monoid::multiply: return "product";
-    case monoid::maximum: return "max";
-    case monoid::minimum: return "min";
+    case monoid::max: return "max";
+    case monoid::min: return "min";
     case monoid::and_: return "and";
     case monoid::or_: return "or";
   }
@@ -141,7 +141,7 @@ constexpr text placements_text(detail::span<const per_axis::placement> list) {
 ///
 /// **Example.**
 ///     // split<"data", _> on data, model
-///     in<float, dims<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>
+///     input<float, shape<64, 512>, placements<per_axis::shard(0), per_axis::replicate>>
 template <per_axis::placement... List>
 struct placements {
   static constexpr bool is_annotation = true;

@@ -63,7 +63,7 @@ class xla_sharding {
     return result;
   }
 
-  /// The same in the notation of `split`, with one entry for each dim, as in dynamic::in.
+  /// The same in the notation of `split`, with one entry for each dim, as in dynamic::input.
   [[nodiscard]] xla_named on_named(const detail::mesh_info& mesh, int rank) const {
     const auto on_mesh = on(mesh, rank);
     xla_named result{{},
@@ -152,7 +152,7 @@ resolved_sharding resolve_xla_at_run_time(const mesh_info& mesh, std::string_vie
 ///
 /// **Errors.** At compile time, if `xla_sharding::on` would throw.
 /// **Example.**
-///     in<float, dims<8, 8>, xla_split<"{devices=[2,1,4]<=[8] last_tile_dim_replicate}">>
+///     input<float, shape<8, 8>, xla_split<"{devices=[2,1,4]<=[8] last_tile_dim_replicate}">>
 template <fixed_string Text>
 struct xla_split {
   static constexpr bool is_annotation = true;

@@ -3,5 +3,5 @@
 
 /// One large matrix on many devices: distributed block-cyclically over a grid of devices, and factored there.
 #include "gspmd/linalg/block_cyclic/cholesky.hpp"
-#include "gspmd/linalg/block_cyclic/deal.hpp"
+#include "gspmd/linalg/block_cyclic/distribute.hpp"
 #include "gspmd/linalg/block_cyclic/lu.hpp"

@@ -63,12 +63,12 @@ constexpr value det(value a, location at = location::current());
 /// A matrix costs 8 n^3 / 3 flops. For one right-hand side, `solve(a, b)` takes a fourth of the flops and is more
 /// accurate. Communication and errors are those of `solve` (solve.hpp).
 ///
-/// **Example.** const auto precision = inverse(covariance);
-constexpr value inverse(value a, location at = location::current()) {
+/// **Example.** const auto precision = inv(covariance);
+constexpr value inv(value a, location at = location::current()) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
-  const detail::one_call call(&g, "inverse", {a.id()});
-  if (!detail::has_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], "inverse", at)) return detail::made(-1, a);
+  const detail::one_call call(&g, "inv", {a.id()});
+  if (!detail::has_matrices(g, g.nodes[static_cast<std::size_t>(a.id())], "inv", at)) return detail::made(-1, a);
   const int ones = detail::where_equal(g, a.type(), a.shape(), -1, -1, at).id();
   return detail::made(detail::add_solve(g, a.id(), ones, false, at), a);
 }

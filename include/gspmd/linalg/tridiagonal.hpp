@@ -103,7 +103,7 @@ class tridiagonal_parts {
 
   [[nodiscard]] constexpr value solved(value lower, value diagonal, value upper, value b) const {
     const value index = iota<std::int64_t>(b, whole_, last_, at_);
-    const value l = cut(select(index > 0, lower, 0.0), 0), d = cut(diagonal, 1), u = cut(select(index < n_ - 1, upper, 0.0), 0),
+    const value l = cut(where(index > 0, lower, 0.0), 0), d = cut(diagonal, 1), u = cut(where(index < n_ - 1, upper, 0.0), 0),
                 r = cut(b, 0);
     const value li = inner(l), di = inner(d), ui = inner(u);
     const auto by_inner = [&](value side) { return add_tridiagonal(li, di, ui, side, at_); };

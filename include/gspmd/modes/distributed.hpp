@@ -49,9 +49,9 @@ struct laid_out<tensor<T, Dims, gspmd::place<Mesh, Parts...>>> {
 }  // namespace detail
 
 /// A tensor on the devices of a communicator: a sharded_array whose type states its shape and sharding, for example
-/// `tensor<float, dims<64, 512>, place<...>>`.
+/// `tensor<float, shape<64, 512>, place<...>>`.
 ///
-/// `distribute` and `call` make objects of this type; `gather` returns the whole array. The communicator must outlive
+/// `distribute` and `call` make objects of this type; `collect` returns the whole array. The communicator must outlive
 /// the object.
 ///
 /// **Threads.** The same rules as for sharded_array.
@@ -86,7 +86,7 @@ class distributed {
 /// **Errors.** If the number of elements or of devices is wrong, gspmd::error.
 /// **Example.**
 ///
-///     using weight = tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
+///     using weight = tensor<float, shape<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
 ///     auto w = distribute<weight>(comm, weights);
 template <class Tensor, communicator Comm, class Whole>
 distributed<Tensor, Comm> distribute(Comm& comm, const Whole& whole) {
@@ -101,8 +101,8 @@ distributed<Tensor, Comm> distribute(Comm& comm, const Whole& whole) {
 /// **Communication.** Collective.
 /// **Errors.** If the tensor is partial, gspmd::error.
 template <class Tensor, communicator Comm>
-auto gather(const distributed<Tensor, Comm>& x) {
-  return gather(x.comm(), x.shards());
+auto collect(const distributed<Tensor, Comm>& x) {
+  return collect(x.comm(), x.shards());
 }
 
 /// Runs a callable of the explicit mode on the devices of the tensors, as one step of `compile` with their types.
@@ -114,7 +114,7 @@ auto gather(const distributed<Tensor, Comm>& x) {
 /// **Example.**
 ///
 ///     auto y = call<[](auto a, auto b) { return tanh(a) * b; }>(x, w);
-///     static_assert(std::is_same_v<decltype(y)::type, tensor<float, dims<64, 512>, place<pod, split<"data", _>>>>);
+///     static_assert(std::is_same_v<decltype(y)::type, tensor<float, shape<64, 512>, place<pod, split<"data", _>>>>);
 template <detail::constant_callable Callable, class... Tensors, communicator Comm>
 auto call(const distributed<Tensors, Comm>&... arguments) {
   static_assert(sizeof...(Tensors) > 0, "gspmd: call: give the tensors that the callable takes");

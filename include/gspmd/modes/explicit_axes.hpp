@@ -27,8 +27,8 @@ namespace gspmd {
 /// **Example.**
 ///
 ///     using pod = mesh<axis<"data", 2>, axis<"model", 4>>;
-///     using x = tensor<float, dims<64, 512>, place<pod, split<"data", _>>>;
-///     using w = tensor<float, dims<512, 2048>, place<pod, replica<"data">, split<_, "model">>>;
+///     using x = tensor<float, shape<64, 512>, place<pod, split<"data", _>>>;
+///     using w = tensor<float, shape<512, 2048>, place<pod, replica<"data">, split<_, "model">>>;
 ///     using step = compile<train, explicit_axes<pod, "data">, x, w>;
 template <class Mesh, dim_spec... Axes>
 struct explicit_axes {

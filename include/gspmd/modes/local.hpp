@@ -259,7 +259,7 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
   const value is_root = equal({axis_index<Axes>(x, at), at}, {root, at});
   const detail::extents shape = x.shape();
   const value here = broadcast_in_dim(is_root, integers(shape.begin(), static_cast<std::size_t>(shape.count)), {}, at);
-  return all_reduce<Axes, To>(select({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
+  return all_reduce<Axes, To>(where({here, at}, {x, at}, {zeros_like(x, at), at}), monoid::add, at);
 }
 
 /// Returns `x` with ghost cells along dim `dim`: the last `low` indices of the previous device and the first `high`

@@ -49,9 +49,9 @@ struct place {
 /// **Errors.** If an operator needs communication that is not written, a compile error names the code to write.
 /// **Example.**
 ///
-///     using x = tensor<float, dims<64, 512>, place<pod, split<"data", _>, replica<"model">>>;
-///     using w = tensor<float, dims<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
-///     using y = typed_result<linear, pod, x, w>;  // tensor<float, dims<64, 256>, place<pod, split<"data", "model">>>
+///     using x = tensor<float, shape<64, 512>, place<pod, split<"data", _>, replica<"model">>>;
+///     using w = tensor<float, shape<512, 256>, place<pod, split<_, "model">, replica<"data">>>;
+///     using y = typed_result<linear, pod, x, w>;  // tensor<float, shape<64, 256>, place<pod, split<"data", "model">>>
 ///     using step = compile<linear, pod, x, w>;
 template <class T, class Dims, class Place>
 struct tensor;
@@ -282,7 +282,7 @@ struct typed_output {
   template <std::size_t... D>
   static auto splits(std::index_sequence<D...>) -> split<spec_of(Mesh::info, value.layout, static_cast<int>(D))...>;
   template <std::size_t... D>
-  static auto extents(std::index_sequence<D...>) -> dims<value.shape[static_cast<int>(D)]...>;
+  static auto extents(std::index_sequence<D...>) -> shape<value.shape[static_cast<int>(D)]...>;
   template <class... Parts>
   static auto with_replica(std::type_identity<gspmd::place<Mesh, Parts...>> p) {
     if constexpr (value.replica.count == 0) return p;

@@ -52,7 +52,7 @@ constexpr value gelu(value x, gelu_form form = gelu_form::exact, location at = l
 ///     auto gated = silu(matmul(x, gate)) * matmul(x, up);     // SwiGLU
 constexpr value silu(value x, location at = location::current()) {
   return detail::activation("silu", x, at,
-                            [at](const detail::quantity& t) { return t * detail::quantity(logistic(t.tensor(), at), at); });
+                            [at](const detail::quantity& t) { return t * detail::quantity(sigmoid(t.tensor(), at), at); });
 }
 
 /// Returns log(1 + exp(x)). The result is finite and exact for large |x|, because it is computed as
@@ -63,8 +63,8 @@ constexpr value silu(value x, location at = location::current()) {
 ///     auto deviation = softplus(matmul(x, w));                // positive
 constexpr value softplus(value x, location at = location::current()) {
   return detail::activation("softplus", x, at, [at](const detail::quantity& t) {
-    const value tail = exponential(negate(abs(t.tensor(), at), at), at);
-    return maximum(t, 0.0) + detail::quantity(log1p(tail, at), at);
+    const value tail = exp(negative(abs(t.tensor(), at), at), at);
+    return max(t, 0.0) + detail::quantity(log1p(tail, at), at);
   });
 }
 

@@ -64,7 +64,7 @@ constexpr value class_labels(value logits, value labels, int dim, location at) {
 /// shape of the labels is not that of the logits without the classes, `dim` if options.dim does not exist.
 /// **Example.**
 ///     const auto losses = cross_entropy(logits, next_tokens);
-///     const auto loss = sum(losses) / sum(convert<float>(not_equal(next_tokens, -100)));
+///     const auto loss = sum(losses) / sum(cast<float>(not_equal(next_tokens, -100)));
 /// **Source.** Shoeybi et al., Megatron-LM, 2019, section 3 (over a split vocabulary).
 constexpr value cross_entropy(value logits, value labels, cross_entropy_options options = {}, location at = location::current()) {
   if (!logits.is_valid() || !labels.is_valid()) return {};
@@ -78,21 +78,20 @@ constexpr value cross_entropy(value logits, value labels, cross_entropy_options 
   const value index = detail::made(g, detail::add_iota(g, classes.type(), shape, dim, at), classes.type(), shape);
   const value is_class = equal(operand(index, at), operand(expand_dims(classes, dim, at), at));
   const auto mask = detail::dim_bit(dim);
-  const value largest = stop_gradient(detail::keep_dims(reduce(logits, monoid::maximum, dim, at), logits, mask, at), at);
+  const value largest = stop_gradient(detail::keep_dims(reduce(logits, monoid::max, dim, at), logits, mask, at), at);
   const auto without_dim = [&](value v) { return reshape(v, labels.shape(), at); };
   return detail::rounded_once(
       at,
       [&](value wide, value top) {
-        const value total = sum(exponential(operand(wide, at) - operand(top, at), at), dim, at);
-        const value chosen = sum(select(operand(is_class, at), operand(wide, at), operand(0, at)), dim, at);
+        const value total = sum(exp(operand(wide, at) - operand(top, at), at), dim, at);
+        const value chosen = sum(where(operand(is_class, at), operand(wide, at), operand(0, at)), dim, at);
         const value margin = operand(without_dim(top), at) - operand(chosen, at);
         const value loss = operand(log(total, at), at) + operand(margin, at);
-        const value is_known = logical_and(operand(operand(classes, at) >= operand(0, at), at),
+        const value is_known = bitwise_and(operand(operand(classes, at) >= operand(0, at), at),
                                            operand(operand(classes, at) < operand(shape[dim], at), at));
         const value checked =
-            select(operand(is_known, at), operand(loss, at), operand(std::numeric_limits<double>::quiet_NaN(), at));
-        return select(operand(equal(operand(classes, at), operand(options.ignore, at)), at), operand(0, at),
-                      operand(checked, at));
+            where(operand(is_known, at), operand(loss, at), operand(std::numeric_limits<double>::quiet_NaN(), at));
+        return where(operand(equal(operand(classes, at), operand(options.ignore, at)), at), operand(0, at), operand(checked, at));
       },
       logits, largest);
 }

@@ -37,7 +37,7 @@ constexpr value dropout(value key, value x, double rate, location at = location:
   return detail::rounded_once(
       at,
       [&](value wide) {
-        return select(operand(is_kept, at), operand(operand(wide, at) / operand(1 - rate, at), at), operand(0, at));
+        return where(operand(is_kept, at), operand(operand(wide, at) / operand(1 - rate, at), at), operand(0, at));
       },
       x);
 }

@@ -78,7 +78,7 @@ using drawn_as = std::conditional_t<std::is_same_v<T, double>, double, float>;
 template <class T>
 constexpr value drawn(value x, location at) {
   if constexpr (std::is_same_v<T, drawn_as<T>>) return x;
-  else return convert<T>(x, at);
+  else return cast<T>(x, at);
 }
 
 /// Returns normal numbers between -2 and 2, times `deviation`.

@@ -28,24 +28,24 @@ namespace detail {
 /// without the last dim. Element i of the last dim is read together with the other element of its pair, which a shift
 /// moves to index i:
 ///   pairs i and i + D / 2    x cos + (shift(x, -D / 2) - shift(x, D / 2)) sin, because a shift gives 0 outside of x
-///   pairs 2i and 2i + 1      x cos + select(i is even, -shift(x, 1), shift(x, -1)) sin
+///   pairs 2i and 2i + 1      x cos + where(i is even, -shift(x, 1), shift(x, -1)) sin
 constexpr value rotated_pairs(value x, value positions, const rotary_options& options, location at) {
   const int last = x.rank() - 1;
   const std::int64_t width = x.shape()[last], half = width / 2;
   const quantity element(iota<std::int64_t>(x, {width}, 0, at), at);
   const operand i = element.as_operand(at), divisor(options.interleaved ? 2 : half > 0 ? half : 1, at);
   const quantity pair = quantity(options.interleaved ? i / divisor : i % divisor, at).as(dtype::f64);
-  const quantity frequency = power(options.base, pair * (-2.0 / static_cast<double>(width > 0 ? width : 1)));
+  const quantity frequency = pow(options.base, pair * (-2.0 / static_cast<double>(width > 0 ? width : 1)));
   const quantity angle = quantity(expand_dims(positions, -1, at), at).as(dtype::f64) * frequency;
   const dtype type = composite_type(x.type());
-  const quantity cosines = quantity(cosine(angle.tensor(), at), at).as(type);
-  const quantity sines = quantity(sine(angle.tensor(), at), at).as(type);
+  const quantity cosines = quantity(cos(angle.tensor(), at), at).as(type);
+  const quantity sines = quantity(sin(angle.tensor(), at), at).as(type);
 
   const quantity wide = quantity(x, at).wide();
   const auto moved = [&](std::int64_t offset) { return quantity(shift(wide.tensor(), last, offset, at), at); };
   if (!options.interleaved) return (wide * cosines + (moved(-half) - moved(half)) * sines).as(x.type()).tensor();
   const quantity is_even(equal(operand(i % divisor, at), operand(0, at)), at);
-  const quantity other = select(is_even, quantity(negate(moved(1).tensor(), at), at), moved(-1));
+  const quantity other = where(is_even, quantity(negative(moved(1).tensor(), at), at), moved(-1));
   return (wide * cosines + other * sines).as(x.type()).tensor();
 }
 

@@ -25,7 +25,7 @@ constexpr value double_of_integers(value x, location at) {
 constexpr value widened_term(value x, location at) {
   const value wide = converted(x, composite_type(x.type()), at);
   if (wide.is_valid() && wide.id() != x.id())
-    wide.graph()->nodes[static_cast<std::size_t>(wide.id())].integer = convert_op::widened_term;
+    wide.graph()->nodes[static_cast<std::size_t>(wide.id())].integer = cast_op::widened_term;
   return wide;
 }
 

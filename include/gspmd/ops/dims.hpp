@@ -132,7 +132,7 @@ constexpr value triangle(value x, std::int64_t diagonal, location at, Compare st
   const auto index = [&](int dim) { return made(g, add_iota(g, dtype::s64, x.shape(), dim, at), dtype::s64, x.shape()); };
   const value further = operand(index(x.rank() - 1), at) - operand(index(x.rank() - 2), at);
   const value zero = made(add_constant(g, x.type(), x.shape(), 0, 0, at), x);
-  return select(operand(stays(operand(further, at), operand(diagonal, at)), at), x, zero);
+  return where(operand(stays(operand(further, at), operand(diagonal, at)), at), x, zero);
 }
 }  // namespace detail
 

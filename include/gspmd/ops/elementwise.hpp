@@ -124,11 +124,11 @@ constexpr value unary(value x, location at) {
 /// Returns the absolute values. If `x` is complex, the result is real.
 constexpr value abs(value x, location at = location::current()) { return detail::unary<detail::abs_op>(x, at); }
 /// Returns -x.
-constexpr value negate(value x, location at = location::current()) { return detail::unary<detail::negate_op>(x, at); }
+constexpr value negative(value x, location at = location::current()) { return detail::unary<detail::negative_op>(x, at); }
 /// Returns -1, 0 or 1, the sign of each element.
 constexpr value sign(value x, location at = location::current()) { return detail::unary<detail::sign_op>(x, at); }
 /// Returns e^x.
-constexpr value exponential(value x, location at = location::current()) { return detail::unary<detail::exponential_op>(x, at); }
+constexpr value exp(value x, location at = location::current()) { return detail::unary<detail::exp_op>(x, at); }
 /// Returns the natural logarithm.
 constexpr value log(value x, location at = location::current()) { return detail::unary<detail::log_op>(x, at); }
 /// Returns the square root.
@@ -138,13 +138,13 @@ constexpr value rsqrt(value x, location at = location::current()) { return detai
 /// Returns the hyperbolic tangent.
 constexpr value tanh(value x, location at = location::current()) { return detail::unary<detail::tanh_op>(x, at); }
 /// Returns 1 / (1 + e^-x), the sigmoid function.
-constexpr value logistic(value x, location at = location::current()) { return detail::unary<detail::logistic_op>(x, at); }
+constexpr value sigmoid(value x, location at = location::current()) { return detail::unary<detail::sigmoid_op>(x, at); }
 /// Returns max(x, 0).
 constexpr value relu(value x, location at = location::current()) { return detail::unary<detail::relu_op>(x, at); }
 /// Returns the sine; `x` is in radians.
-constexpr value sine(value x, location at = location::current()) { return detail::unary<detail::sine_op>(x, at); }
+constexpr value sin(value x, location at = location::current()) { return detail::unary<detail::sin_op>(x, at); }
 /// Returns the cosine; `x` is in radians.
-constexpr value cosine(value x, location at = location::current()) { return detail::unary<detail::cosine_op>(x, at); }
+constexpr value cos(value x, location at = location::current()) { return detail::unary<detail::cos_op>(x, at); }
 /// Returns the largest integer that is not above `x`.
 constexpr value floor(value x, location at = location::current()) { return detail::unary<detail::floor_op>(x, at); }
 /// Returns the smallest integer that is not below `x`.
@@ -164,10 +164,10 @@ constexpr value stop_gradient(value x, location at = location::current()) {
   return detail::unary<detail::stop_gradient_op>(x, at);
 }
 /// Inverts bools, or each bit of integers.
-constexpr value logical_not(value x, location at = location::current()) { return detail::unary<detail::not_op>(x, at); }
+constexpr value bitwise_not(value x, location at = location::current()) { return detail::unary<detail::not_op>(x, at); }
 
 /// Returns the negated elements.
-constexpr value operator-(operand x) { return detail::elementwise(detail::code_of<detail::negate_op>, {x}, x.at); }
+constexpr value operator-(operand x) { return detail::elementwise(detail::code_of<detail::negative_op>, {x}, x.at); }
 /// Returns the sum of each pair of elements.
 constexpr value operator+(operand a, operand b) { return detail::elementwise(detail::code_of<detail::add_op>, {a, b}, a.at); }
 /// Returns the difference of each pair of elements.
@@ -181,35 +181,67 @@ constexpr value operator*(operand a, operand b) {
 /// Returns the quotient of each pair of elements. For integers, it is rounded towards 0.
 constexpr value operator/(operand a, operand b) { return detail::elementwise(detail::code_of<detail::divide_op>, {a, b}, a.at); }
 /// Returns the larger element of each pair.
-constexpr value maximum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::maximum_op>, {a, b}, a.at); }
+constexpr value max(operand a, operand b) { return detail::elementwise(detail::code_of<detail::max_op>, {a, b}, a.at); }
 /// Returns the smaller element of each pair.
-constexpr value minimum(operand a, operand b) { return detail::elementwise(detail::code_of<detail::minimum_op>, {a, b}, a.at); }
+constexpr value min(operand a, operand b) { return detail::elementwise(detail::code_of<detail::min_op>, {a, b}, a.at); }
 /// Returns a^b.
-constexpr value power(operand a, operand b) { return detail::elementwise(detail::code_of<detail::power_op>, {a, b}, a.at); }
+constexpr value pow(operand a, operand b) { return detail::elementwise(detail::code_of<detail::pow_op>, {a, b}, a.at); }
+// std has functions of these names too. If both namespaces are used, these overloads are better matches.
+constexpr value max(value a, value b, location at = location::current()) { return max(operand(a, at), operand(b, at)); }
+constexpr value min(value a, value b, location at = location::current()) { return min(operand(a, at), operand(b, at)); }
+constexpr value pow(value a, value b, location at = location::current()) { return pow(operand(a, at), operand(b, at)); }
+template <class Number>
+  requires std::is_arithmetic_v<Number>
+constexpr value max(value a, Number b, location at = location::current()) {
+  return max(operand(a, at), operand(b, at));
+}
+template <class Number>
+  requires std::is_arithmetic_v<Number>
+constexpr value max(Number a, value b, location at = location::current()) {
+  return max(operand(a, at), operand(b, at));
+}
+template <class Number>
+  requires std::is_arithmetic_v<Number>
+constexpr value min(value a, Number b, location at = location::current()) {
+  return min(operand(a, at), operand(b, at));
+}
+template <class Number>
+  requires std::is_arithmetic_v<Number>
+constexpr value min(Number a, value b, location at = location::current()) {
+  return min(operand(a, at), operand(b, at));
+}
+template <class Number>
+  requires std::is_arithmetic_v<Number>
+constexpr value pow(value a, Number b, location at = location::current()) {
+  return pow(operand(a, at), operand(b, at));
+}
+template <class Number>
+  requires std::is_arithmetic_v<Number>
+constexpr value pow(Number a, value b, location at = location::current()) {
+  return pow(operand(a, at), operand(b, at));
+}
 /// Returns the remainder of a divided by b, with the sign of a. For integers, x % 0 is x, and x / 0 has all bits set
 /// (-1 if signed).
-constexpr value remainder(operand a, operand b) {
-  return detail::elementwise(detail::code_of<detail::remainder_op>, {a, b}, a.at);
-}
-/// Returns remainder(a, b).
-constexpr value operator%(operand a, operand b) { return remainder(a, b); }
+constexpr value fmod(operand a, operand b) { return detail::elementwise(detail::code_of<detail::fmod_op>, {a, b}, a.at); }
+/// Returns fmod(a, b).
+constexpr value operator%(operand a, operand b) { return fmod(a, b); }
 /// Returns the angle of the point (x, y), from -pi to pi.
 constexpr value atan2(operand y, operand x) { return detail::elementwise(detail::code_of<detail::atan2_op>, {y, x}, y.at); }
 /// Returns the bits of the integer a, shifted left by b places. If b is negative, or not below the number of bits of
 /// the type, all bits are shifted out.
-constexpr value shift_left(operand a, operand b) {
-  return detail::elementwise(detail::code_of<detail::shift_left_op>, {a, b}, a.at);
+constexpr value left_shift(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::left_shift_op>, {a, b}, a.at);
 }
 /// Returns the bits of the integer a, shifted right by b places; see shift_left. A signed integer keeps its sign.
-constexpr value shift_right(operand a, operand b) {
-  return detail::elementwise(detail::code_of<detail::shift_right_op>, {a, b}, a.at);
+constexpr value right_shift(operand a, operand b) {
+  return detail::elementwise(detail::code_of<detail::right_shift_op>, {a, b}, a.at);
 }
 /// Returns the exclusive or of bools, or of each bit of integers.
 constexpr value bitwise_xor(operand a, operand b) { return detail::elementwise(detail::code_of<detail::xor_op>, {a, b}, a.at); }
 /// Returns `a and b` of bools, or of each bit of integers.
-constexpr value logical_and(operand a, operand b) { return detail::elementwise(detail::code_of<detail::and_op>, {a, b}, a.at); }
+constexpr value bitwise_and(operand a, operand b) { return detail::elementwise(detail::code_of<detail::and_op>, {a, b}, a.at); }
 /// Returns `a or b` of bools, or of each bit of integers.
-constexpr value logical_or(operand a, operand b) { return detail::elementwise(detail::code_of<detail::or_op>, {a, b}, a.at); }
+constexpr value bitwise_or(operand a, operand b) { return detail::elementwise(detail::code_of<detail::or_op>, {a, b}, a.at); }
 
 /// Returns true for pairs with a < b. All comparisons return a tensor of bool.
 constexpr value operator<(operand a, operand b) {
@@ -235,23 +267,23 @@ constexpr value not_equal(operand a, operand b) {
 }
 
 /// Returns `on_true` for elements with a true `condition` (bool), and otherwise `on_false`.
-constexpr value select(operand condition, operand on_true, operand on_false) {
-  return detail::elementwise(detail::code_of<detail::select_op>, {condition, on_true, on_false}, condition.at);
+constexpr value where(operand condition, operand on_true, operand on_false) {
+  return detail::elementwise(detail::code_of<detail::where_op>, {condition, on_true, on_false}, condition.at);
 }
 
 /// Returns `x`, limited to at least `low` and at most `high`. If x is equal to a limit, x gets half of the gradient.
 ///
 /// **Example.**
 ///
-///     auto y = clamp(0.0, x, 6.0);
-constexpr value clamp(operand low, operand x, operand high) {
+///     auto y = clip(x, 0.0, 6.0);
+constexpr value clip(operand x, operand low, operand high) {
   const auto node = [](const operand& o) { return o.is_number() ? -1 : o.tensor().id(); };
-  const detail::one_call call(x.tensor().graph(), "clamp", {node(low), node(x), node(high)});
-  return minimum(operand(maximum(operand(low, x.at), x), x.at), high);
+  const detail::one_call call(x.tensor().graph(), "clip", {node(low), node(x), node(high)});
+  return min(operand(max(operand(low, x.at), x), x.at), high);
 }
 
 /// Returns true for floats that are neither infinite nor NaN.
-constexpr value is_finite(value x, location at = location::current()) {
+constexpr value isfinite(value x, location at = location::current()) {
   return operand(abs(x, at), at) < operand(std::numeric_limits<double>::infinity(), at);
 }
 
@@ -277,7 +309,7 @@ constexpr value conj(value z, location at = location::current()) { return detail
 ///
 /// **Example.**
 ///
-///     complex(cosine(phi), sine(phi))
+///     complex(cos(phi), sin(phi))
 constexpr value complex(operand real, operand imag) {
   return detail::elementwise(detail::code_of<detail::complex_op>, {real, imag}, real.at);
 }
@@ -288,7 +320,7 @@ namespace detail {
 constexpr value converted(value x, dtype type, location at) {
   if (!x.is_valid() || x.type() == type) return x;
   const int id = x.id();
-  return made(*x.graph(), add_elementwise(*x.graph(), code_of<convert_op>, span<const int>(&id, 1), at, type), type, x.shape());
+  return made(*x.graph(), add_elementwise(*x.graph(), code_of<cast_op>, span<const int>(&id, 1), at, type), type, x.shape());
 }
 
 }  // namespace detail
@@ -296,19 +328,19 @@ constexpr value converted(value x, dtype type, location at) {
 /// Converts the elements to another type. Conversions of floats to integers saturate, and NaN becomes 0. Real numbers
 /// can become complex. For complex numbers, use real(z), imag(z) or abs(z).
 template <class T = void>
-constexpr value convert(value x, location at = location::current()) {
+constexpr value cast(value x, location at = location::current()) {
   if constexpr (std::is_void_v<T>) {
-    static_assert(detail::written_so<T>, "gspmd: convert: name the element type: convert<float>(x)");
+    static_assert(detail::written_so<T>, "gspmd: cast: name the element type: cast<float>(x)");
     x.note_refused();
     return x;
   } else {
     if (!x.is_valid()) return {};
     const int id = x.id();
     auto& g = *x.graph();
-    return detail::made(g,
-                        detail::add_elementwise(g, detail::code_of<detail::convert_op>, detail::span<const int>(&id, 1), at,
-                                                detail::dtype_of<T>()),
-                        detail::dtype_of<T>(), x.shape());
+    return detail::made(
+        g,
+        detail::add_elementwise(g, detail::code_of<detail::cast_op>, detail::span<const int>(&id, 1), at, detail::dtype_of<T>()),
+        detail::dtype_of<T>(), x.shape());
   }
 }
 

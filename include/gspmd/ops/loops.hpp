@@ -155,7 +155,7 @@ struct counted_trips {
 /// number counts as 0. The costs count one iteration, and there is no gradient, as in while_loop.
 ///
 /// **Example.**
-///     // count is in<std::int64_t, dims<>>
+///     // count is input<std::int64_t, shape<>>
 ///     auto x = fori_loop(count, [&](value i, value x) { return x + einsum<"ab,b->a">(a, x); }, x0);
 template <class Body, class... Carry>
   requires(sizeof...(Carry) > 0)
@@ -164,7 +164,7 @@ constexpr auto fori_loop(detail::counted_trips n, Body&& body, const Carry&... i
   auto& g = *n.trips.graph();
   int count = detail::as_index(g, n.trips.id(), n.at);
   if (count >= 0 && g.nodes[static_cast<std::size_t>(count)].type != dtype::s64)
-    count = detail::add_elementwise(g, detail::code_of<detail::convert_op>, {count}, n.at, dtype::s64);
+    count = detail::add_elementwise(g, detail::code_of<detail::cast_op>, {count}, n.at, dtype::s64);
   const value wide = detail::made(g, count, dtype::s64, n.trips.shape());
   const value zero = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 0, n.at), dtype::s64, {});
   const value one = detail::made(g, detail::add_constant(g, dtype::s64, {}, 0, 1, n.at), dtype::s64, {});

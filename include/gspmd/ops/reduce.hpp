@@ -66,7 +66,7 @@ constexpr value keep_dims(value reduced, value original, dim_mask dims, location
 /// **Communication.** If a reduced dim is split, the result is partial. An all_reduce or reduce_scatter follows if a
 /// user of the result requires the whole value.
 /// **Example.**
-///     reduce(x, monoid::maximum, {0, 1})      reduce(x, monoid::maximum, -1)   // the last dim
+///     reduce(x, monoid::max, {0, 1})      reduce(x, monoid::max, -1)   // the last dim
 constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, location at = location::current()) {
   if (!x.is_valid()) return {};
   const auto mask = dims.mask(x.rank());
@@ -80,7 +80,7 @@ constexpr value reduce(value x, monoid kind, detail::dim_list dims = {}, locatio
 }
 
 /// Returns the sum over `dims` (default: all). Each device adds up bf16 or f16 as float and rounds its sum to the type
-/// of x. Use `sum(convert<float>(x))` to round nowhere and to add the sums of the devices as float. The conversion
+/// of x. Use `sum(cast<float>(x))` to round nowhere and to add the sums of the devices as float. The conversion
 /// stores no float copy of x.
 constexpr value sum(value x, detail::dim_list dims = {}, location at = location::current()) {
   return reduce(x, monoid::add, dims, at);
@@ -125,14 +125,14 @@ constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location
                     detail::text("p is less than 1; norms are those of p from 1 to infinity"));
     return sum(x, dims, at);
   }
-  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::maximum, dims, at);  // a maximum is exact
+  if (p == std::numeric_limits<double>::infinity()) return reduce(abs(x, at), monoid::max, dims, at);  // a maximum is exact
   return detail::rounded_once(
       at,
       [&](value wide) {
         if (p == 1) return sum(abs(wide, at), dims, at);
         if (p == 2) return sqrt(sum(operand(wide, at) * operand(wide, at), dims, at), at);
-        const value powers = power(operand(abs(wide, at), at), operand(p, at));
-        return power(operand(sum(powers, dims, at), at), operand(1 / p, at));
+        const value powers = pow(operand(abs(wide, at), at), operand(p, at));
+        return pow(operand(sum(powers, dims, at), at), operand(1 / p, at));
       },
       x);
 }
@@ -151,7 +151,7 @@ constexpr value softmax_by(value x, int dim, location at, F of_shifted) {
         return of_shifted(operand(wide, at) - operand(largest, at),
                           [&](value terms) { return operand(keep(sum(terms, dim, at)), at); });
       },
-      x, keep(reduce(x, monoid::maximum, dim, at)));
+      x, keep(reduce(x, monoid::max, dim, at)));
 }
 
 }  // namespace detail
@@ -164,7 +164,7 @@ constexpr value softmax_by(value x, int dim, location at, F of_shifted) {
 constexpr value softmax(value x, int dim, location at = location::current()) {
   const detail::one_call call(x.graph(), "softmax", {x.id()});
   return detail::softmax_by(x, dim, at, [at](value shifted, auto sum_of) {
-    const value e = exponential(shifted, at);
+    const value e = exp(shifted, at);
     return operand(e, at) / sum_of(e);
   });
 }
@@ -173,7 +173,7 @@ constexpr value softmax(value x, int dim, location at = location::current()) {
 constexpr value log_softmax(value x, int dim, location at = location::current()) {
   const detail::one_call call(x.graph(), "log_softmax", {x.id()});
   return detail::softmax_by(x, dim, at, [at](value shifted, auto sum_of) {
-    const operand total = sum_of(exponential(shifted, at));
+    const operand total = sum_of(exp(shifted, at));
     return operand(shifted, at) - operand(log(total.tensor(), at), at);
   });
 }
@@ -214,7 +214,7 @@ constexpr value one_hot(value labels, std::int64_t n, location at = location::cu
       labels = detail::made(detail::as_index(g, labels.id(), at), labels);
     const value spread = detail::made(g, detail::add_broadcast(g, labels.id(), shape, dims, at), labels.type(), shape);
     const value index = detail::made(g, detail::add_iota(g, labels.type(), shape, shape.count - 1, at), labels.type(), shape);
-    return convert<T>(equal(operand(spread, at), operand(index, at)), at);
+    return cast<T>(equal(operand(spread, at), operand(index, at)), at);
   }
 }
 

@@ -8,10 +8,10 @@
 
 #include "gspmd/detail/ops/broadcast.hpp"
 #include "gspmd/detail/ops/concatenate.hpp"
+#include "gspmd/detail/ops/flip.hpp"
 #include "gspmd/detail/ops/pad.hpp"
 #include "gspmd/detail/ops/reshape.hpp"
 #include "gspmd/detail/ops/reshard.hpp"
-#include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/ops/slice.hpp"
@@ -183,12 +183,12 @@ constexpr value slice(value x, integers start, integers limit, integers stride =
 /// last and so on. The shard in the middle stays. None along other dims.
 /// **Errors.** At compile time: a dim that does not exist or that occurs twice.
 /// **Example.**
-///     auto backwards = reverse(x, {0});
-constexpr value reverse(value x, integers dims, location at = location::current()) {
+///     auto backwards = flip(x, {0});
+constexpr value flip(value x, integers dims, location at = location::current()) {
   if (!x.is_valid()) return {};
   detail::vec<int> counted;
   for (const auto d : dims) counted.push_back(detail::counted_dim(d, x.rank()));
-  return detail::made(detail::add_reverse(*x.graph(), x.id(), detail::span<const int>(counted.data(), counted.size()), at), x);
+  return detail::made(detail::add_flip(*x.graph(), x.id(), detail::span<const int>(counted.data(), counted.size()), at), x);
 }
 
 /// Rotates `x` by `by` elements along `dim`: element i of the result is element i - by of `x`, modulo the extent. This

@@ -157,7 +157,7 @@ inline constexpr network default_network(1e12, 31.25e9, 0, topology::tapered);
 /// **Example.**
 ///
 ///     using step = compile<layer, pod, with<options{.network = cluster_network}>,
-///                          in<float, dims<65536, 8192>, split<"x", "y">>>;
+///                          input<float, shape<65536, 8192>, split<"x", "y">>>;
 inline constexpr network cluster_network(1e12, 25e9, 2e-6, topology::tapered);
 
 }  // namespace gspmd

@@ -98,8 +98,8 @@ inline constexpr std::int64_t unlimited_memory = INT64_MAX;
 ///
 ///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
 ///     using step = compile<layer, pod, with<options{.network = torus, .memory = 512 * MiB}>,
-///                          in<float, dims<64, 512>, split<"x", "y">>>;
-///     auto program = dynamic::compile(layer, m, {.network = torus, .search = true}, dynamic::in<float>({n, 512}));
+///                          input<float, shape<64, 512>, split<"x", "y">>>;
+///     auto program = dynamic::compile(layer, m, {.network = torus, .search = true}, dynamic::input<float>({n, 512}));
 struct options {
   /// The planner chooses the plan that takes the least time on this network, then the plan that sends the fewest bytes.
   /// The time is the time of the collectives, by axis, and the time of the devices: the larger of computation and

@@ -19,7 +19,7 @@
 ///
 /// **Example.**
 ///
-///     using step = compile<train, pod, with<options{.overlap = true}>, in<float, dims<64, 4096>>, ...>;
+///     using step = compile<train, pod, with<options{.overlap = true}>, input<float, shape<64, 4096>>, ...>;
 ///     const auto p = dynamic::compile(train, m, {.overlap = true}, x, w);
 ///
 /// **Source.** GSPMD, section 4.6, hides halos in the same way.

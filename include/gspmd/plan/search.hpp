@@ -8,8 +8,8 @@
 ///
 /// **Example.**
 ///
-///     using step = compile<layer, pod, with<options{.search = true}>, in<float, dims<64, 512>>, ...>;
-///     static_assert(step::traffic.bytes < compile<layer, pod, in<...>...>::traffic.bytes);   // the gain of the search
+///     using step = compile<layer, pod, with<options{.search = true}>, input<float, shape<64, 512>>, ...>;
+///     static_assert(step::traffic.bytes < compile<layer, pod, input<...>...>::traffic.bytes);   // the gain of the search
 namespace gspmd::detail {
 
 template <class Mesh>

@@ -20,7 +20,7 @@ consteval bool is_array_of() {
       (std::is_same_v<decltype(First::trace(std::declval<graph&>(), 0)), decltype(Rest::trace(std::declval<graph&>(), 0))> &&
        ...);
   static_assert(are_alike,
-                "gspmd: array_of: the inputs have different forms; give `in`s alone, or records of one struct template, or "
+                "gspmd: array_of: the inputs have different forms; give `input`s alone, or records of one struct template, or "
                 "name the others in a record");
   return are_alike;
 }
@@ -29,14 +29,14 @@ consteval bool is_array_of() {
 
 /// A group of inputs that the program takes as one argument, a std::array.
 ///
-/// The elements are `in`s, or `record`s of the same struct template. Their shapes and shardings may differ. Pass
+/// The elements are `input`s, or `record`s of the same struct template. Their shapes and shardings may differ. Pass
 /// the arrays to `run` as a std::array, or as a std::vector of the same length.
 ///
 /// **Errors.** Compile error if the inputs have different forms.
 /// **Example.**
 ///
-///     array_of<record<layer, in<float, dims<64, 256>>, in<float, dims<256>>>,
-///              record<layer, in<float, dims<256, 64>>, in<float, dims<64>>>>
+///     array_of<record<layer, input<float, shape<64, 256>>, input<float, shape<256>>>,
+///              record<layer, input<float, shape<256, 64>>, input<float, shape<64>>>>
 template <class First, class... Rest>
 struct array_of {
   using part = decltype(First::trace(std::declval<detail::graph&>(), 0));
@@ -66,7 +66,7 @@ struct declared_elements<array_of<First, Rest...>> {
 
 /// An array_of `Count` equal inputs.
 ///
-/// **Example.** repeat<12, record<layer, in<float, dims<64, 64>, split<_, "model">>, in<float, dims<64>>>>
+/// **Example.** repeat<12, record<layer, input<float, shape<64, 64>, split<_, "model">>, input<float, shape<64>>>>
 template <std::size_t Count, class Input>
 using repeat = boost::mp11::mp_apply<array_of, boost::mp11::mp_repeat_c<boost::mp11::mp_list<Input>, Count>>;
 

@@ -14,11 +14,11 @@ namespace gspmd {
 /// An input of a program: element type, global shape, and optionally the sharding and the axes over which it is
 /// partial.
 ///
-///     in<float, dims<64, 512>, split<"data", _>>
-///     in<float, dims<512>>                            completion infers the sharding
-///     in<float, dims<10>, split<_>, partial<"data">>  each device along data holds a partial sum
+///     input<float, shape<64, 512>, split<"data", _>>
+///     input<float, shape<512>>                            completion infers the sharding
+///     input<float, shape<10>, split<_>, partial<"data">>  each device along data holds a partial sum
 template <class T, class Dims, class Split = unannotated, class Partial = partial<"">>
-struct in {
+struct input {
   using element = T;
   using shape = Dims;
   static constexpr int leaves = 1;
@@ -32,7 +32,8 @@ struct in {
     if constexpr (Split::is_annotation) {
       const auto r = [&g] {
         if constexpr (requires { Split::resolve(*g.mesh, Dims::rank); }) {  // xla_split, placements
-          static_assert(Partial::axes.empty(), "gspmd: in: this form of sharding states the partial axes; leave out partial<>");
+          static_assert(Partial::axes.empty(),
+                        "gspmd: input: this form of sharding states the partial axes; leave out partial<>");
           return Split::resolve(*g.mesh, Dims::rank);
         } else {
           return detail::resolve(*g.mesh, Split::specs(), Split::rank, Dims::rank, Partial::axes, Partial::kind);
@@ -53,9 +54,9 @@ namespace detail {
 template <class Input>
 inline constexpr bool is_input = requires { Input::leaves; };
 template <class Dims>
-inline constexpr bool is_dims = requires { Dims::value; };
+inline constexpr bool is_shape = requires { Dims::value; };
 template <std::int64_t... Extents>
-inline constexpr bool is_dims<dims<Extents...>> = true;
+inline constexpr bool is_shape<shape<Extents...>> = true;
 template <class Split>
 inline constexpr bool is_split = requires { Split::is_annotation; };
 template <dim_spec... Dims>
@@ -65,17 +66,17 @@ inline constexpr bool is_partial = requires { Partial::axes; };
 template <fixed_string Axes, monoid Kind>
 inline constexpr bool is_partial<partial<Axes, Kind>> = true;
 
-/// Checks that the arguments of an `in` are in the right order.
+/// Checks that the arguments of an `input` are in the right order.
 template <class Input>
 struct ordered_input {
-  static constexpr bool has_dims = true, has_split = true, has_partial = true;
+  static constexpr bool has_shape = true, has_split = true, has_partial = true;
 };
 template <class T, class Dims, class Split, class Partial>
-struct ordered_input<in<T, Dims, Split, Partial>> {
-  static constexpr bool has_dims = is_dims<Dims>, has_split = is_split<Split>, has_partial = is_partial<Partial>;
+struct ordered_input<input<T, Dims, Split, Partial>> {
+  static constexpr bool has_shape = is_shape<Dims>, has_split = is_split<Split>, has_partial = is_partial<Partial>;
 };
 template <class T, class Dims, class Split, class Partial>
-inline constexpr bool is_input<in<T, Dims, Split, Partial>> = is_dims<Dims> && is_split<Split> && is_partial<Partial>;
+inline constexpr bool is_input<input<T, Dims, Split, Partial>> = is_shape<Dims> && is_split<Split> && is_partial<Partial>;
 
 /// Checks that a struct of values and the inputs of a record correspond one to one, and reports a mismatch.
 template <class Struct, class... Members>
@@ -94,7 +95,7 @@ struct record_check {
     } else {
       constexpr bool is_alike = has_form(std::index_sequence_for<Members...>{});
       static_assert(is_alike,
-                    "gspmd: record: a member and its input have different forms; a value is given as an `in`, a struct as a "
+                    "gspmd: record: a member and its input have different forms; a value is given as an `input`, a struct as a "
                     "`record`, and a std::array as an `array_of` (gspmd/program/input_arrays.hpp)");
       return is_alike;
     }
@@ -108,7 +109,7 @@ struct record_check {
 ///
 /// **Errors.** Compile error if the struct is not declared with Hana, or if a member and its input have different
 /// forms.
-/// **Example.** record<weights, in<float, dims<64, 256>, split<_, "model">>, in<float, dims<256>>>
+/// **Example.** record<weights, input<float, shape<64, 256>, split<_, "model">>, input<float, shape<256>>>
 template <template <class> class Struct, class... Members>
 struct record {
   using check = detail::record_check<Struct<value>, Members...>;

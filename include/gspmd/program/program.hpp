@@ -10,7 +10,7 @@
 
 #define GSPMD_NO_TRUTH                                                                                         \
   "gspmd: if, while, ?:, &&, || and ! do not work on a value, which has no data while the program is traced; " \
-  "choose elements with select, a branch with cond, and combine with logical_and, logical_or, logical_not"
+  "choose elements with where, a branch with cond, and combine with bitwise_and, bitwise_or, bitwise_not"
 
 namespace gspmd {
 

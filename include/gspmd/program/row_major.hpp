@@ -56,7 +56,7 @@ constexpr bool finds_row_major() {
 
 }  // namespace detail
 
-/// True if the elements of a container are in row-major order, like the elements of all tensors. `run`, `scatter` and
+/// True if the elements of a container are in row-major order, like the elements of all tensors. `run`, `distribute` and
 /// shard_view require it.
 ///
 /// It is true for containers with one dim. For containers of several dims it is true only if the type states the order.
@@ -81,7 +81,7 @@ consteval bool accept_container() {
   using plain = std::remove_cvref_t<Leaf>;
   static_assert(!is_external_view<plain>,
                 "gspmd: a view of external memory is not accepted here; pass it to run(program, ...) or to a strided_session "
-                "(gspmd/external/session.hpp), or for a compiled step to run<step>, scatter<step, K> or strided_step "
+                "(gspmd/external/session.hpp), or for a compiled step to run<step>, distribute<step, K> or strided_step "
                 "(gspmd/external.hpp); pass a view with a layout of its own to placed_step or placed_session");
   static_assert(has_addresses<plain>,
                 "gspmd: std::vector<bool> stores bits, and a tensor of bool has a byte for each element; pass a "

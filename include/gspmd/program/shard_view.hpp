@@ -23,7 +23,7 @@ namespace gspmd {
 /// **Example.**
 ///
 ///     // 8 x 8 on two devices; the second has 7 rows of data
-///     using rows = shard_view<float, pod, dims<15, 8>, split<"data", _>>;
+///     using rows = shard_view<float, pod, shape<15, 8>, split<"data", _>>;
 ///     rows x(buffer);                                                  // pointer, std::span, vector, array
 template <class T, class Mesh, class Dims, class Split>
 class shard_view {

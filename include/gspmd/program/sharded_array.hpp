@@ -10,7 +10,7 @@
 
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/driver/given_arguments.hpp"
-#include "gspmd/detail/edge/scatter.hpp"
+#include "gspmd/detail/edge/distribute.hpp"
 #include "gspmd/detail/transport/device_memory.hpp"
 #include "gspmd/program/array.hpp"
 #include "gspmd/program/row_major.hpp"
@@ -51,7 +51,7 @@ class sharded_memory {
 
  private:
   [[noreturn, gnu::cold, gnu::noinline]] static void refuse_empty() {
-    throw error("sharded_array: it is empty, never filled or moved from; make it with scatter or make_result");
+    throw error("sharded_array: it is empty, never filled or moved from; make it with distribute or make_result");
   }
   [[noreturn, gnu::cold, gnu::noinline]] void refuse_device(int i) const {
     if (!held_) refuse_empty();
@@ -71,7 +71,7 @@ class sharded_memory {
 
 /// A tensor on the devices that a communicator holds: the shard of each device, in memory that this object owns.
 ///
-/// `scatter` and `make_result` make sharded_arrays, a step reads and writes them, and `gather` returns the whole array.
+/// `distribute` and `make_result` make sharded_arrays, a step reads and writes them, and `collect` returns the whole array.
 /// A default-constructed or moved-from array is empty: local_count() is 0.
 ///
 /// **Errors.** All other functions of an empty array throw gspmd::error.
@@ -138,7 +138,7 @@ class held_devices {
 
 [[gnu::cold]] inline void check_whole_size(const extents& shape, std::size_t given) {
   if (static_cast<std::int64_t>(given) != elements(shape))
-    throw error("scatter: the input is " + std::string(shape_text(shape).view()) + " with " + std::to_string(elements(shape)) +
+    throw error("distribute: the input is " + std::string(shape_text(shape).view()) + " with " + std::to_string(elements(shape)) +
                 " elements and the array given has " + std::to_string(given));
 }
 
@@ -227,14 +227,14 @@ template <class Tree, class Whole>
 /// number of elements or devices.
 /// **Example.**
 ///
-///     auto x = scatter<step, 0>(comm, pixels);   auto w = scatter<step, 1>(comm, weights);
+///     auto x = distribute<step, 0>(comm, pixels);   auto w = distribute<step, 1>(comm, weights);
 template <class Step, std::size_t K, communicator Comm, class Whole>
-auto scatter(const Comm& comm, const Whole& whole) {
+auto distribute(const Comm& comm, const Whole& whole) {
   constexpr auto first = Step::template first_input<K>;
   static_assert(detail::leaf_count<Whole>() == Step::template first_input<K + 1> - first,
-                "gspmd: scatter: give an array for an `in`, and for a `record` its struct of arrays");
+                "gspmd: distribute: give an array for an `input`, and for a `record` its struct of arrays");
   static_assert(detail::accept_containers<Whole>());
-  using arguments = detail::call_arguments<Step, "scatter", first, Step::template first_input<K + 1> - first, Whole>;
+  using arguments = detail::call_arguments<Step, "distribute", first, Step::template first_input<K + 1> - first, Whole>;
   static_assert(arguments::accept());
   using tree = typename detail::sharded_tree<Whole, Step::template input_element, first>::type;
   if constexpr (!arguments::facts.fit() || !arguments::facts.are_arrays) return tree{};
@@ -272,13 +272,13 @@ auto make_result(const Comm& comm) {
 /// **Communication.** Collective: one all_gather for each sharded_array that is split.
 /// **Errors.** Throws gspmd::error if an array is partial.
 template <communicator Comm, class Tree>
-auto gather(Comm& comm, const Tree& tree) {
+auto collect(Comm& comm, const Tree& tree) {
   return transform_leaves(
       [&]<class T>(const sharded_array<T>& shards) {
         array<T> whole(shards.shape());
         const auto& v = shards.planned();
         if (v.layout.partial != 0)
-          throw error("gather: the array is partial, so devices hold partial values of it; reshard it in a program first");
+          throw error("collect: the array is partial, so devices hold partial values of it; reshard it in a program first");
         const detail::movement m{v.global, v.layout, {}, detail::movement_axes(shards.mesh(), v.global, v.layout, {})};
         using element = detail::listed_element_t<T>;
         std::vector<const element*> in;

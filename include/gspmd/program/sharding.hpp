@@ -17,9 +17,9 @@ namespace gspmd {
 
 /// The global extents of a tensor.
 template <std::int64_t... Extents>
-struct dims {
-  static_assert(sizeof...(Extents) <= static_cast<std::size_t>(detail::max_rank), "gspmd: dims: a tensor has at most 32 dims");
-  static_assert(((Extents >= 0) && ...), "gspmd: dims: an extent is not negative");
+struct shape {
+  static_assert(sizeof...(Extents) <= static_cast<std::size_t>(detail::max_rank), "gspmd: shape: a tensor has at most 32 dims");
+  static_assert(((Extents >= 0) && ...), "gspmd: shape: an extent is not negative");
   static constexpr int rank = static_cast<int>(sizeof...(Extents));
   static constexpr detail::extents value = [] {
     detail::extents e;

@@ -241,9 +241,9 @@ std::string draw_split(const array<T>& x, Mesh, split<Dims...>) {
 /// **Errors.** gspmd::error as for draw_split.
 /// **Example.**
 ///
-///     draw_devices(mesh<axis<"x", 2>, axis<"y", 2>>{}, dims<5>{}, split<"x">{})        0,1 | 2,3*
+///     draw_devices(mesh<axis<"x", 2>, axis<"y", 2>>{}, shape<5>{}, split<"x">{})        0,1 | 2,3*
 template <class Mesh, std::int64_t... Extents, dim_spec... Dims>
-std::string draw_devices(Mesh, dims<Extents...> shape, split<Dims...>) {
+std::string draw_devices(Mesh, shape<Extents...> shape, split<Dims...>) {
   return detail::draw_devices(Mesh::info.shape, shape.value, detail::drawn_sharding<Mesh, split<Dims...>>(shape.rank));
 }
 

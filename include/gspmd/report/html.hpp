@@ -18,21 +18,22 @@ namespace gspmd {
 /// network.
 ///
 /// Pass a compiled step as a template argument, or a program that was compiled at run time. With a `scope` the page
-/// shows only that part. `dearest` is the text about the most expensive collectives: by default dearest_collectives, or
-/// pass the text of what_would_avoid. The program does not run.
+/// shows only that part. `most_expensive` is the text about the most expensive collectives: by default most_expensive_collectives, or
+/// pass the text of suggest_annotations. The program does not run.
 ///
 /// **Errors.** gspmd::error as for the other reports (report.hpp).
 /// **Example.**
 ///
 ///     std::ofstream("step.html") << report_html<step>(pod);
 template <class Step>
-std::string report_html(const network& net = default_network, std::string_view scope = {}, const std::string& dearest = {}) {
-  return detail::html_page(Step::view, Step::mesh_type::info, net, scope, dearest);
+std::string report_html(const network& net = default_network, std::string_view scope = {},
+                        const std::string& most_expensive = {}) {
+  return detail::html_page(Step::view, Step::mesh_type::info, net, scope, most_expensive);
 }
 template <class Program>
 std::string report_html(const Program& program, const network& net = default_network, std::string_view scope = {},
-                        const std::string& dearest = {}) {
-  return detail::html_page(program.view(), program.mesh_info(), net, scope, dearest);
+                        const std::string& most_expensive = {}) {
+  return detail::html_page(program.view(), program.mesh_info(), net, scope, most_expensive);
 }
 
 }  // namespace gspmd

@@ -79,7 +79,7 @@ class device_clock {
     }
     reduction r;
     r.axes = r.from.partial = axis_bit(0);
-    r.reduced_by = r.from.reduced_by = monoid::maximum;
+    r.reduced_by = r.from.reduced_by = monoid::max;
     comm_.reduce(mesh_, numbered(mesh_, r), in.data(), out.data());
     return each[0];
   }
@@ -112,8 +112,8 @@ template <communicator Comm>
 [[nodiscard]] network measure_network(Comm& comm) {
   using one = mesh<axis<"device", 1>>;
   constexpr std::int64_t side = 512, length = std::int64_t{1} << 23;
-  using product = compile<detail::measured_product, one, in<float, dims<side, side>>, in<float, dims<side, side>>>;
-  using sweep = compile<detail::measured_sweep, one, in<float, dims<length>>, in<float, dims<length>>>;
+  using product = compile<detail::measured_product, one, input<float, shape<side, side>>, input<float, shape<side, side>>>;
+  using sweep = compile<detail::measured_sweep, one, input<float, shape<length>>, input<float, shape<length>>>;
   detail::device_clock clock(comm);
   simulated_communicator alone(1);
   const auto rate_of = [&](auto step, std::int64_t elems, double amount) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "gspmd/detail/ops/next_value.hpp"
+#include "gspmd/detail/ops/update.hpp"
 #include "gspmd/detail/passes/list/compute_again.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
@@ -103,7 +103,7 @@ class given_up_words {
     std::string name(graph::input_text(g_.nodes[static_cast<std::size_t>(i)].at).view());
     for (std::size_t o = 0; o < g_.outputs.size(); ++o) {
       const node& n = g_.nodes[static_cast<std::size_t>(g_.outputs[o])];
-      if (next_value_mark::is_on(n) && g_.inputs[static_cast<std::size_t>(next_value_mark::of(n).input)] == i)
+      if (update_mark::is_on(n) && g_.inputs[static_cast<std::size_t>(update_mark::of(n).input)] == i)
         return name + ", a state: its next value is output " + std::to_string(o);
     }
     return name;

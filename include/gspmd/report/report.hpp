@@ -28,15 +28,15 @@ namespace gspmd {
 ///
 /// **Example.**
 ///
-///     std::puts(dearest_collectives<step>(pod).c_str());
+///     std::puts(most_expensive_collectives<step>(pod).c_str());
 template <class Step>
-std::string dearest_collectives(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).dearest(most);
+std::string most_expensive_collectives(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).most_expensive(most);
 }
 template <class Program>
-std::string dearest_collectives(const Program& program, const network& net = default_network, std::size_t most = 10,
-                                std::string_view scope = {}) {
-  return detail::cost_report(program.view(), program.mesh_info(), net, scope).dearest(most);
+std::string most_expensive_collectives(const Program& program, const network& net = default_network, std::size_t most = 10,
+                                       std::string_view scope = {}) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope).most_expensive(most);
 }
 
 /// Returns a summary of at most 40 lines for a program of any length.

@@ -14,7 +14,7 @@
 #include "gspmd/detail/driver/given_shard.hpp"
 #include "gspmd/detail/driver/static_plan.hpp"
 #include "gspmd/detail/edge/given_memory.hpp"
-#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/ir/can_alias.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/run/static_rows.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
@@ -31,8 +31,8 @@ namespace gspmd {
 
 /// A program that is compiled for a mesh.
 ///
-///     using step = compile<mlp, pod, in<float, dims<64, 512>, split<"data", _>>,
-///                          in<float, dims<512, 2048>, split<_, "model">>>;
+///     using step = compile<mlp, pod, input<float, shape<64, 512>, split<"data", _>>,
+///                          input<float, shape<512, 2048>, split<_, "model">>>;
 ///     static_assert(step::collectives == collectives{all_reduce<"model">});
 ///
 /// The compiler completes the shardings, partitions the program, chooses collectives and plans memory when the type is
@@ -54,7 +54,7 @@ class compile {
   static_assert(Mesh::device_count >= 0 && (detail::accepts_meshes<Mesh> || true));
   static_assert(((Inputs::leaves >= 0) && ...) || true);
   static_assert(Callable.is_known,
-                "gspmd: compile: the callable captures a run-time value; make that number an input, `in<float, dims<>>`, "
+                "gspmd: compile: the callable captures a run-time value; make that number an input, `input<float, shape<>>`, "
                 "or give the callable to dynamic::compile; a constexpr number is captured by value or not at all");
   static constexpr auto callable = detail::callable_argument<Callable>();
   using call = detail::traced_call<callable, Inputs...>;
@@ -82,7 +82,7 @@ class compile {
   template <class Layout, std::size_t... D>
   static auto split_type(std::index_sequence<D...>) -> split<spec_of<Layout, D>()...>;
   template <class Layout, std::size_t... D>
-  static auto dims_type(std::index_sequence<D...>) -> dims<Layout::value().global[static_cast<int>(D)]...>;
+  static auto dims_type(std::index_sequence<D...>) -> shape<Layout::value().global[static_cast<int>(D)]...>;
   template <class Layout, class T>
   struct shard_type {
     using sequence = std::make_index_sequence<static_cast<std::size_t>(Layout::value().global.count)>;
@@ -107,7 +107,7 @@ class compile {
   static constexpr bool accepted = program::is_accepted;
   static constexpr bool is_form_known = checked::returns;
 
-  /// Return the planned program, and the mesh's request for the plan, so that report/why.hpp can plan the program
+  /// Return the planned program, and the mesh's request for the plan, so that report/explain_sharding.hpp can plan the program
   /// again.
   static detail::graph planned_graph() { return program::passes::program(); }
   static const detail::plan_request& request() { return program::passes::request(); }
@@ -164,9 +164,9 @@ class compile {
   /// is written. Each output may overwrite at most one such input. For example, all weights and moments of Adam may be
   /// updated in place.
   template <std::size_t Output, std::size_t Input>
-  static constexpr bool may_overwrite = detail::may_overwrite(view, Output, Input);
+  static constexpr bool can_alias = detail::can_alias(view, Output, Input);
 
-  /// The number of the first input of argument `K`. An argument is an `in`, or a group of inputs.
+  /// The number of the first input of argument `K`. An argument is an `input`, or a group of inputs.
   template <std::size_t K>
   static constexpr std::size_t first_input = [] {
     const int leaves_of[] = {Inputs::leaves..., 0};
@@ -183,7 +183,7 @@ class compile {
   /// communicator that differs from that of the previous call. Other calls allocate nothing.
   ///
   /// Outputs must not overlap inputs or other outputs. Exception: output `k` may be the memory of input `i` if
-  /// `may_overwrite<k, i>`. The overlap is checked if the memory differs from that of the last two calls.
+  /// `can_alias<k, i>`. The overlap is checked if the memory differs from that of the last two calls.
   ///
   /// **Communication.** Collective. See `collectives` and `traffic`.
   /// **Errors.** Throws gspmd::error in these cases:

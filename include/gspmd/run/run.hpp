@@ -65,7 +65,7 @@ template <class Backend> concept can_launch = requires(const Backend& backend) {
 /// Runs a compiled program once on whole arrays and returns whole arrays. The result has the form of the callable's
 /// result, with an array for each value.
 ///
-/// `backend` is self{}, threads{}, simulated{} or mpi{comm}. With mpi, every rank passes the whole inputs and gets the
+/// `backend` is serial{}, threads{}, simulated{} or mpi{comm}. With mpi, every rank passes the whole inputs and gets the
 /// whole outputs.
 /// Arguments are arrays, vectors, spans or pointers of the inputs' element types, also `double x[4][6]`, or structs of
 /// these. Containers of several dims must be row-major (is_row_major).
@@ -87,7 +87,7 @@ auto run(const Backend& backend, const Arguments&... arguments) {
   using result = typename Step::callable_result;  // first, so that the error of a wrong program is reported from this line
   static_assert(
       detail::can_launch<Backend>,
-      "gspmd: run: the first argument says where: self{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
+      "gspmd: run: the first argument says where: serial{}, threads{}, simulated{}, or with gspmd/comm/mpi.hpp mpi{comm} or "
       "mpi{comm, options}");
   static_assert((detail::accept_containers<Arguments>() && ...));
   static_assert(detail::call_arguments<Step, "run", 0, Step::input_count, Arguments...>::accept());

@@ -15,7 +15,7 @@
 #include "gspmd/detail/transport/forwarding_communicator.hpp"
 #include "gspmd/run/run.hpp"
 
-/// Several threads for each device, with the backends `mpi`, `threads` and `self`. Costs nothing in programs that do
+/// Several threads for each device, with the backends `mpi`, `threads` and `serial`. Costs nothing in programs that do
 /// not use it.
 namespace gspmd {
 
@@ -147,7 +147,7 @@ struct backend_with_threads {
 ///
 /// **Example.**
 ///
-///     auto y = run<step>(threads_per_device(2, self{}), x, w1, w2);
+///     auto y = run<step>(threads_per_device(2, serial{}), x, w1, w2);
 template <class Backend>
 [[nodiscard]] backend_with_threads<Backend> threads_per_device(int threads, const Backend& backend) {
   return {threads, backend};

@@ -277,7 +277,7 @@ namespace dynamic {
 ///
 ///     const auto found = dynamic::find_annotations([](const dynamic::mesh& m) {
 ///       dynamic::builder b(m);
-///       const value x = b.input(dynamic::in<float>({4096, 1024})), w = b.input(dynamic::in<float>({1024, 1024}));
+///       const value x = b.input(dynamic::input<float>({4096, 1024})), w = b.input(dynamic::input<float>({1024, 1024}));
 ///       b.output(relu(einsum<"bd,df->bf">(x, w)));
 ///       return b;
 ///     }, {.meshes = dynamic::meshes_of(16), .memory_per_device = 8 * GiB});
@@ -285,7 +285,7 @@ namespace dynamic {
 ///
 /// The method is coordinate descent from several starts, with at most `most_plans` plans. It does not prove an optimum,
 /// and it runs no plan. An output that becomes an input of the next step has the sharding of that input only if the
-/// program states it (`next_value`, `carried`).
+/// program states it (`update`, `carried`).
 ///
 /// **Errors.** Throws gspmd::error:
 ///  - there is no mesh, or a mesh names a network and `connected` is left out

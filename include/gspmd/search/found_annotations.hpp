@@ -25,7 +25,7 @@ struct found_input {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;
   bool is_annotated = false;          // false: the planner's own choice is best
-  std::vector<std::string> sharding;  // in the form of `dynamic::in`
+  std::vector<std::string> sharding;  // in the form of `dynamic::input`
   std::string otherwise;              // the next best annotation, and the time of the step with it; empty if no other was tried
 };
 
@@ -71,7 +71,7 @@ struct found_annotations {
       t += std::string(std::exchange(comma, ", ")) + "{\"" + a.name + "\", " + std::to_string(a.size) + '}';
     t += "})\n";
     for (const auto& i : inputs)
-      t += std::string("dynamic::in<") + detail::cpp_name_of(i.type) + ">({" + joined(i.shape) + '}' +
+      t += std::string("dynamic::input<") + detail::cpp_name_of(i.type) + ">({" + joined(i.shape) + '}' +
            (i.is_annotated ? ", {" + quoted(i.sharding, "\"\"") + '}' : "") + ')' + remark(i) + '\n';
     return t + value_lines();
   }
@@ -83,7 +83,7 @@ struct found_annotations {
       t += std::string(std::exchange(comma, ", ")) + "axis<\"" + a.name + "\", " + std::to_string(a.size) + '>';
     t += ">\n";
     for (const auto& i : inputs)
-      t += std::string("in<") + detail::cpp_name_of(i.type) + ", dims<" + joined(i.shape) + '>' +
+      t += std::string("input<") + detail::cpp_name_of(i.type) + ", shape<" + joined(i.shape) + '>' +
            (i.is_annotated ? ", split<" + quoted(i.sharding, "_") + '>' : "") + '>' + remark(i) + '\n';
     return t + value_lines();
   }

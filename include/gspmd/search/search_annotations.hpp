@@ -108,14 +108,14 @@ consteval bool is_small_search() {
 /// and to inputs. With the same number of plans, the starts, the order and the result are the same. Existing
 /// annotations do not change. Each plan takes as long as one `compile`.
 ///
-/// **Errors.** Compile error: more than 32 plans, 128 operators or 16 inputs; inputs other than `in`, `record` and
+/// **Errors.** Compile error: more than 32 plans, 128 operators or 16 inputs; inputs other than `input`, `record` and
 /// `array_of`; a program that writes its own communication. If no plan is found, the errors are those of `compile` for
 /// the program without annotations.
 /// **Example.**
 ///
-///     using found = search_annotations<20, layer, pod, in<float, dims<4096, 512>>, in<float, dims<512, 2048>>>;
-///     using step = found::step;   // compile<layer, pod, in<float, dims<4096, 512>, split<"x", _>>, ...>
-///     static_assert(std::is_same_v<found::input<0>, in<float, dims<4096, 512>, split<"x", _>>>);
+///     using found = search_annotations<20, layer, pod, input<float, shape<4096, 512>>, input<float, shape<512, 2048>>>;
+///     using step = found::step;   // compile<layer, pod, input<float, shape<4096, 512>, split<"x", _>>, ...>
+///     static_assert(std::is_same_v<found::input<0>, input<float, shape<4096, 512>, split<"x", _>>>);
 ///     found::text                 // the annotations, and the plans that were compared, a constant
 template <std::size_t MostPlans, detail::constant_callable Callable, class Mesh, class... Inputs>
 class search_annotations {

@@ -54,11 +54,11 @@ constexpr sparse_value<Axis> trace_sparse(graph& g, int number, const sparse_lay
 ///
 /// **Example.**
 ///     constexpr sparse_layout lines = sparse_layout_of(...);
-///     using step = compile<solve, mesh<axis<"x", 4>>, sparse_in<double, lines, "x">,
-///                          in<double, dims<64>, split<"x">>>;
+///     using step = compile<solve, mesh<axis<"x", 4>>, sparse_input<double, lines, "x">,
+///                          input<double, shape<64>, split<"x">>>;
 ///     run<step>(threads{}, sparse_matrix<double>(lines, row_start, column, values).parts(), b);
 template <class T, const sparse_layout& Layout, dim_spec Axis>
-struct sparse_in {
+struct sparse_input {
   static constexpr int leaves = 5;
   static constexpr sparse_value<Axis> trace(detail::graph& g, int number) {
     return detail::trace_sparse<T, Axis>(g, number, Layout);
@@ -66,7 +66,7 @@ struct sparse_in {
 };
 /// The same for a program at run time; sparse_matrix::input returns it.
 template <class T, dim_spec Axis>
-struct sparse_input {
+struct sparse_input_spec {
   static constexpr int leaves = 5;
   sparse_layout layout;
   constexpr sparse_value<Axis> trace(detail::graph& g, int number) const {
@@ -76,7 +76,7 @@ struct sparse_input {
 
 namespace detail {
 template <class T, const sparse_layout& Layout, dim_spec Axis>
-struct declared_elements<sparse_in<T, Layout, Axis>> {
+struct declared_elements<sparse_input<T, Layout, Axis>> {
   using type = boost::mp11::mp_list<std::int32_t, std::int32_t, T, std::int32_t, std::int32_t>;
 };
 }  // namespace detail

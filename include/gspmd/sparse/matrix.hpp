@@ -20,7 +20,7 @@ namespace gspmd {
 /// **Example.**
 ///     sparse_matrix<double> a(n, n, row_start, column, values, 4);       // compressed rows (CSR); 4 devices
 ///     auto step = dynamic::compile([](auto a, auto x) { return multiply(a, x); }, dynamic::mesh({{"x", 4}}),
-///                                  a.input<"x">(), dynamic::in<double>({n}, {"x"}));
+///                                  a.input<"x">(), dynamic::input<double>({n}, {"x"}));
 ///     auto y = step.run(threads{}, a.parts(), x);
 ///
 /// Row r has entries row_start[r] to row_start[r + 1] - 1. Each entry has a column and a value. Entries are in any
@@ -51,7 +51,7 @@ class sparse_matrix {
   [[nodiscard]] const parts_type& parts() const { return parts_; }
   /// Returns an input of a program at run time, with the rows split over the axis.
   template <dim_spec Axis>
-  [[nodiscard]] sparse_input<T, Axis> input() const {
+  [[nodiscard]] sparse_input_spec<T, Axis> input() const {
     return {layout_};
   }
 

@@ -159,7 +159,7 @@ constexpr value multiplied(const sparse_value<Axis>& a, value x, location at) {
 /// **Example.**
 ///
 ///     auto step = dynamic::compile([](auto a, auto x) { return multiply(a, x); }, m, a.input<"x">(),
-///                                  dynamic::in<double>({n}, {"x"}));
+///                                  dynamic::input<double>({n}, {"x"}));
 ///
 /// **Source.** PETSc's MatAIJ (Balay et al. 1997) stores a row in the same two parts.
 template <dim_spec Axis>

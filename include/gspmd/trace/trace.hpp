@@ -96,13 +96,13 @@ class run_trace {
   /// processes. Each process sends its steps to device 0, about 40 bytes for each step.
   template <communicator Comm>
     requires(!requires { typename Comm::traced; })
-  void gather([[maybe_unused]] Comm& comm) {
+  void collect([[maybe_unused]] Comm& comm) {
     if constexpr (!traced_communicator<Comm>::shares_memory)
       if (comm.device_count() > 1) detail::gather_logs(comm, logs_);
   }
   template <communicator Comm>
-  void gather(traced_communicator<Comm>& comm) {
-    gather(comm.comm_);
+  void collect(traced_communicator<Comm>& comm) {
+    collect(comm.comm_);
   }
 
   /// Returns a table with a line for each kind of step, the most expensive first. A line has the number of times and of

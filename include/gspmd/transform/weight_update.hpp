@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/program/sharding.hpp"
-#include "gspmd/transform/next_value.hpp"
+#include "gspmd/transform/update.hpp"
 
 /// Weight-update sharding (Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update in Data-Parallel
 /// Training").
@@ -48,15 +48,15 @@ constexpr void ask_weight_updates(graph& g, const std::string_view* axes, std::s
   const vec<std::uint8_t> is_read = read_by_outputs(g, outputs);
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     node& n = g.nodes[static_cast<std::size_t>(i)];
-    if (!next_value_mark::is_on(n)) continue;
-    auto mark = next_value_mark::of(n);
+    if (!update_mark::is_on(n)) continue;
+    auto mark = update_mark::of(n);
     mark.axes = mask;
     mark.keep(n);
     any = any || is_read[i] != 0 || n.region >= 0;
   }
   if (!any)
     fail(mistake::other,
-         text("no output is the next value of an input; return next_value(w, new_w), or the result of an optimizer's update"));
+         text("no output is the next value of an input; return update(w, new_w), or the result of an optimizer's update"));
 }
 
 template <class F, dim_spec... Axes>
@@ -84,7 +84,7 @@ inline std::string microseconds(std::int64_t picoseconds) {
   const auto tenths = (picoseconds + 50'000) / 100'000;
   return std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10) + " us";
 }
-inline std::string words_of_update(const graph& g, const node& n, const next_value_mark& mark, std::int64_t states) {
+inline std::string words_of_update(const graph& g, const node& n, const update_mark& mark, std::int64_t states) {
   const auto str = [](const text& t) { return std::string(t.view()); };
   const auto times = [&] {
     return " saves " + microseconds(mark.saved) + " of the update, and sends " + microseconds(mark.sent_longer) + " longer";
@@ -109,12 +109,12 @@ inline std::string words_of_update(const graph& g, const node& n, const next_val
 inline std::string explain_weight_updates(const graph& g) {
   std::string all;
   for (const node& n : g.nodes) {
-    if (!next_value_mark::is_on(n)) continue;
-    const auto mark = next_value_mark::of(n);
+    if (!update_mark::is_on(n)) continue;
+    const auto mark = update_mark::of(n);
     std::int64_t states = 0;
     for (const node& other : g.nodes)
-      if (next_value_mark::is_on(other) && next_value_mark::of(other).outcome == update_outcome::split_state &&
-          next_value_mark::of(other).weight == mark.input)
+      if (update_mark::is_on(other) && update_mark::of(other).outcome == update_outcome::split_state &&
+          update_mark::of(other).weight == mark.input)
         ++states;
     const std::string words = words_of_update(g, n, mark, states);
     if (words.empty()) continue;
@@ -132,7 +132,7 @@ inline std::string explain_weight_updates(const graph& g) {
 /// part (ZeRO-1) and then gets the parts that the other devices updated. Pass it to `compile` or dynamic::compile
 /// instead of `step`. The program needs no annotations for it.
 ///
-/// It applies to inputs with marked next values (next_value; optimizers mark them) that are updated by a reduction over
+/// It applies to inputs with marked next values (update; optimizers mark them) that are updated by a reduction over
 /// the axes, as completion places the program without this function. A weight is also read before that reduction. Only
 /// the update reads its moments.
 /// The update of a weight and its moments are split along the dim with the smallest parts (4.1 of the paper). Moments

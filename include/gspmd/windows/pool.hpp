@@ -23,9 +23,9 @@ constexpr value elements_in_windows(value x, int dim, std::int64_t extent, const
   const extents shape = x.shape();
   const value index = made(g, add_iota(g, dtype::s64, shape, dim, at), dtype::s64, shape);
   const value begin = operand(operand(index, at) * operand(w.stride, at), at) - operand(w.low, at);
-  const value end = minimum(operand(operand(begin, at) + operand(w.size, at), at), operand(extent, at));
-  const value count = operand(end, at) - operand(maximum(operand(begin, at), operand(std::int64_t{0}, at)), at);
-  return converted(maximum(operand(count, at), operand(std::int64_t{1}, at)), x.type(), at);
+  const value end = min(operand(operand(begin, at) + operand(w.size, at), at), operand(extent, at));
+  const value count = operand(end, at) - operand(max(operand(begin, at), operand(std::int64_t{0}, at)), at);
+  return converted(max(operand(count, at), operand(std::int64_t{1}, at)), x.type(), at);
 }
 
 /// Returns true if there is a factor for each dim, and each factor is at least 1. Otherwise records an error.
@@ -46,7 +46,7 @@ constexpr bool has_means(value x, const char* op, location at) {
   if (is_floating(x.type())) return true;
   return x.graph()->fail(at, op, mistake::number,
                          text("the mean of ") << name_of(x.type()) << " is in general none of " << name_of(x.type()) << "; write "
-                                              << op << "(convert<double>(x), ...)") >= 0;
+                                              << op << "(cast<double>(x), ...)") >= 0;
 }
 
 }  // namespace detail
@@ -61,7 +61,7 @@ constexpr bool has_means(value x, const char* op, location at) {
 ///     auto z = max_pool(x, {1, 3, 3, 1}, {1, 2, 2, 1}, {0, 1, 1, 0}, {0, 1, 1, 0});
 constexpr value max_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
                          location at = location::current()) {
-  return reduce_window(x, monoid::maximum, size, stride.empty() ? size : stride, low, high, {}, {}, at);
+  return reduce_window(x, monoid::max, size, stride.empty() ? size : stride, low, high, {}, {}, at);
 }
 /// Returns the sum of each window; see max_pool for the arguments.
 constexpr value sum_pool(value x, integers size, integers stride = {}, integers low = {}, integers high = {},
@@ -157,8 +157,8 @@ constexpr value interpolate(value x, integers factors, location at = location::c
     const value in_cell = operand(index, at) - operand(operand(index, at) / operand(f, at), at) * operand(f, at);
     const value cell = detail::converted(in_cell, wide.type(), at);
     const value away = (operand(cell, at) + operand(0.5, at)) / operand(static_cast<double>(f), at) - operand(0.5, at);
-    return operand(middle, at) + operand(maximum(operand(away, at), operand(0.0, at)), at) * operand(above, at) -
-           operand(minimum(operand(away, at), operand(0.0, at)), at) * operand(below, at);
+    return operand(middle, at) + operand(max(operand(away, at), operand(0.0, at)), at) * operand(above, at) -
+           operand(min(operand(away, at), operand(0.0, at)), at) * operand(below, at);
   };
   const auto along_all = [&](value wide) {
     for (int d = 0; d < wide.rank() && !g.failed(); ++d) wide = along_dim(wide, d);

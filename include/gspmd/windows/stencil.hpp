@@ -218,7 +218,7 @@ class stencil_reads {
     const value index = iota<std::int64_t>(x, integers(x.shape()), dim, at);
     const value inside = shift(x, dim, offset, at);
     const auto choose = [at](value condition, value yes, value no) {
-      return select(operand(condition, at), operand(yes, at), operand(no, at));
+      return where(operand(condition, at), operand(yes, at), operand(no, at));
     };
     if (rows == 1)
       return is_low ? choose(operand(index, at) < operand(beyond, at), given, inside)

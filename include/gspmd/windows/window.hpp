@@ -25,7 +25,7 @@ namespace gspmd {
 /// **Errors.** At compile time: a list without one number for each dim; a size, stride or dilation below 1; a window
 /// larger than the padded dim; a monoid that the element type does not have.
 /// **Example.**
-///     auto y = reduce_window(x, monoid::maximum, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {0, 1, 1});   // [c,9,9] -> [c,5,5]
+///     auto y = reduce_window(x, monoid::max, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {0, 1, 1});   // [c,9,9] -> [c,5,5]
 /// **Source.** GSPMD, sections 4.3 and A.2.
 constexpr value reduce_window(value x, monoid kind, integers size, integers stride = {}, integers low = {}, integers high = {},
                               integers base_dilation = {}, integers window_dilation = {}, location at = location::current()) {

@@ -10,7 +10,8 @@ using namespace gspmd;
 
 namespace {
 constexpr auto product = [](auto a, auto x) { return einsum<"ij,j->i">(a, x); };
-using step = compile<product, mesh<axis<"rows", 2>>, in<double, dims<3, 2>, split<"rows", _>>, in<double, dims<2>, split<_>>>;
+using step =
+    compile<product, mesh<axis<"rows", 2>>, input<double, shape<3, 2>, split<"rows", _>>, input<double, shape<2>, split<_>>>;
 }  // namespace
 
 void times_in_library(const double* a, const double* x, double* y) {

@@ -12,7 +12,8 @@
 using namespace gspmd;
 
 constexpr auto product = [](auto a, auto x) { return einsum<"ij,j->i">(a, x); };
-using step = compile<product, mesh<axis<"rows", 3>>, in<double, dims<3, 2>, split<"rows", _>>, in<double, dims<2>, split<_>>>;
+using step =
+    compile<product, mesh<axis<"rows", 3>>, input<double, shape<3, 2>, split<"rows", _>>, input<double, shape<2>, split<_>>>;
 
 int main() {
   array<double> a({3, 2}), x({2});

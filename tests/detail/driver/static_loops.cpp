@@ -89,8 +89,8 @@ using splits = std::tuple<split<_, "x">, split<_, "y">, split<"?", "x">, split<_
 template <unsigned Seed>
 struct random_case {
   using pod = std::tuple_element_t<Seed % 3, meshes>;
-  using a = in<float, dims<6, 6>, std::tuple_element_t<Seed % 5, splits>>;
-  using b = in<float, dims<6, 6>, std::tuple_element_t<(Seed / 5 + Seed) % 5, splits>>;
+  using a = input<float, shape<6, 6>, std::tuple_element_t<Seed % 5, splits>>;
+  using b = input<float, shape<6, 6>, std::tuple_element_t<(Seed / 5 + Seed) % 5, splits>>;
   using planned = detail::static_plan<random_callable<Seed>, pod, a, b>;
 
   static std::string difference() {

@@ -65,9 +65,9 @@ using splits = std::tuple<split<"x", _>, split<_, "y">, split<"x", "y">, split<"
 template <unsigned Seed>
 struct random_case {
   using pod = std::tuple_element_t<Seed % 5, meshes>;
-  using a = in<float, dims<7, 12>, std::tuple_element_t<Seed % 8, splits>>;
-  using b = in<float, dims<12, 7>, std::tuple_element_t<(Seed / 8) % 8, splits>>;
-  using c = in<float, dims<7, 7>, std::tuple_element_t<(Seed / 64 + Seed) % 8, splits>>;
+  using a = input<float, shape<7, 12>, std::tuple_element_t<Seed % 8, splits>>;
+  using b = input<float, shape<12, 7>, std::tuple_element_t<(Seed / 8) % 8, splits>>;
+  using c = input<float, shape<7, 7>, std::tuple_element_t<(Seed / 64 + Seed) % 8, splits>>;
   using planned = detail::static_plan<random_callable<Seed>, pod, a, b, c>;
 
   static std::string difference() {

@@ -60,7 +60,7 @@ struct planned {
 /// Runs a program on a ring of devices. Its input is a vector of `n` elements, with i + 1 as element i.
 planned run(std::int64_t n, std::int64_t devices, const std::function<value(value)>& program) {
   dynamic::builder p(dynamic::mesh({{"x", devices}}));
-  p.output(program(p.input(dynamic::in<double>({n}, {"x"}))));
+  p.output(program(p.input(dynamic::input<double>({n}, {"x"}))));
   const auto made = p.compile();
   std::vector<double> x(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i + 1);
@@ -160,13 +160,13 @@ TEST_CASE("what is read, written down or lost between two movements stays betwee
   CHECK(alike.collectives.size() == 1);
 
   dynamic::builder p(dynamic::mesh({{"x", 4}}));
-  const value x = p.input(dynamic::in<double>({16}, {"x"}));
+  const value x = p.input(dynamic::input<double>({16}, {"x"}));
   const value padded = pad(x, {1}, {0});
   p.output(slice(padded, {0}, {16}));
   p.output(padded);
   CHECK(p.compile().collectives().size() == 2);
   dynamic::builder q(dynamic::mesh({{"x", 4}}));
-  const value y = q.input(dynamic::in<double>({16}, {"x"}));
+  const value y = q.input(dynamic::input<double>({16}, {"x"}));
   q.output(slice(q.reshard(pad(y, {1}, {0}), {""}), {0}, {16}));  // the user requests the whole value
   CHECK(q.compile().traffic().in(collective_kind::all_gather).collectives == 1);
 }
@@ -174,7 +174,7 @@ TEST_CASE("what is read, written down or lost between two movements stays betwee
 TEST_CASE("composed in a compiled program, in a loop, and in a gradient") {
   using ring = mesh<axis<"x", 4>>;
   constexpr auto ahead = [](auto x) { return slice(pad(x, {1, 0}, {0, 0}), {0, 0}, {16, 3}); };
-  using made = gspmd::compile<ahead, ring, in<float, dims<16, 3>, split<"x", _>>>;
+  using made = gspmd::compile<ahead, ring, input<float, shape<16, 3>, split<"x", _>>>;
   static_assert(made::collectives == collectives{collective_permute<"x">});
   static_assert(made::traffic.bytes == 3 * 4 && made::traffic.messages == 1);
 

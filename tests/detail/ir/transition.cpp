@@ -97,9 +97,9 @@ std::vector<case_of_operator> all_operators() {
       unary(
           "abs", none, [](number v) { return v < 0 ? -v : v; }, [](number v) { return v < 0 ? -1 : 1; }),
       unary(
-          "clamp", none, [](number v) { return v > 2 ? 2 : v; }, [](number v) { return v > 2 ? 0 : 1; }),
+          "clip", none, [](number v) { return v > 2 ? 2 : v; }, [](number v) { return v > 2 ? 0 : 1; }),
       unary(
-          "negate", all, [](number v) { return -v; }, [](number) { return -1; }),
+          "negative", all, [](number v) { return -v; }, [](number) { return -1; }),
       unary(
           "scale", all, [](number v) { return 3 * v; }, [](number) { return 3; }),
       unary(
@@ -139,7 +139,7 @@ std::vector<case_of_operator> all_operators() {
                   [](const arguments&, const tensor& g) {
                     return arguments{{g[0] + g[1], g[1]}};
                   }});
-  list.push_back({"reverse",
+  list.push_back({"flip",
                   {all},
                   1,
                   [](const arguments& x) {
@@ -196,7 +196,7 @@ std::vector<case_of_operator> all_operators() {
                   [](const arguments&, const tensor& g) {
                     return arguments{{g[0], g[1]}, {g[2], g[3]}};
                   }});
-  list.push_back({"maximum",
+  list.push_back({"max",
                   {none},
                   2,
                   [](const arguments& x) { return each(x, [&](std::size_t i) { return std::max(x[0][i], x[1][i]); }); },
@@ -248,7 +248,7 @@ std::vector<case_of_operator> all_operators() {
                     return arguments{{}, d};
                   },
                   true});
-  list.push_back({"select",
+  list.push_back({"where",
                   {all, 1},
                   3,
                   [](const arguments& x) { return x[0][0] != 0 ? x[1] : x[2]; },

@@ -24,13 +24,13 @@ using reference::wrong_between_guards;
 template <int Devices>
 using on = mesh<axis<"x", Devices>>;
 template <class T, int... N>
-using row_part = in<T, dims<N...>, split<"x">>;
+using row_part = input<T, shape<N...>, split<"x">>;
 template <class T, int Rows, int Columns>
-using rows_part = in<T, dims<Rows, Columns>, split<"x", _>>;
+using rows_part = input<T, shape<Rows, Columns>, split<"x", _>>;
 template <class T, int Rows, int Columns>
-using columns_part = in<T, dims<Rows, Columns>, split<_, "x">>;
+using columns_part = input<T, shape<Rows, Columns>, split<_, "x">>;
 template <class T, int... N>
-using whole = in<T, dims<N...>>;
+using whole = input<T, shape<N...>>;
 
 /// One program for many inputs with different extents. It is planned in a fraction of the time of separate programs.
 template <auto F>
@@ -40,15 +40,13 @@ constexpr auto each = [](auto... x) { return std::tuple_cat(F(x)...); };
 
 constexpr auto reduced = [](value q) {
   const value r = q - 2 * relu(q);
-  return std::tuple{sum(r * r), reduce(r, monoid::maximum), r};
+  return std::tuple{sum(r * r), reduce(r, monoid::max), r};
 };
 constexpr auto only_reduced = [](value q) {
   const value r = 3 * q - q * q;
-  return std::tuple{sum(r), reduce(q * r, monoid::minimum)};
+  return std::tuple{sum(r), reduce(q * r, monoid::min)};
 };
-constexpr auto scanned = [](value q) {
-  return std::tuple{cumsum(q, 0), scan_along(q + q, monoid::maximum, 0, {.reverse = true})};
-};
+constexpr auto scanned = [](value q) { return std::tuple{cumsum(q, 0), scan_along(q + q, monoid::max, 0, {.reverse = true})}; };
 constexpr auto stencil_of_line = [](value q) {
   const value r = shift(q, 0, -1) + shift(q, 0, 2) - 2 * q;
   return std::tuple{r, sum(r * r)};
@@ -71,7 +69,7 @@ using split_up = extents_of<3, 257, 897, 2050>;  // over devices, unevenly
 
 constexpr auto rows_and_columns = [](value q) {
   const value r = q - 2 * relu(q);
-  return std::tuple{sum(r * r, {1}), reduce(r * r, monoid::maximum, {0}), sum(r + q)};
+  return std::tuple{sum(r * r, {1}), reduce(r * r, monoid::max, {0}), sum(r + q)};
 };
 constexpr auto softmax_of_rows = [](value q) { return std::tuple{softmax(q + q, 1), q - sum(q, {0})}; };
 constexpr auto softmax_of_columns = [](value q) { return std::tuple{softmax(q + q, 0)}; };
@@ -117,7 +115,7 @@ constexpr auto looked_up = [](value q, value i) {
   const auto rows = q.shape()[0];
   return std::tuple{take(q, i, 0), take(q, i, 1, out_of_range::fill, 5), segment_sum(take(q, i, 0), i, 7),
                     scatter_add(q, i, take(q, i, 0)),
-                    segment_sum(q, iota<std::int32_t>(q, {rows}, 0) - 2, rows + 1, monoid::maximum)};
+                    segment_sum(q, iota<std::int32_t>(q, {rows}, 0) - 2, rows + 1, monoid::max)};
 };
 
 }  // namespace

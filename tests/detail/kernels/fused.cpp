@@ -52,14 +52,14 @@ struct adam {
 struct scalar_group {  // rank 0
   static constexpr extents loop = {};
   static constexpr dim_mask cut = 0;
-  static constexpr std::array ops = {load(f64, 0, {}), op(scalar_code_of<exponential_op>, f64, {0}),
-                                     op(scalar_code_of<convert_op>, f32, f64, {1})};
+  static constexpr std::array ops = {load(f64, 0, {}), op(scalar_code_of<exp_op>, f64, {0}),
+                                     op(scalar_code_of<cast_op>, f32, f64, {1})};
   static constexpr std::array stores = {to(2, 0), to(1, 1)};
 };
 struct empty_group {
   static constexpr extents loop = dims({3, 0, 5});
   [[maybe_unused]] static constexpr dim_mask cut = 0;  // not used by an empty loop
-  static constexpr std::array ops = {load(f64, 0, dims({0, 5, 1})), op(scalar_code_of<negate_op>, f64, {0})};
+  static constexpr std::array ops = {load(f64, 0, dims({0, 5, 1})), op(scalar_code_of<negative_op>, f64, {0})};
   static constexpr std::array stores = {to(1, 0)};
 };
 struct bias_relu {  // [7, 130] + [130], and a mask from the global index along both dims
@@ -77,7 +77,7 @@ struct bias_relu {  // [7, 130] + [130], and a mask from the global index along 
                                      op(scalar_code_of<compare_lt_op>, pred, s64, {7, 8}),
                                      op(scalar_code_of<and_op>, pred, {6, 9}),
                                      number(f32, 0),
-                                     op(scalar_code_of<select_op>, f32, {10, 3, 11})};
+                                     op(scalar_code_of<where_op>, f32, {10, 3, 11})};
   static constexpr std::array stores = {to(12, 0), to(10, 1), to(12, 2)};
 };
 struct short_rows {  // [1001, 3] * [3] - [1001, 1]
@@ -92,11 +92,11 @@ struct transposed {  // a strided load, rank 3
   static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(s32, 0, dims({1, 5, 35})),
                                      load(s64, 1, dims({0, 0, 0})),
-                                     op(scalar_code_of<convert_op>, s64, s32, {0}),
+                                     op(scalar_code_of<cast_op>, s64, s32, {0}),
                                      op(scalar_code_of<divide_op>, s64, {2, 1}),
-                                     op(scalar_code_of<power_op>, s64, {3, 2}),
+                                     op(scalar_code_of<pow_op>, s64, {3, 2}),
                                      op(scalar_code_of<compare_ge_op>, pred, s64, {3, 4}),
-                                     op(scalar_code_of<convert_op>, f32, pred, {5})};
+                                     op(scalar_code_of<cast_op>, f32, pred, {5})};
   static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3)};
 };
 struct preds {
@@ -106,8 +106,8 @@ struct preds {
                                      load(pred, 1, dims({1})),
                                      op(scalar_code_of<or_op>, pred, {0, 1}),
                                      op(scalar_code_of<not_op>, pred, {2}),
-                                     op(scalar_code_of<maximum_op>, pred, {3, 0}),
-                                     op(scalar_code_of<convert_op>, f64, pred, {4}),
+                                     op(scalar_code_of<max_op>, pred, {3, 0}),
+                                     op(scalar_code_of<cast_op>, f64, pred, {4}),
                                      op(scalar_code_of<compare_lt_op>, pred, {0, 1})};
   static constexpr std::array stores = {to(4, 0), to(5, 1), to(6, 2)};
 };
@@ -121,7 +121,7 @@ struct mapped {
                                      op(scalar_code_of<map_op>, f32, {3, 2, 1}, &axpy),
                                      op(scalar_code_of<add_op>, f32, {4, 0}),
                                      op(scalar_code_of<tanh_op>, f32, {5}),
-                                     op(scalar_code_of<convert_op>, s64, f32, {5}),
+                                     op(scalar_code_of<cast_op>, s64, f32, {5}),
                                      op(scalar_code_of<map_op>, s64, {7, 7, 7}, &axpy)};
   static constexpr std::array stores = {to(5, 0), to(6, 1), to(8, 2)};
 };
@@ -129,15 +129,15 @@ struct transcendental {
   static constexpr extents loop = dims({515});
   static constexpr dim_mask cut = 0;
   static constexpr std::array ops = {load(f64, 0, dims({1})),
-                                     op(scalar_code_of<exponential_op>, f64, {0}),
+                                     op(scalar_code_of<exp_op>, f64, {0}),
                                      op(scalar_code_of<add_op>, f64, {1, 0}),
                                      op(scalar_code_of<log_op>, f64, {2}),
-                                     op(scalar_code_of<logistic_op>, f64, {3}),
-                                     op(scalar_code_of<sine_op>, f64, {4}),
-                                     op(scalar_code_of<power_op>, f64, {1, 5}),
+                                     op(scalar_code_of<sigmoid_op>, f64, {3}),
+                                     op(scalar_code_of<sin_op>, f64, {4}),
+                                     op(scalar_code_of<pow_op>, f64, {1, 5}),
                                      op(scalar_code_of<rsqrt_op>, f64, {6}),
-                                     op(scalar_code_of<convert_op>, f32, f64, {7}),
-                                     op(scalar_code_of<exponential_op>, f32, {8}),
+                                     op(scalar_code_of<cast_op>, f32, f64, {7}),
+                                     op(scalar_code_of<exp_op>, f32, {8}),
                                      op(scalar_code_of<multiply_op>, f32, {9, 9}),
                                      op(scalar_code_of<add_op>, f32, {10, 8})};
   static constexpr std::array stores = {to(7, 0), to(11, 1), to(4, 2), to(3, 3)};
@@ -159,7 +159,7 @@ struct long_chain {  // more operators than the operands of one fold
     for (int k = 2; k < N; ++k)
       all[static_cast<std::size_t>(k)] = k % 3 == 0   ? op(scalar_code_of<multiply_op>, f32, {k - 1, 1})
                                          : k % 3 == 1 ? op(scalar_code_of<add_op>, f32, {k - 1, k - 2})
-                                                      : op(scalar_code_of<minimum_op>, f32, {k - 1, 0});
+                                                      : op(scalar_code_of<min_op>, f32, {k - 1, 0});
     return all;
   }();
   static constexpr std::array stores = {to(N - 1, 0), to(N / 2, 1)};
@@ -329,12 +329,12 @@ struct many_widths {  // results of 4, 1, 8, 2 and 16 bytes
   static constexpr dim_mask cut = EndsEarly ? dim_bit(1) : 0;
   static constexpr std::array ops = {load(f32, 0, dims({Row, 1})),
                                      counter(s32, 0, 1),
-                                     op(scalar_code_of<convert_op>, f32, s32, {1}),
+                                     op(scalar_code_of<cast_op>, f32, s32, {1}),
                                      op(scalar_code_of<multiply_op>, f32, {0, 2}),
                                      op(scalar_code_of<compare_lt_op>, pred, f32, {3, 0}),
-                                     op(scalar_code_of<convert_op>, f64, f32, {3}),
-                                     op(scalar_code_of<convert_op>, dtype::f16, f32, {3}),
-                                     op(scalar_code_of<convert_op>, dtype::c128, f64, {5})};
+                                     op(scalar_code_of<cast_op>, f64, f32, {3}),
+                                     op(scalar_code_of<cast_op>, dtype::f16, f32, {3}),
+                                     op(scalar_code_of<cast_op>, dtype::c128, f64, {5})};
   static constexpr std::array stores = {to(3, 0), to(4, 1), to(5, 2), to(6, 3), to(7, 4)};
 };
 
@@ -405,7 +405,7 @@ struct reaching {
       all[n] = op(scalar_code_of<multiply_op>, f64, {last, loads});
       all[n + 1] = op(scalar_code_of<add_op>, f64, {last + 1, k});
     }
-    all[n] = op(scalar_code_of<convert_op>, f32, f64, {static_cast<int>(n) - 1});
+    all[n] = op(scalar_code_of<cast_op>, f32, f64, {static_cast<int>(n) - 1});
     return all;
   }();
   static constexpr std::array stores = {to(3 * loads + 1, 0), to(3 * loads + 2, 1)};
@@ -501,7 +501,7 @@ TEST_CASE("in place: an output may be an input") {
 TEST_CASE("in place: two inputs change places") {
   struct swap_group {
     static constexpr auto make() {
-      return std::array{load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(scalar_code_of<negate_op>, f32, {0})};
+      return std::array{load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(scalar_code_of<negative_op>, f32, {0})};
     }
   };
   const auto ops = swap_group::make();
@@ -517,7 +517,7 @@ TEST_CASE("in place: two inputs change places") {
 }
 
 TEST_CASE("in place: a result waits while a later operator reads what it overwrites") {
-  const std::array ops = {load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(scalar_code_of<negate_op>, f32, {0}),
+  const std::array ops = {load(f32, 0, dims({1})), load(f32, 1, dims({1})), op(scalar_code_of<negative_op>, f32, {0}),
                           op(scalar_code_of<divide_op>, f32, {1, 2})};
   std::vector<float> a(3000, 2.0f), b(3000, 6.0f);
   const void* in[] = {a.data(), b.data()};

@@ -46,7 +46,7 @@ void check_opcode(const scalar_code& code, dtype out_type, dtype in_type) {
     ops.push_back(op(code, out_type, in_type, {0}));
   } else {
     ops.push_back(load(in_type, 1, dims({1})));
-    if (code == scalar_code_of<select_op>) {
+    if (code == scalar_code_of<where_op>) {
       ops.push_back(load(dtype::pred, 2, dims({1})));
       ops.push_back(op(code, out_type, in_type, {2, 0, 1}));
     } else {
@@ -61,7 +61,7 @@ void check_opcode(const scalar_code& code, dtype out_type, dtype in_type) {
     const auto k = static_cast<std::size_t>(i);
     const value got = read(out_type, result.data(), i);
     value wanted;
-    if (code == scalar_code_of<select_op>) wanted = which[k].integer != 0 ? a[k] : b[k];
+    if (code == scalar_code_of<where_op>) wanted = which[k].integer != 0 ? a[k] : b[k];
     else if (is_unary(code)) wanted = naive_unary(code, out_type, a[k]);
     else wanted = naive_binary(code, a[k], b[k]);
     // the reference is computed in double: of f64 it has an error itself
@@ -80,7 +80,7 @@ TEST_CASE("every elementwise operator means what it says, for every type it has"
     for (const dtype in : all_types) {
       if (code == scalar_code_of<map_op> || code == scalar_code_of<complex_op> || !is_defined(code, in)) continue;
       for (const dtype out : all_types) {
-        if (code == scalar_code_of<convert_op> || (is_compare(code) ? out == dtype::pred : out == in)) {
+        if (code == scalar_code_of<cast_op> || (is_compare(code) ? out == dtype::pred : out == in)) {
           check_opcode(code, out, in);
           ++pairs;
         }
@@ -90,7 +90,7 @@ TEST_CASE("every elementwise operator means what it says, for every type it has"
   CHECK(pairs == 6 * 10 + 2 * 16 + 5 * 4 + 4 * 2 + 49 + 7 * 10 + 1);
   CHECK_FALSE(is_defined(scalar_code_of<add_op>, dtype::pred));
   CHECK_FALSE(is_defined(scalar_code_of<and_op>, dtype::f32));
-  CHECK_FALSE(is_defined(scalar_code_of<exponential_op>, dtype::s32));
+  CHECK_FALSE(is_defined(scalar_code_of<exp_op>, dtype::s32));
   CHECK_FALSE(is_defined(code_of<einsum_op>, dtype::f32));
 }
 
@@ -107,10 +107,10 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     CHECK(worst < wanted_ulps);
   };
   const auto all = [&]<class T>(T one) {
-    const auto e = [](T x) { return apply<exponential_op, T>(x); };
+    const auto e = [](T x) { return apply<exp_op, T>(x); };
     const auto l = [](T x) { return apply<log_op, T>(x); };
     const auto t = [](T x) { return apply<tanh_op, T>(x); };
-    const auto s = [](T x) { return apply<logistic_op, T>(x); };
+    const auto s = [](T x) { return apply<sigmoid_op, T>(x); };
     const auto exact_s = [](long double x) { return 1 / (1 + std::exp(-x)); };
     check(
         one, -80, 80, e, [](long double x) { return std::exp(x); }, 2);
@@ -128,8 +128,8 @@ TEST_CASE("exponential, log, tanh, logistic, sine, cosine, erf and its inverse a
     check(one, -1e-3, 1e-3, f, exact_f, 3);
     check(one, -1.2, 1.2, f, exact_f, 3);
     check(one, -7, 7, f, exact_f, 3);
-    const auto sine = [](T x) { return apply<sine_op, T>(x); };
-    const auto cosine = [](T x) { return apply<cosine_op, T>(x); };
+    const auto sine = [](T x) { return apply<sin_op, T>(x); };
+    const auto cosine = [](T x) { return apply<cos_op, T>(x); };
     const auto exact_sine = [](long double x) { return std::sin(x); };
     const auto exact_cosine = [](long double x) { return std::cos(x); };
     for (const double most : {1e-30, 0.78, 0.8, 4., 1e3, 1e9, sizeof(T) == 4 ? 3e38 : 8e307}) {
@@ -169,7 +169,7 @@ TEST_CASE("exponentials of what is far below 0, as masked scores are, are 0 with
     volatile T x = 0, y = 0;
     const auto of = [&](T z) {
       x = z;
-      y = apply<exponential_op, T>(x);
+      y = apply<exp_op, T>(x);
       return static_cast<T>(y);
     };
     CHECK(of(least) == std::numeric_limits<T>::denorm_min());
@@ -212,7 +212,7 @@ TEST_CASE("two operators, or three, in one instruction give the bits of one afte
         if (middle != pred && first_type != type) continue;
         std::vector<scalar_op> ops = {load(first_type, 0, dims({1})), load(first_type, 1, dims({1})), load(type, 2, dims({1})),
                                       load(type, 3, dims({1})), op(code_with(p.first), middle, first_type, {0, 1})};
-        if (p.second == short_id_for<select_op>) ops.push_back(op(code_with(p.second), type, {4, 2, 3}));
+        if (p.second == short_id_for<where_op>) ops.push_back(op(code_with(p.second), type, {4, 2, 3}));
         else if (p.place == both_places) ops.push_back(op(code_with(p.second), type, {4, 4}));
         else if (is_unary(code_with(p.second))) ops.push_back(op(code_with(p.second), type, middle, {4}));
         else if (p.has_other()) {

@@ -53,9 +53,9 @@ void evaluate(const fused_group& g, const void* const* in, const std::int64_t* o
       r[k] = naive_map(o, args);
     } else {
       const auto arg = [&](int i) { return r[static_cast<std::size_t>(o.args[i])]; };
-      r[k] = o.op == scalar_code_of<select_op> ? (arg(0).integer != 0 ? arg(1) : arg(2))
-             : is_unary(o.op)                  ? naive_unary(o.op, o.type, arg(0))
-                                               : naive_binary(o.op, arg(0), arg(1));
+      r[k] = o.op == scalar_code_of<where_op> ? (arg(0).integer != 0 ? arg(1) : arg(2))
+             : is_unary(o.op)                 ? naive_unary(o.op, o.type, arg(0))
+                                              : naive_binary(o.op, arg(0), arg(1));
     }
   }
 }
@@ -89,12 +89,12 @@ bool same_values(const fused_group& g, std::size_t s, const std::byte* got, cons
 TEST_CASE("random groups, as they are and collapsed") {
   std::mt19937 random(2024);
   const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  constexpr scalar_code exact_unary[] = {scalar_code_of<abs_op>,  scalar_code_of<negate_op>, scalar_code_of<sign_op>,
-                                         scalar_code_of<relu_op>, scalar_code_of<sqrt_op>,   scalar_code_of<floor_op>,
-                                         scalar_code_of<ceil_op>, scalar_code_of<not_op>,    scalar_code_of<convert_op>};
+  constexpr scalar_code exact_unary[] = {scalar_code_of<abs_op>,  scalar_code_of<negative_op>, scalar_code_of<sign_op>,
+                                         scalar_code_of<relu_op>, scalar_code_of<sqrt_op>,     scalar_code_of<floor_op>,
+                                         scalar_code_of<ceil_op>, scalar_code_of<not_op>,      scalar_code_of<cast_op>};
   constexpr scalar_code exact_binary[] = {
       scalar_code_of<add_op>,        scalar_code_of<subtract_op>,   scalar_code_of<multiply_op>,  scalar_code_of<divide_op>,
-      scalar_code_of<maximum_op>,    scalar_code_of<minimum_op>,    scalar_code_of<and_op>,       scalar_code_of<or_op>,
+      scalar_code_of<max_op>,        scalar_code_of<min_op>,        scalar_code_of<and_op>,       scalar_code_of<or_op>,
       scalar_code_of<compare_eq_op>, scalar_code_of<compare_lt_op>, scalar_code_of<compare_ge_op>};
   constexpr std::int64_t sizes[] = {0, 1, 2, 3, 5, 17, 33, 64, 129};
   constexpr std::int64_t long_sizes[] = {513, 1000, 1024, 1025, 2500};
@@ -126,20 +126,19 @@ TEST_CASE("random groups, as they are and collapsed") {
       } else if (kind == 2) {
         ops.push_back(number(type, type == pred ? pick(2) : pick(100) - (type == dtype::u32 || type == dtype::u64 ? 0 : 50)));
       } else if (kind == 3 && x >= 0 && y >= 0 && p >= 0) {
-        ops.push_back(op(scalar_code_of<select_op>, type, {p, x, y}));
+        ops.push_back(op(scalar_code_of<where_op>, type, {p, x, y}));
       } else if (kind == 4 && x >= 0 && y >= 0 && accepts(axpy, type)) {
         ops.push_back(op(scalar_code_of<map_op>, type, {x, y, x}, &axpy));
       } else if (kind < 8 && x >= 0 && kind > 4) {
         const scalar_code code = exact_unary[pick(9)];
         if (is_defined(code, type))
-          ops.push_back(op(code,
-                           code == scalar_code_of<convert_op> ? all_types[pick(static_cast<int>(std::size(all_types)))] : type,
+          ops.push_back(op(code, code == scalar_code_of<cast_op> ? all_types[pick(static_cast<int>(std::size(all_types)))] : type,
                            type, {x}));
-        else ops.push_back(op(scalar_code_of<convert_op>, type, {x}));
+        else ops.push_back(op(scalar_code_of<cast_op>, type, {x}));
       } else if (kind >= 8 && x >= 0) {
         const scalar_code code = exact_binary[pick(11)];
         if (is_defined(code, type)) ops.push_back(op(code, is_compare(code) ? pred : type, type, {x, y}));
-        else ops.push_back(op(scalar_code_of<maximum_op>, type, {x, y}));
+        else ops.push_back(op(scalar_code_of<max_op>, type, {x, y}));
       } else {
         // dense, transposed, or broadcast along any dims
         extents strides(rank, 0);
@@ -243,13 +242,13 @@ TEST_CASE("what is equal along a row, in rows of any length and in ranges that b
                             load(type, 4, dims({0, 0, 1})),
                             number(type, 1)};
       const auto combine = [&](const scalar_code& code, int x, int y) {
-        ops.push_back(op(is_defined(code, type) ? code : scalar_code_of<maximum_op>, type, {x, y}));
+        ops.push_back(op(is_defined(code, type) ? code : scalar_code_of<max_op>, type, {x, y}));
         return static_cast<int>(ops.size()) - 1;
       };
       const int scaled = combine(scalar_code_of<multiply_op>, combine(scalar_code_of<subtract_op>, 0, 1), 2);
       const int counted =
-          combine(scalar_code_of<add_op>, combine(scalar_code_of<maximum_op>, 3, 4), combine(scalar_code_of<multiply_op>, 5, 7));
-      const int last = combine(scalar_code_of<maximum_op>, combine(scalar_code_of<minimum_op>, scaled, counted),
+          combine(scalar_code_of<add_op>, combine(scalar_code_of<max_op>, 3, 4), combine(scalar_code_of<multiply_op>, 5, 7));
+      const int last = combine(scalar_code_of<max_op>, combine(scalar_code_of<min_op>, scaled, counted),
                                combine(scalar_code_of<subtract_op>, 3, 6));
       vec<fused_store> stores = {to(last, 0), to(scaled, 1)};
       if (random() % 3 == 0) stores.push_back(to(1, 2));  // a stored operand, so its block has all elements

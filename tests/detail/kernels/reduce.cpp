@@ -18,25 +18,25 @@ using gspmd::monoid;
 
 namespace {
 
-constexpr monoid all_kinds[] = {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_};
+constexpr monoid all_kinds[] = {monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_};
 
 // Padding may hold this: the value that would spoil this reduction.
 template <class T>
 T garbage(monoid kind) {
-  if constexpr (std::is_same_v<T, bool>) return kind == monoid::or_ || kind == monoid::maximum;
+  if constexpr (std::is_same_v<T, bool>) return kind == monoid::or_ || kind == monoid::max;
   else if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
   else
-    return kind == monoid::minimum ? std::numeric_limits<T>::min()
-           : kind == monoid::and_  ? T{}
-           : kind == monoid::or_   ? static_cast<T>(-1)
-                                   : std::numeric_limits<T>::max();
+    return kind == monoid::min    ? std::numeric_limits<T>::min()
+           : kind == monoid::and_ ? T{}
+           : kind == monoid::or_  ? static_cast<T>(-1)
+                                  : std::numeric_limits<T>::max();
 }
 
 template <class T>
 T draw(std::mt19937& random, monoid kind) {
   if constexpr (std::is_same_v<T, bool>) {
     const bool rare = random() % 16 == 0;
-    return kind == monoid::or_ || kind == monoid::maximum ? rare : !rare;
+    return kind == monoid::or_ || kind == monoid::max ? rare : !rare;
   } else if constexpr (std::is_floating_point_v<T>) {
     if (kind == monoid::multiply) {  // powers of two near 1, so that products are exact in any order
       const auto dice = random() % 400;
@@ -55,20 +55,20 @@ T draw(std::mt19937& random, monoid kind) {
 template <class T>
 T apply(monoid kind, T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
-    return kind == monoid::and_ || kind == monoid::minimum ? a && b : a || b;
+    return kind == monoid::and_ || kind == monoid::min ? a && b : a || b;
   } else if constexpr (std::is_floating_point_v<T>) {
     if (kind == monoid::add) return a + b;
     if (kind == monoid::multiply) return a * b;
     if (std::isnan(a)) return a;
     if (std::isnan(b)) return b;
-    return kind == monoid::maximum ? std::max(a, b) : std::min(a, b);
+    return kind == monoid::max ? std::max(a, b) : std::min(a, b);
   } else {
     using u = std::make_unsigned_t<T>;
     switch (kind) {
       case monoid::add: return static_cast<T>(static_cast<u>(a) + static_cast<u>(b));
       case monoid::multiply: return static_cast<T>(static_cast<u>(a) * static_cast<u>(b));
-      case monoid::maximum: return std::max(a, b);
-      case monoid::minimum: return std::min(a, b);
+      case monoid::max: return std::max(a, b);
+      case monoid::min: return std::min(a, b);
       case monoid::and_: return a & b;
       case monoid::or_: return a | b;
     }
@@ -83,8 +83,8 @@ T neutral(monoid kind) {
     case monoid::or_: return T(0);
     case monoid::multiply: return T(1);
     case monoid::and_: return std::is_same_v<T, bool> ? T(1) : static_cast<T>(-1);
-    case monoid::maximum: return std::is_floating_point_v<T> ? -limits::infinity() : limits::lowest();
-    case monoid::minimum: return std::is_floating_point_v<T> ? limits::infinity() : limits::max();
+    case monoid::max: return std::is_floating_point_v<T> ? -limits::infinity() : limits::lowest();
+    case monoid::min: return std::is_floating_point_v<T> ? limits::infinity() : limits::max();
   }
   return T{};
 }
@@ -190,15 +190,14 @@ TEST_CASE("reduce: long dims, past the vectors and the chunks") {
   check_random<std::int64_t>(9, 60, 3, 60);
   check_random<bool>(10, 60, 2, 700);
   std::mt19937 random(11);
-  const auto wide = make({9, 5000}, 1, monoid::add), flat = make({20011}, 1, monoid::maximum),
-             thin = make({5000, 3}, 1, monoid::add);
+  const auto wide = make({9, 5000}, 1, monoid::add), flat = make({20011}, 1, monoid::max), thin = make({5000, 3}, 1, monoid::add);
   check<float>(wide, {8, -99}, random);
   check<double>(flat, {20001}, random);
   check<float>(thin, {4999, -99}, random);
 }
 
 TEST_CASE("reduce: a NaN wins a maximum and a minimum wherever it stands, and nothing else makes one") {
-  for (const auto kind : {monoid::maximum, monoid::minimum})
+  for (const auto kind : {monoid::max, monoid::min})
     for (const std::int64_t n : {1, 5, 40, 200}) {
       const auto s = make({n}, 1, kind);
       for (std::int64_t at = -1; at < n; ++at) {
@@ -210,8 +209,8 @@ TEST_CASE("reduce: a NaN wins a maximum and a minimum wherever it stands, and no
         else CHECK(out == 3.0F);
       }
     }
-  CHECK(combine(monoid::maximum, -1.0F, 2.0F) == 2.0F);
-  CHECK(std::isnan(combine(monoid::minimum, 1.0, std::nan(""))));
+  CHECK(combine(monoid::max, -1.0F, 2.0F) == 2.0F);
+  CHECK(std::isnan(combine(monoid::min, 1.0, std::nan(""))));
   CHECK(combine(monoid::add, std::numeric_limits<std::int32_t>::max(), 1) == std::numeric_limits<std::int32_t>::min());
 }
 

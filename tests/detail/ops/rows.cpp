@@ -80,9 +80,9 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   const auto x = numbers(rows * width), row = numbers(width);
 
   dynamic::builder b(m);
-  const value in = b.input(dynamic::in<T>(shape, random_split(r, m, shape.size())));
-  const value given = b.input(dynamic::in<T>(row_shape, random_split(r, m, row_shape.size())));
-  const value index = b.input(dynamic::in<int64_t>({}, {}));
+  const value in = b.input(dynamic::input<T>(shape, random_split(r, m, shape.size())));
+  const value given = b.input(dynamic::input<T>(row_shape, random_split(r, m, row_shape.size())));
+  const value index = b.input(dynamic::input<int64_t>({}, {}));
   const value made = what == kind::read ? row_of(in, index) : with_row(what, in, given, index);
   const auto wanted = random_split(r, m, static_cast<std::size_t>(made.rank()));
   const bool says = r.below(2) == 0;
@@ -125,15 +125,15 @@ void try_all(const any_backend& backend, const std::vector<dynamic::mesh>& meshe
 
 TEST_CASE("rows: what a naive loop reads and writes, to the bit") {
   const dynamic::mesh one({{"x", 1}}), four({{"x", 4}}), grid({{"x", 2}, {"y", 3}}), line({{"x", 2}, {"y", 1}, {"z", 4}});
-  try_all(self{}, {one}, 10);
+  try_all(serial{}, {one}, 10);
   try_all(simulated{}, {four, grid, line}, 40);
   try_all(threads{}, {four, grid}, 6);
 }
 
 TEST_CASE("rows: one of a large tensor is brought to all by a reduction of the row, and is written where it lies") {
   const dynamic::mesh m({{"x", 8}});
-  const auto rows = dynamic::in<float>({1 << 16, 256}, {"x", ""});
-  const auto i = dynamic::in<int64_t>({}, {});
+  const auto rows = dynamic::input<float>({1 << 16, 256}, {"x", ""});
+  const auto i = dynamic::input<int64_t>({}, {});
   const auto read = dynamic::compile([](value x, value at) { return row_of(x, at); }, m, rows, i);
   CHECK(read.collectives() == std::vector<collective>{all_reduce<"x">});
   CHECK(read.traffic().bytes == 2 * 7 * 256 * 4 / 8);
@@ -142,10 +142,10 @@ TEST_CASE("rows: one of a large tensor is brought to all by a reduction of the r
   CHECK(scattered.traffic().bytes == 7 * 256 * 4 / 8);
   for (const auto k : {kind::set, kind::add}) {
     const auto write = [k](value x, value row, value at) { return with_row(k, x, row, at); };
-    const auto here = dynamic::compile(write, m, rows, dynamic::in<float>({256}, {""}), i);
+    const auto here = dynamic::compile(write, m, rows, dynamic::input<float>({256}, {""}), i);
     CHECK(here.traffic().collectives == 0);
     CHECK(here.output(0).sharding() == std::vector<std::string>{"x", ""});
-    const auto split_row = dynamic::compile(write, m, rows, dynamic::in<float>({256}, {"x"}), i);
+    const auto split_row = dynamic::compile(write, m, rows, dynamic::input<float>({256}, {"x"}), i);
     CHECK(split_row.collectives() == std::vector<collective>{all_gather<"x">});  // of the row
     CHECK(split_row.traffic().bytes == 7 * 256 * 4 / 8);
   }
@@ -153,9 +153,9 @@ TEST_CASE("rows: one of a large tensor is brought to all by a reduction of the r
 
 TEST_CASE("rows: gradients of reading and writing are each other, and move at most the row") {
   const dynamic::mesh m({{"x", 4}});
-  const auto rows = dynamic::in<double>({6, 3}, {"x", ""});
-  const auto row = dynamic::in<double>({3}, {""});
-  const auto i = dynamic::in<int64_t>({}, {});
+  const auto rows = dynamic::input<double>({6, 3}, {"x", ""});
+  const auto row = dynamic::input<double>({3}, {""});
+  const auto i = dynamic::input<int64_t>({}, {});
   const auto by_both = [](kind k) {
     return [k](value x, value r, value at) {
       const value weights = convert<double>(iota<int64_t>(x, {6, 3}, 0)) + 1.0;
@@ -196,7 +196,7 @@ TEST_CASE("rows: a loop that adds rows up reduces once, after its last iteration
     return fori_loop(
         8, [&](value i, value c) { return c + row_of(x, i); }, zeros_like(sum(x, {0})));
   };
-  const auto p = dynamic::compile(total, m, dynamic::in<float>({8, 1}, {"x", ""}));
+  const auto p = dynamic::compile(total, m, dynamic::input<float>({8, 1}, {"x", ""}));
   CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
   CHECK(p.traffic().bytes == 2 * 3 * 4 / 4);
   const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
@@ -209,7 +209,7 @@ TEST_CASE("rows: one device's row is no term of a product: 0 times infinity else
       [](value x, value w, value at) {
         return std::tuple{row_of(x, at) * w, -row_of(x, at) / (w - w)};
       },
-      m, dynamic::in<double>({8, 1}, {"x", ""}), dynamic::in<double>({1}, {""}), dynamic::in<int64_t>({}, {}));
+      m, dynamic::input<double>({8, 1}, {"x", ""}), dynamic::input<double>({1}, {""}), dynamic::input<int64_t>({}, {}));
   const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8};
   const double infinite = std::numeric_limits<double>::infinity(), one = 1;
   for (int64_t at = 0; at < 8; ++at) {

@@ -21,7 +21,7 @@
 #include <gspmd/nn/optimizer/sgd.hpp>
 #include <gspmd/nn/optimizer/state_of.hpp>
 #include <gspmd/report/memory.hpp>
-#include <gspmd/transform/next_value.hpp>
+#include <gspmd/transform/update.hpp>
 
 #include "support/error_of.hpp"
 #include "support/golden_plans.hpp"
@@ -32,8 +32,8 @@ using namespace gspmd;
 using caught::error_of;
 using golden::collectives_of;
 using names = std::vector<std::string>;
-dynamic::input f32(std::vector<std::int64_t> shape, names sharding) {
-  return dynamic::in<float>(std::move(shape), std::move(sharding));
+dynamic::input_spec f32(std::vector<std::int64_t> shape, names sharding) {
+  return dynamic::input<float>(std::move(shape), std::move(sharding));
 }
 
 /// The mesh of a training step, and the shardings of tokens and weights: by the batch, by heads and by hidden units. If
@@ -245,7 +245,7 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
 
 TEST_CASE("each device draws its part of random numbers, and computes with it") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 2}}).with({.search = true}));
-  const value key = b.input(dynamic::in<std::uint64_t>({}));
+  const value key = b.input(dynamic::input<std::uint64_t>({}));
   const std::vector<std::int64_t> shape{1 << 22};
   const value u = random::uniform<float>(random::fold_in(key, 1), shape),
               v = random::uniform<float>(random::fold_in(key, 2), shape);
@@ -273,7 +273,7 @@ dynamic::builder layers_of(const dynamic::mesh& m, bool is_annotated, int layers
   value y = b.input(f32({batch, width}, {"data", ""}));
   std::vector<value> weights;
   for (int layer = 0; layer < layers; ++layer) {
-    weights.push_back(b.input(is_annotated ? f32({width, width}, {"data", ""}) : dynamic::in<float>({width, width})));
+    weights.push_back(b.input(is_annotated ? f32({width, width}, {"data", ""}) : dynamic::input<float>({width, width})));
     y = relu(einsum<"bd,df->bf">(y, weights.back()));
   }
   const auto gradients = grad(mean(y * y), weights);
@@ -407,8 +407,8 @@ dynamic::builder adam_step(const dynamic::mesh& m, std::int64_t width, bool is_f
   std::vector<affine<value>> w;
   for (int k = 0; k < layers; ++k) {
     const bool is_written = k == 0 && is_first_written;
-    const value weight = b.input(is_written ? f32({width, width}, {"", ""}) : dynamic::in<float>({width, width}));
-    w.push_back({weight, b.input(dynamic::in<float>({width}))});
+    const value weight = b.input(is_written ? f32({width, width}, {"", ""}) : dynamic::input<float>({width, width}));
+    w.push_back({weight, b.input(dynamic::input<float>({width}))});
   }
   constexpr optimizer::adam opt{.rate = 0.01};
   const auto state = optimizer::state_inputs(b, opt, w);
@@ -514,7 +514,7 @@ TEST_CASE("of states that are split along several dims no more are than a limit 
     dynamic::builder b(m);
     value y = b.input(f32({240, 48}, {"data", ""}));
     std::vector<value> w;
-    for (int k = 0; k < 3; ++k) w.push_back(b.input(dynamic::in<float>({48, 48})));
+    for (int k = 0; k < 3; ++k) w.push_back(b.input(dynamic::input<float>({48, 48})));
     constexpr optimizer::momentum opt{.rate = 0.01};
     const auto state = optimizer::state_inputs(b, opt, w);
     for (const auto& weight : w) y = tanh(einsum<"bd,df->bf">(y, weight));
@@ -533,13 +533,13 @@ TEST_CASE("of states that are split along several dims no more are than a limit 
 namespace compiled_with_momentum {
 
 constexpr auto train = [](value w, value v, value x) {
-  const value y = einsum<"bd,df->bf">(x, w), next = next_value(v, 0.9 * v + grad(sum(y * y), w));
-  return std::tuple(next_value(w, w - 0.1 * next), next);
+  const value y = einsum<"bd,df->bf">(x, w), next = update(v, 0.9 * v + grad(sum(y * y), w));
+  return std::tuple(update(w, w - 0.1 * next), next);
 };
 using pod = mesh<axis<"data", 4>>;
 template <options Options = options{}>
-using step_with = compile<train, pod, with<Options>, in<float, dims<32, 32>>, in<float, dims<32, 32>>,
-                          in<float, dims<512, 32>, split<"data", _>>>;
+using step_with = compile<train, pod, with<Options>, input<float, shape<32, 32>>, input<float, shape<32, 32>>,
+                          input<float, shape<512, 32>, split<"data", _>>>;
 constexpr std::int64_t limit = step_with<>::peak_bytes_per_device - 3 * 32 * 32;  // three quarters of a state less
 using step = step_with<options{.memory = limit}>;
 static_assert(step::peak_bytes_per_device <= limit && step::traffic.bytes == step_with<>::traffic.bytes);
@@ -548,8 +548,8 @@ static_assert(step::peak_bytes_per_device <= limit && step::traffic.bytes == ste
 
 TEST_CASE("states give way when compiling as they do at run time") {
   using namespace compiled_with_momentum;
-  const auto p = dynamic::compile(train, dynamic::mesh({{"data", 4}}).with({.memory = limit}), dynamic::in<float>({32, 32}),
-                                  dynamic::in<float>({32, 32}), f32({512, 32}, {"data", ""}));
+  const auto p = dynamic::compile(train, dynamic::mesh({{"data", 4}}).with({.memory = limit}), dynamic::input<float>({32, 32}),
+                                  dynamic::input<float>({32, 32}), f32({512, 32}, {"data", ""}));
   CHECK(p.peak_bytes_per_device() == step::peak_bytes_per_device);
   CHECK(p.traffic().bytes == step::traffic.bytes);
   CHECK(p.input(0).sharding() == names{"", ""});

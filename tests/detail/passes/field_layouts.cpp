@@ -21,8 +21,8 @@ namespace {
 using namespace gspmd;
 using golden::collectives_of;
 using names = std::vector<std::string>;
-dynamic::input f32(std::vector<std::int64_t> shape, names sharding) {
-  return dynamic::in<float>(std::move(shape), std::move(sharding));
+dynamic::input_spec f32(std::vector<std::int64_t> shape, names sharding) {
+  return dynamic::input<float>(std::move(shape), std::move(sharding));
 }
 
 struct layer_sizes {

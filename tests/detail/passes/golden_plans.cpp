@@ -27,7 +27,9 @@ golden::plan_file& file() {
   static golden::plan_file f("plans.txt");
   return f;
 }
-dynamic::input f32(std::vector<std::int64_t> shape, sharding s) { return dynamic::in<float>(std::move(shape), std::move(s)); }
+dynamic::input_spec f32(std::vector<std::int64_t> shape, sharding s) {
+  return dynamic::input<float>(std::move(shape), std::move(s));
+}
 
 /// One training step of two layers: 2048 rows of 256, 1024 hidden.
 constexpr auto train = [](value x, value w1, value w2) {
@@ -260,7 +262,7 @@ TEST_CASE("reductions, normalisation, statistics") {
   static_cast<void>(one("ensemble covariance", ensemble, {16, 128}, {"x", "y"}));
   const auto norm = [](auto x) { return sum(x * x); };
   CHECK(collectives_of(one("norm of a matrix over the whole mesh", norm, {63, 65}, {"x", "y"})) == "all_reduce x,y");
-  const auto maximum_of = [](auto x) { return reduce(x, monoid::maximum, {0}); };
+  const auto maximum_of = [](auto x) { return reduce(x, monoid::max, {0}); };
   // y is free: each half of the mesh reduces half of the columns
   CHECK(one("maximum over split rows", maximum_of, {63, 8}, {"x", ""}).traffic().bytes < 2 * 3 * (8 * 4) / 4);
 }
@@ -270,11 +272,11 @@ TEST_CASE("losses, embeddings, optimisers, reshapes") {
   const auto loss = [](auto logits, auto labels) { return mean(sum(one_hot<float>(labels, 40) * log_softmax(logits, 1), {1})); };
   static_cast<void>(
       file().check("cross entropy, the vocabulary split",
-                   dynamic::compile(loss, m, f32({32, 40}, {"data", "model"}), dynamic::in<std::int32_t>({32}, {"data"}))));
+                   dynamic::compile(loss, m, f32({32, 40}, {"data", "model"}), dynamic::input<std::int32_t>({32}, {"data"}))));
   const auto embed = [](auto tokens, auto table) { return einsum<"bv,vd->bd">(one_hot<float>(tokens, 40), table); };
   const auto embedding =
       file().check("embedding, the table split by rows",
-                   dynamic::compile(embed, m, dynamic::in<std::int32_t>({32}, {"data"}), f32({40, 64}, {"model", ""})));
+                   dynamic::compile(embed, m, dynamic::input<std::int32_t>({32}, {"data"}), f32({40, 64}, {"model", ""})));
   CHECK(embedding.traffic().in(collective_kind::all_gather).collectives == 0);
   const auto adam = [](auto w, auto g, auto m1, auto m2) {
     const value first = 0.9 * m1 + 0.1 * g;

@@ -47,9 +47,9 @@ TEST_CASE("a chain of 70,000 elementwise operators") {
   const dynamic::mesh m({{"x", 3}});
   constexpr int length = 70'000;
   dynamic::builder b(m);
-  const auto x = b.input(dynamic::in<std::int64_t>({7}, {"x"}));
+  const auto x = b.input(dynamic::input<std::int64_t>({7}, {"x"}));
   value h = x;
-  for (int i = 0; i < length; ++i) h = i % 3 == 0 ? h + x : i % 3 == 1 ? maximum(h, x) : x - h;
+  for (int i = 0; i < length; ++i) h = i % 3 == 0 ? h + x : i % 3 == 1 ? max(h, x) : x - h;
   b.output(h);
   const auto program = b.compile();
   check_loops(program, 3);
@@ -70,7 +70,7 @@ TEST_CASE("34,000 operators that read as many inputs and numbers") {
   std::vector<const void*> pointers;
   value h;
   for (int i = 0; i < count; ++i) {
-    const auto x = b.input(dynamic::in<float>({3}, {"x"}));
+    const auto x = b.input(dynamic::input<float>({3}, {"x"}));
     h = i == 0 ? x : (h + x) * (i % 2 == 0 ? 2.0 : 0.5);
     data.push_back({static_cast<float>(i % 8), 1, static_cast<float>(-(i % 3))});
   }
@@ -90,7 +90,7 @@ TEST_CASE("20,000 outputs of one loop") {
   const dynamic::mesh m({{"x", 2}});
   constexpr int count = 20'000;
   dynamic::builder b(m);
-  const auto x = b.input(dynamic::in<std::int32_t>({5}, {"x"}));
+  const auto x = b.input(dynamic::input<std::int32_t>({5}, {"x"}));
   const auto h = x * x;
   for (int i = 0; i < count; ++i) b.output(h + i);
   const auto program = b.compile();
@@ -108,7 +108,7 @@ TEST_CASE("60,000 operators whose loops need each other: reshapes between them")
   const dynamic::mesh m({{"x", 2}});
   constexpr int length = 30'000;
   dynamic::builder b(m);
-  const auto x = b.input(dynamic::in<std::int64_t>({2, 3}));
+  const auto x = b.input(dynamic::input<std::int64_t>({2, 3}));
   value h = x;
   for (int i = 0; i < length; ++i)
     h = reshape(h + 1, i % 2 == 0 ? std::initializer_list<std::int64_t>{6} : std::initializer_list<std::int64_t>{2, 3});

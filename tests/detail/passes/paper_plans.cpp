@@ -18,9 +18,9 @@
 namespace {
 
 using namespace gspmd;
-dynamic::input f32(std::vector<std::int64_t> shape) { return dynamic::in<float>(std::move(shape)); }
-dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-  return dynamic::in<float>(std::move(shape), std::move(sharding));
+dynamic::input_spec f32(std::vector<std::int64_t> shape) { return dynamic::input<float>(std::move(shape)); }
+dynamic::input_spec f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  return dynamic::input<float>(std::move(shape), std::move(sharding));
 }
 using golden::collectives_of;
 
@@ -34,7 +34,7 @@ constexpr auto product = [](auto x, auto w) { return einsum<"bd,df->bf">(x, w); 
 constexpr std::int64_t B = 64, S = 1024, M = 8192, H = 65536, N = 128, D = 256, X = 8, Y = 16;
 
 using papers::attempts, papers::feed_forward, papers::split_as, papers::table_1;
-dynamic::input bsm_of(const table_1& t) { return f32({B, S, M}, {t.bsm[0], t.bsm[1], t.bsm[2]}); }
+dynamic::input_spec bsm_of(const table_1& t) { return f32({B, S, M}, {t.bsm[0], t.bsm[1], t.bsm[2]}); }
 
 }  // namespace
 
@@ -166,8 +166,8 @@ constexpr auto finalized = [](auto x, auto w_in, auto w_out) {
   auto h = relu(mesh_split(einsum<"bsm,mh->bsh">(x, w_in), {0, -1, 1}));
   return mesh_split(einsum<"bsh,hm->bsm">(h, w_out), {0, -1, 1});
 };
-using finalized_step = compile<finalized, mesh<axis<"x", 8>, axis<"y", 16>>, in<float, dims<B, S, M>, split<"x", _, "y">>,
-                               in<float, dims<M, H>, split<"x", "y">>, in<float, dims<H, M>, split<"y", "x">>>;
+using finalized_step = compile<finalized, mesh<axis<"x", 8>, axis<"y", 16>>, input<float, shape<B, S, M>, split<"x", _, "y">>,
+                               input<float, shape<M, H>, split<"x", "y">>, input<float, shape<H, M>, split<"y", "x">>>;
 static_assert(finalized_step::collectives == collectives{all_gather<"y">, all_gather<"x">, all_gather<"x">, reduce_scatter<"y">});
 static_assert(finalized_step::traffic.bytes == 4 * 184'549'376);
 static_assert(finalized_step::traffic.over("x").bytes == 4 * 58'720'256 &&
@@ -181,9 +181,10 @@ constexpr auto experts = [](auto x, auto mask, auto w_in, auto w_out) {
   auto back = mesh_split(einsum<"ebch,ehm->ebcm">(h, w_out), {0, -1, -1, 1});
   return mesh_split(einsum<"ebcm,bsec->bsm">(back, mask), {0, -1, 1});
 };
-using hybrid_step = compile<experts, mesh<axis<"x", 8>, axis<"y", 4>>, in<float, dims<32, 64, 128>, split<"x", _, "y">>,
-                            in<float, dims<32, 64, 8, 8>, split<"x", _, _, _>>, in<float, dims<8, 128, 512>, split<"x", _, "y">>,
-                            in<float, dims<8, 512, 128>, split<"x", "y", _>>>;
+using hybrid_step =
+    compile<experts, mesh<axis<"x", 8>, axis<"y", 4>>, input<float, shape<32, 64, 128>, split<"x", _, "y">>,
+            input<float, shape<32, 64, 8, 8>, split<"x", _, _, _>>, input<float, shape<8, 128, 512>, split<"x", _, "y">>,
+            input<float, shape<8, 512, 128>, split<"x", "y", _>>>;
 static_assert(hybrid_step::collectives == collectives{all_to_all<"x">, all_gather<"y">, reduce_scatter<"y">, all_to_all<"x">});
 
 TEST_CASE("Fig. 7, backward") {

@@ -24,8 +24,8 @@ namespace {
 using namespace gspmd;
 
 using papers::exponent;
-dynamic::input f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-  return dynamic::in<float>(std::move(shape), std::move(sharding));
+dynamic::input_spec f32(std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
+  return dynamic::input<float>(std::move(shape), std::move(sharding));
 }
 
 }  // namespace

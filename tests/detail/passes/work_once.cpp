@@ -30,7 +30,7 @@ void check(const graph_builder& b, const texts& wanted, std::int64_t bytes) {
   CHECK(wrong_run(b) == "");
 }
 
-int convert(graph_builder& b, int a, dtype to) { return add_elementwise(b.g, code_of<convert_op>, {a}, {}, to); }
+int convert(graph_builder& b, int a, dtype to) { return add_elementwise(b.g, code_of<cast_op>, {a}, {}, to); }
 
 }  // namespace
 
@@ -63,14 +63,14 @@ TEST_CASE("one gather serves two users") {
   SUBCASE("two elementwise operators whose results are replicated") {
     graph_builder b({4});
     const int w = b.input({16, 16}, split({{x}, {}}));
-    b.g.outputs = {b.annotate(b.op(code_of<negate_op>, w), whole), b.annotate(b.op(code_of<abs_op>, w), whole)};
+    b.g.outputs = {b.annotate(b.op(code_of<negative_op>, w), whole), b.annotate(b.op(code_of<abs_op>, w), whole)};
     check(b, {"all_gather x"}, 12 * 16 * 4);
   }
   SUBCASE("one of the users is the output itself") {
     graph_builder b({4});
     const int w = b.input({16, 16}, split({{x}, {}}));
     const int c = b.reshard(w, whole);
-    b.g.outputs = {c, b.annotate(b.op(code_of<negate_op>, w), whole)};
+    b.g.outputs = {c, b.annotate(b.op(code_of<negative_op>, w), whole)};
     check(b, {"all_gather x"}, 12 * 16 * 4);
   }
   SUBCASE("each user wants a type of its own, no larger: still one, of the operand") {
@@ -167,7 +167,7 @@ TEST_CASE("a gather comes before what makes the value larger") {
     graph_builder b({4});
     const int bias = b.input({16}, split({{x}}));
     const int w = b.annotate(b.broadcast(bias, {16, 8}, {0}), split({{x}, {}}));
-    b.g.outputs = {use(b, w), b.op(code_of<negate_op>, w)};
+    b.g.outputs = {use(b, w), b.op(code_of<negative_op>, w)};
     check(b, {"all_gather x"}, 12 * 4);
   }
   SUBCASE("both, one after the other") {
@@ -183,7 +183,7 @@ TEST_CASE("a gather comes before what makes the value larger") {
 TEST_CASE("a slice comes before an elementwise operator where that moves less") {
   graph_builder b({4});
   const int in = b.input({16, 8}, split({{}, {x}}));
-  const int whole_result = b.annotate(b.op(code_of<negate_op>, in), whole);
+  const int whole_result = b.annotate(b.op(code_of<negative_op>, in), whole);
   b.g.outputs = {b.reshard(whole_result, split({{x}, {}}))};
   check(b, {"all_to_all x"}, 3 * (16 * 8 / 16) * 4);
 }
@@ -212,8 +212,8 @@ TEST_CASE("gradients over microbatches are reduced once, after the loop") {
   for (const std::int64_t rows : {16, 13})  // 13 over 4: uneven
     for (const auto& how : {microbatches{}, microbatches{true, false}, microbatches{false, true}}) {
       const auto on = [&](int devices) {
-        return dynamic::compile(how, dynamic::mesh({{"data", devices}}), dynamic::in<float>({5, rows, 48}, {"", "data", ""}),
-                                dynamic::in<float>({48, 32}, {"", ""}));
+        return dynamic::compile(how, dynamic::mesh({{"data", devices}}), dynamic::input<float>({5, rows, 48}, {"", "data", ""}),
+                                dynamic::input<float>({48, 32}, {"", ""}));
       };
       const auto p = on(4);
       CAPTURE(rows);
@@ -225,7 +225,7 @@ TEST_CASE("gradients over microbatches are reduced once, after the loop") {
       std::vector<float> xs(static_cast<std::size_t>(5 * rows * 48)), w(48 * 32);
       for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7 % 13) / 13 - 0.5F;
       for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 5 % 11) / 11 - 0.5F;
-      const auto split = p.run(simulated{}, xs, w), alone = on(1).run(self{}, xs, w);
+      const auto split = p.run(simulated{}, xs, w), alone = on(1).run(serial{}, xs, w);
       double worst = 0;
       for (std::size_t k = 0; k < 2; ++k) {
         const auto *const a = reinterpret_cast<const float*>(split[k].bytes.data()), *const b = reinterpret_cast<const float*>(
@@ -264,7 +264,7 @@ struct some_microbatches {
           break;
         default: g = cond(is_even, gradient, none, i);
       }
-      return std::tuple{carried{sum_of_some + g, way == otherwise::also_read ? maximum(last, g) : last, i + 1}, i};
+      return std::tuple{carried{sum_of_some + g, way == otherwise::also_read ? max(last, g) : last, i + 1}, i};
     };
     const auto [all, numbers] = scan(body, carried{zero, zero, constant<std::int64_t>(w, {}, 0)}, xs);
     return {std::get<0>(all), std::get<1>(all)};
@@ -278,7 +278,7 @@ TEST_CASE("what a conditional gives is reduced after the loop that adds it up, w
     for (const auto way : {otherwise::zero, otherwise::zero_first, otherwise::nested, otherwise::itself, otherwise::also_read}) {
       const auto on = [&](int devices) {
         return dynamic::compile(some_microbatches{way}, dynamic::mesh({{"data", devices}}),
-                                dynamic::in<float>({5, rows, 12}, {"", "data", ""}), dynamic::in<float>({12, 8}, {"", ""}));
+                                dynamic::input<float>({5, rows, 12}, {"", "data", ""}), dynamic::input<float>({12, 8}, {"", ""}));
       };
       const auto p = on(4);
       CAPTURE(rows);
@@ -289,7 +289,7 @@ TEST_CASE("what a conditional gives is reduced after the loop that adds it up, w
       std::vector<float> xs(static_cast<std::size_t>(5 * rows * 12)), w(12 * 8);
       for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7 % 13) / 13 - 0.5F;
       for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 5 % 11) / 11 - 0.5F;
-      const auto split = p.run(simulated{}, xs, w), alone = on(1).run(self{}, xs, w);
+      const auto split = p.run(simulated{}, xs, w), alone = on(1).run(serial{}, xs, w);
       double worst = 0, largest = 0;
       for (std::size_t i = 0; i < w.size(); ++i) {
         const float a = split[0].data<float>()[i], b = alone[0].data<float>()[i];

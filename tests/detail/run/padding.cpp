@@ -57,7 +57,7 @@ void check_map(std::initializer_list<std::int64_t> shape, const std::vector<std:
         return std::tuple{map(hundredth, x), map(by_rows<std::int32_t>(hundredths), x), map(hundredth, counted) + row,
                           map(hundredth, sum(x, {0})), convert<double>(map(hundredth, x * y))};
       },
-      grid, dynamic::in<std::int32_t>(shape, split), dynamic::in<std::int32_t>(shape, other));
+      grid, dynamic::input<std::int32_t>(shape, split), dynamic::input<std::int32_t>(shape, other));
   met_zero = false;
   const auto x = from_one<std::int32_t>(n);
   const std::vector<std::int32_t> ones(x.size(), 1);
@@ -90,8 +90,8 @@ constexpr auto divided = [](auto x, auto w) {
   return std::tuple{scaled, einsum<"ab,cb->ac">(y, scaled), mean(1.0 / x, {0}), map(hundredth, y + w)};
 };
 using pod = mesh<axis<"x", 4>>;
-using in_rows = in<float, dims<5, 7>, split<"x", _>>;
-using in_columns = in<float, dims<5, 7>, split<_, "x">>;
+using in_rows = input<float, shape<5, 7>, split<"x", _>>;
+using in_columns = input<float, shape<5, 7>, split<_, "x">>;
 }  // namespace
 
 TEST_CASE("padding raises no floating-point exception") {
@@ -105,8 +105,8 @@ TEST_CASE("padding raises no floating-point exception") {
   CHECK_FALSE(raises([&] { run<compile<divided, pod, in_rows, in_rows>>(simulated{}, x, w); }));
   CHECK_FALSE(raises([&] { run<compile<divided, pod, in_columns, in_columns>>(simulated{}, x, w); }));
   for (const auto& split : {std::vector<std::string>{"x", "y"}, {"y", "x"}, {"y", ""}, {"", "y"}}) {
-    const auto program =
-        dynamic::compile(divided, grid, dynamic::in<float>({5, 7}, split), dynamic::in<float>({5, 7}, {split[1], split[0]}));
+    const auto program = dynamic::compile(divided, grid, dynamic::input<float>({5, 7}, split),
+                                          dynamic::input<float>({5, 7}, {split[1], split[0]}));
     CHECK_FALSE(raises([&] { program.run(simulated{}, x, w); }));
   }
   CHECK_FALSE(met_zero);

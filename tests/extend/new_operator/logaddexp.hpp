@@ -25,15 +25,15 @@ struct logaddexp_op : elementwise_struct,
 
   template <class T>
   [[gnu::always_inline]] static T value(T a, T b) {
-    const T larger = maximum_op::value(a, b), apart = abs_op::value(a - b);
-    const T below = select_op::value(a == b, T(0), apart);  // equal infinities have the difference NaN
-    return larger + log1p_op::value(exponential_op::value(-below));
+    const T larger = max_op::value(a, b), apart = abs_op::value(a - b);
+    const T below = where_op::value(a == b, T(0), apart);  // equal infinities have the difference NaN
+    return larger + log1p_op::value(exp_op::value(-below));
   }
   static constexpr void gradient(gradient_builder& b, const node&) {
     const term dy = b.dy(), zero = dy.number(0);
-    const term apart = term::of<select_op>(term::of<compare_eq_op>(b.in(0), b.in(1)), zero, b.in(0) - b.in(1));
-    b.send(0, dy * term::of<logistic_op>(apart));
-    b.send(1, dy * term::of<logistic_op>(-apart));
+    const term apart = term::of<where_op>(term::of<compare_eq_op>(b.in(0), b.in(1)), zero, b.in(0) - b.in(1));
+    b.send(0, dy * term::of<sigmoid_op>(apart));
+    b.send(1, dy * term::of<sigmoid_op>(-apart));
   }
 };
 

@@ -29,7 +29,7 @@ inline constexpr auto program = [](auto x, auto w) {
   return std::tuple{y, grad(sum(y * y), w), z, grad(sum(z * z), x)};
 };
 using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
-using step = compile<program, pod, in<double, dims<5, 7>, split<"x", "y">>, in<double, dims<5, 7>>>;
+using step = compile<program, pod, input<double, shape<5, 7>, split<"x", "y">>, input<double, shape<5, 7>>>;
 
 // Completed, partitioned and counted: a sum and maxima over `y`, and 3 x 4 elements of the largest shard in every
 // operator on shards.
@@ -66,8 +66,8 @@ int wrong_elements(const Backend& backend) {
   compare(gradient.data(), d.gradient);
   compare(largest.data(), d.largest);
   compare(by_largest.data(), d.by_largest);
-  const auto planned = dynamic::compile(program, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({5, 7}, {"x", "y"}),
-                                        dynamic::in<double>({5, 7}));
+  const auto planned = dynamic::compile(program, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({5, 7}, {"x", "y"}),
+                                        dynamic::input<double>({5, 7}));
   const auto at_run_time = planned.run(backend, d.x, d.w);
   compare(at_run_time[0].template data<double>(), d.sums);
   compare(at_run_time[1].template data<double>(), d.gradient);

@@ -14,7 +14,7 @@ inline constexpr auto quick_fractions = with_pass<exact_reciprocals>(fractions);
 inline constexpr auto of_split_inputs = [](auto x, auto w) { return split_inputs_above<1024>(x * w) + x; };
 
 using pod = gspmd::mesh<gspmd::axis<"x", 2>>;
-using row = gspmd::in<double, gspmd::dims<30>, gspmd::split<"x">>;
+using row = gspmd::input<double, gspmd::shape<30>, gspmd::split<"x">>;
 using step = gspmd::compile<fractions, pod, row>;
 using quick_step = gspmd::compile<quick_fractions, pod, row>;
 
@@ -29,11 +29,12 @@ static_assert(step::view.nodes.size() == quick_step::view.nodes.size());
 // Completion splits w like x, so each device holds one part of both.
 template <class... Inputs>
 using plan_of_split_inputs = gspmd::detail::static_plan<of_split_inputs, pod, Inputs...>;
-using large = gspmd::in<double, gspmd::dims<512>>;
-static_assert(plan_of_split_inputs<gspmd::in<double, gspmd::dims<512>, gspmd::split<"x">>, large>::is_accepted);
+using large = gspmd::input<double, gspmd::shape<512>>;
+static_assert(plan_of_split_inputs<gspmd::input<double, gspmd::shape<512>, gspmd::split<"x">>, large>::is_accepted);
 static_assert(!plan_of_split_inputs<large, large>::is_accepted);
 static_assert(plan_of_split_inputs<large, large>::refusal::make().view() ==
               "input 0: each device holds all 4096 bytes of [512]; split a dim");
-static_assert(plan_of_split_inputs<gspmd::in<double, gspmd::dims<128>>, gspmd::in<double, gspmd::dims<128>>>::is_accepted);
+static_assert(
+    plan_of_split_inputs<gspmd::input<double, gspmd::shape<128>>, gspmd::input<double, gspmd::shape<128>>>::is_accepted);
 
 }  // namespace new_pass

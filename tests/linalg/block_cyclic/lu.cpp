@@ -104,7 +104,7 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
   for (auto& e : b) e = drawn<T>(random);
   const auto p =
       dynamic::compile([&](value x, value y) { return solve(x, y, s.grid); }, dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}),
-                       dynamic::in<T>({s.n, s.n}, s.a_split), dynamic::in<T>({s.n, s.k}, s.b_split));
+                       dynamic::input<T>({s.n, s.n}, s.a_split), dynamic::input<T>({s.n, s.k}, s.b_split));
   const auto r = p.run_pointers(simulated{}, pointers(a, b));
   if (r[0].shape != std::vector<int64_t>{s.n, s.k}) return "the shape";
   const double eps = sizeof(decltype(std::abs(T{}))) == 8 ? 1e-13 : 1e-4;
@@ -129,8 +129,8 @@ std::string mistake_of_positive(const setting& s, reference::random_numbers& ran
       [&](value x, value y) {
         return std::tuple{cholesky(x, s.grid), solve_positive(x, y, s.grid)};
       },
-      dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::in<T>({s.n, s.n}, s.a_split),
-      dynamic::in<T>({s.n, s.k}, s.b_split));
+      dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::input<T>({s.n, s.n}, s.a_split),
+      dynamic::input<T>({s.n, s.k}, s.b_split));
   const auto r = p.run_pointers(simulated{}, pointers(lower, b));
   const T* const l = r[0].template data<T>();
   for (int64_t i = 0; i < s.n; ++i)
@@ -182,8 +182,8 @@ TEST_CASE("block_cyclic: what elimination sends and holds falls with the devices
     const int64_t devices = rows * columns;
     const auto p = dynamic::compile(
         [&](value a, value b) { return solve(a, b, {.rows = "x", .cols = "y", .block = block, .strips = strips}); },
-        dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}), dynamic::in<double>({n, n}, {"x", "y"}),
-        dynamic::in<double>({n, 1}));
+        dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
+        dynamic::input<double>({n, n}, {"x", "y"}), dynamic::input<double>({n, 1}));
     const double all = static_cast<double>(n * n * element), share = all / static_cast<double>(devices);
     // The bytes that panels send along rows, and their rows of u along columns, if they are broadcast.
     const double by_broadcasts = 0.5 * share * static_cast<double>(columns - 1 + rows - 1);
@@ -208,13 +208,13 @@ TEST_CASE("block_cyclic: gradients of solve are those of differences") {
     const auto loss = [&](value x, value y) {
       return sum(y * solve(x, y * y, {.rows = "x", .cols = "y", .block = block, .strips = 2}));
     };
-    const auto f =
-        dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
+    const auto f = dynamic::compile(loss, dynamic::mesh({{"x", 1}, {"y", 1}}), dynamic::input<double>({n, n}),
+                                    dynamic::input<double>({n, 1}));
     const auto g = dynamic::compile(
         [&](value x, value y) {
           return grad(loss(x, y), std::tuple{x, y});
         },
-        dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}, {"x", "y"}), dynamic::in<double>({n, 1}));
+        dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}), dynamic::input<double>({n, 1}));
     const auto found = g.run_pointers(simulated{}, pointers(a, b));
     const auto slope = [&](std::size_t operand, std::size_t i) {
       const auto at = [&](double shift) {
@@ -234,8 +234,8 @@ namespace {
 using namespace gspmd;
 
 constexpr auto general = [](auto a, auto b) { return solve(a, b, {.rows = "x", .cols = "y", .block = 4, .strips = 2}); };
-using general_on_grid =
-    compile<general, mesh<axis<"x", 2>, axis<"y", 2>>, in<double, dims<30, 30>, split<"x", "y">>, in<double, dims<30, 2>>>;
+using general_on_grid = compile<general, mesh<axis<"x", 2>, axis<"y", 2>>, input<double, shape<30, 30>, split<"x", "y">>,
+                                input<double, shape<30, 2>>>;
 
 }  // namespace
 
@@ -252,8 +252,8 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
   CHECK(residual(30, 2, a, b, x.data()) < 1e-13);
 
   // Equal rows, and zeros: for any order of elimination the last pivot is 0, and x is NaN.
-  const auto p = dynamic::compile(general, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({30, 30}, {"x", "y"}),
-                                  dynamic::in<double>({30, 2}));
+  const auto p = dynamic::compile(general, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({30, 30}, {"x", "y"}),
+                                  dynamic::input<double>({30, 2}));
   std::vector<double> ones(900, 1.0), zeros(900, 0.0);
   for (const auto* singular : {&ones, &zeros}) {
     const auto r = p.run_pointers(simulated{}, pointers(*singular, b));
@@ -265,7 +265,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
   for (const std::int64_t n : {2, 7, 12}) {
     const auto q =
         dynamic::compile([](value m, value s) { return solve(m, s, {.rows = "x", .cols = "y", .block = 2, .strips = 2}); },
-                         dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, 1}));
+                         dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}), dynamic::input<double>({n, 1}));
     for (std::int64_t line = 0; line < 2 * n; ++line) {
       auto c = matrix_of<double>(kind::random, n, random);
       for (std::int64_t i = 0; i < n; ++i) c[static_cast<std::size_t>(line < n ? line * n + i : i * n + line - n)] = 0;
@@ -275,8 +275,8 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
     }
   }
   for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{{0, 3}, {4, 0}}) {
-    const auto q =
-        dynamic::compile(general, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::in<double>({n, n}), dynamic::in<double>({n, k}));
+    const auto q = dynamic::compile(general, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}),
+                                    dynamic::input<double>({n, k}));
     const auto r = q.run_pointers(simulated{}, pointers(a, b));
     CHECK((r[0].shape == std::vector<std::int64_t>{n, k} && r[0].bytes.empty()));
   }
@@ -290,7 +290,7 @@ TEST_CASE("block_cyclic: mistakes of solve have words") {
     INFO(got);
     CHECK((got.rfind("solve at ", 0) == 0 && got.find(words) != std::string::npos));
   };
-  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::in<double>(s); };
+  const auto f64 = [](std::vector<std::int64_t> s) { return dynamic::input<double>(s); };
   const auto f = [](value a, value b) { return solve(a, b, {.rows = "x", .cols = "y", .block = 2}); };
   says(refusal([](value a, value b) { return solve(a, b, {.rows = "z"}); }, f64({8, 8}), f64({8, 1})),
        "`z` is not an axis of the mesh; its axes are x,y");
@@ -298,6 +298,6 @@ TEST_CASE("block_cyclic: mistakes of solve have words") {
        "deals blocks of 64 in -1 strips; there is at least one of each, or 0 strips for the default");
   says(refusal(f, f64({3, 8, 8}), f64({3, 8, 1})), "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal(f, f64({8, 6}), f64({8, 1})), "the last two dims, a matrix, are equal");
-  says(refusal(f, dynamic::in<int>({8, 8}), dynamic::in<int>({8, 1})), "it takes float, double and complex numbers");
+  says(refusal(f, dynamic::input<int>({8, 8}), dynamic::input<int>({8, 1})), "it takes float, double and complex numbers");
   says(refusal(f, f64({8, 8}), f64({8})), "is given matrices f64[8,8] and right-hand sides f64[8]");
 }

@@ -93,9 +93,9 @@ struct laid_out {
     });
     return by_layer;
   }
-  [[nodiscard]] dynamic::input in() const {
-    if (schedule.rounds == 1) return dynamic::in<double>({schedule.stages, each, 3, 3}, {"stage", "", "", ""});
-    return dynamic::in<double>({schedule.stages, schedule.rounds, each, 3, 3}, {"stage", "", "", "", ""});
+  [[nodiscard]] dynamic::input_spec in() const {
+    if (schedule.rounds == 1) return dynamic::input<double>({schedule.stages, each, 3, 3}, {"stage", "", "", ""});
+    return dynamic::input<double>({schedule.stages, schedule.rounds, each, 3, 3}, {"stage", "", "", "", ""});
   }
 };
 dynamic::program one_after_the_other(std::int64_t layers, std::int64_t microbatches) {
@@ -107,8 +107,8 @@ dynamic::program one_after_the_other(std::int64_t layers, std::int64_t microbatc
     const auto [dw, dx] = grad(loss, std::tuple{w, xs});
     return std::tuple{loss, dw, dx};
   };
-  return dynamic::compile(f, dynamic::mesh({{"one", 1}}), dynamic::in<double>({layers, 3, 3}),
-                          dynamic::in<double>({microbatches, 4, 3}), dynamic::in<double>({microbatches, 4, 3}));
+  return dynamic::compile(f, dynamic::mesh({{"one", 1}}), dynamic::input<double>({layers, 3, 3}),
+                          dynamic::input<double>({microbatches, 4, 3}), dynamic::input<double>({microbatches, 4, 3}));
 }
 template <class Schedule>
 void check_schedule(const Schedule& schedule, std::int64_t layers, int data) {
@@ -118,7 +118,7 @@ void check_schedule(const Schedule& schedule, std::int64_t layers, int data) {
   std::vector<dynamic::mesh::axis> axes{{"stage", static_cast<int>(schedule.stages)}};
   if (data > 1) axes.push_back({"data", data});
   const std::int64_t m = schedule.microbatches;
-  const auto xs = dynamic::in<double>({m, 4, 3}, {"", data > 1 ? "data" : "", ""});
+  const auto xs = dynamic::input<double>({m, 4, 3}, {"", data > 1 ? "data" : "", ""});
   const laid_out<Schedule> places{schedule, layers};
   const auto p = dynamic::compile(
       [=](value w, value x, value t) { return pipeline_step<"stage">(stage_of(layer, layers), squares, schedule)(w, x, t); },
@@ -126,7 +126,7 @@ void check_schedule(const Schedule& schedule, std::int64_t layers, int data) {
   const list w = some(layers * 9, 0.2, 3), x = some(m * 12, 0.3, 5), t = some(m * 12, 0.1, 2);
   auto found = results(p, threads{}, {places.of(w), x, t});
   found[1] = places.back(found[1]);
-  check_same(found, results(one_after_the_other(layers, m), self{}, {w, x, t}));
+  check_same(found, results(one_after_the_other(layers, m), serial{}, {w, x, t}));
   const detail::tick_table table(schedule);
   const auto permutes = p.traffic().in(collective_kind::collective_permute);
   CHECK(permutes.collectives == table.messages());
@@ -176,9 +176,9 @@ TEST_CASE("gradients of weights are reduced over the axes of the data once, by e
       const auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, schedule)(w, x, t);
       return std::tuple{loss, w - 0.5 * dw};
     };
-    const auto w =
-        R == 1 ? dynamic::in<double>({S, D, D}, {"stage", "", ""}) : dynamic::in<double>({S, R, D, D}, {"stage", "", "", ""});
-    const auto xs = dynamic::in<double>({schedule.microbatches, 4, D}, {"", "data", ""});
+    const auto w = R == 1 ? dynamic::input<double>({S, D, D}, {"stage", "", ""})
+                          : dynamic::input<double>({S, R, D, D}, {"stage", "", "", ""});
+    const auto xs = dynamic::input<double>({schedule.microbatches, 4, D}, {"", "data", ""});
     const auto p = dynamic::compile(f, dynamic::mesh({{"stage", static_cast<int>(S)}, {"data", 2}}), w, xs, xs);
     const std::int64_t of_weights = 8 * R * D * D, of_loss = 8 + 8 * 2 * (S - 1) / S;  // over data, then over stage
     CHECK(p.traffic().in(collective_kind::all_reduce).bytes == of_weights + of_loss);
@@ -262,8 +262,9 @@ TEST_CASE("1F1B keeps as much of any batch, GPipe all its microbatches") {
       const auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, schedule)(w, x, t);
       return std::tuple{loss, dw, dx};
     };
-    const auto xs = dynamic::in<double>({m, rows, D});
-    const auto p = dynamic::compile(f, dynamic::mesh({{"stage", 4}}), dynamic::in<double>({4, D, D}, {"stage", "", ""}), xs, xs);
+    const auto xs = dynamic::input<double>({m, rows, D});
+    const auto p =
+        dynamic::compile(f, dynamic::mesh({{"stage", 4}}), dynamic::input<double>({4, D, D}, {"stage", "", ""}), xs, xs);
     return static_cast<double>(p.peak_bytes_per_device()) / static_cast<double>(rows * D * 8);  // in microbatches
   };
   const double eight = peak(one_forward_one_backward{4, 8}), more = peak(one_forward_one_backward{4, 32});
@@ -281,10 +282,10 @@ TEST_CASE("stages that take turns hold one sum of the gradients of their weights
       const auto [loss, dw, dx] = pipeline_step<"stage">(layer, squares, schedule)(w, x, t);
       return std::tuple{loss, w - 0.5 * dw};
     };
-    const auto xs = dynamic::in<double>({schedule.microbatches, 4 * data, D}, {"", "data", ""});
+    const auto xs = dynamic::input<double>({schedule.microbatches, 4 * data, D}, {"", "data", ""});
     const auto p =
         dynamic::compile(f, dynamic::mesh({{"stage", static_cast<int>(schedule.stages)}, {"data", static_cast<int>(data)}}),
-                         dynamic::in<double>({schedule.stages, D, D}, {"stage", "", ""}), xs, xs);
+                         dynamic::input<double>({schedule.stages, D, D}, {"stage", "", ""}), xs, xs);
     return static_cast<double>(p.peak_bytes_per_device()) / static_cast<double>(D * D * 8);  // in weights
   };
   // Two of its ticks each have a backward pass, whose gradient it holds in addition to the sum. GPipe has one such
@@ -318,8 +319,8 @@ TEST_CASE("layers of a stage that are computed again keep what is between them, 
           const auto [du, dd] = grad(sum(y * y), w);
           return std::tuple{sum(y * y), du, dd};
         },
-        dynamic::mesh({{"stage", S}}), dynamic::in<double>({S, each, D, F}, {"stage", "", "", ""}),
-        dynamic::in<double>({S, each, F, D}, {"stage", "", "", ""}), dynamic::in<double>({M, rows, D}));
+        dynamic::mesh({{"stage", S}}), dynamic::input<double>({S, each, D, F}, {"stage", "", "", ""}),
+        dynamic::input<double>({S, each, F, D}, {"stage", "", "", ""}), dynamic::input<double>({M, rows, D}));
   };
   const auto kept = planned_with(wide), again = planned_with(recompute(wide));
   const std::vector<list> inputs{some(S * each * D * F, 0.02, 3), some(S * each * D * F, 0.02, 1), some(M * rows * D, 0.3, 5)};
@@ -343,17 +344,17 @@ TEST_CASE("groups in which integers go along, and a schedule of one's own") {
   };
   const auto stage = [](value v, std::tuple<value, value> in, value part) {
     const auto [h, counts] = in;
-    return std::tuple{tanh(einsum<"bd,de->be">(h, v)) + 0.1 * convert<double>(counts) * convert<double>(part), counts + 1};
+    return std::tuple{tanh(einsum<"bd,de->be">(h, v)) + 0.1 * cast<double>(counts) * cast<double>(part), counts + 1};
   };
   const auto of_first = [](std::tuple<value, value> y, value t) { return squares(std::get<0>(y), t); };
   const auto stepped = [=](value w, value x, value t) {
     const auto [loss, dw, dx] =
-        pipeline_step<"stage">(stage, of_first, one_at_a_time{})(w, std::tuple{x, convert<std::int64_t>(10.0 * t)}, t);
+        pipeline_step<"stage">(stage, of_first, one_at_a_time{})(w, std::tuple{x, cast<std::int64_t>(10.0 * t)}, t);
     return std::tuple{loss, dw, std::get<0>(dx)};
   };
   const auto serial = [=](value w, value x, value t) {
     const auto flat = [](value v) { return reshape(v, {6, 3}); };
-    std::tuple<value, value> h{flat(x), flat(convert<std::int64_t>(10.0 * t))};
+    std::tuple<value, value> h{flat(x), flat(cast<std::int64_t>(10.0 * t))};
     for (std::int64_t s = 0; s < 2; ++s)
       h = stage(reshape(slice(w, {s, 0, 0}, {s + 1, 3, 3}), {3, 3}), h, constant<std::int64_t>(w, {}, s));
     const value loss = of_first(h, flat(t));
@@ -362,11 +363,12 @@ TEST_CASE("groups in which integers go along, and a schedule of one's own") {
   };
   const std::vector<list> inputs{some(18, 0.2, 3), some(18, 0.3, 5), some(18, 0.125, 2)};
   const auto on = [&](auto f, const dynamic::mesh& m, const names& split) {
-    const auto in = dynamic::in<double>({3, 2, 3});
-    return dynamic::compile(f, m, split.empty() ? dynamic::in<double>({2, 3, 3}) : dynamic::in<double>({2, 3, 3}, split), in, in);
+    const auto in = dynamic::input<double>({3, 2, 3});
+    return dynamic::compile(f, m, split.empty() ? dynamic::input<double>({2, 3, 3}) : dynamic::input<double>({2, 3, 3}, split),
+                            in, in);
   };
   check_same(results(on(stepped, dynamic::mesh({{"stage", 2}}), {"stage", "", ""}), threads{}, inputs),
-             results(on(serial, dynamic::mesh({{"one", 1}}), {}), self{}, inputs));
+             results(on(serial, dynamic::mesh({{"one", 1}}), {}), serial{}, inputs));
   CHECK(detail::tick_table(one_at_a_time{}).depth() == 1);  // of stage 1 an x; of stage 0 a gradient
 }
 
@@ -405,8 +407,8 @@ TEST_CASE("a schedule that has not each pass once is refused") {
     if (schedule.rounds != 1 || schedule.stages != 2 || schedule.microbatches < 1) return;
     holds([&] {
       const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(layer, squares, schedule)(w, x, x)); };
-      const auto xs = dynamic::in<double>({schedule.microbatches, 2, 3});
-      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>({2, 3, 3}), xs));
+      const auto xs = dynamic::input<double>({schedule.microbatches, 2, 3});
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::input<double>({2, 3, 3}), xs));
     });
   };
   CHECK(timetable(changed_schedule{.keep = 4}).ticks() == timetable(gpipe{2, 2}).ticks());
@@ -431,8 +433,8 @@ TEST_CASE("a schedule that has not each pass once is refused") {
   const auto in_step = [](const changed_schedule& schedule) {
     try {
       const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(layer, squares, schedule)(w, x, x)); };
-      static_cast<void>(
-          dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>({2, 3, 3}), dynamic::in<double>({2, 2, 3})));
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::input<double>({2, 3, 3}),
+                                         dynamic::input<double>({2, 2, 3})));
     } catch (const error& e) {
       return std::string(e.what());
     }
@@ -449,8 +451,8 @@ TEST_CASE("mistakes in steps by a schedule are one sentence") {
   const auto refused = [](auto schedule, auto loss) {
     try {
       const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(layer, loss, schedule)(w, x, x)); };
-      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>({schedule.stages, 3, 3}),
-                                         dynamic::in<double>({schedule.microbatches, 2, 3})));
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::input<double>({schedule.stages, 3, 3}),
+                                         dynamic::input<double>({schedule.microbatches, 2, 3})));
     } catch (const error& e) {
       return std::string(e.what());
     }
@@ -469,10 +471,10 @@ TEST_CASE("mistakes in steps by a schedule are one sentence") {
   holds(refused(interleaved{2, 3, 2}, squares), "interleaved has 3 microbatches, no multiple of its 2 stages; give a multiple");
   const auto of_stage = [](auto schedule, auto stage, std::vector<std::int64_t> weights) {
     try {
-      const auto loss = [](value y, value) { return mean(convert<double>(y)); };
+      const auto loss = [](value y, value) { return mean(cast<double>(y)); };
       const auto f = [=](value w, value x) { return std::get<1>(pipeline_step<"stage">(stage, loss, schedule)(w, x, x)); };
-      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<double>(std::move(weights)),
-                                         dynamic::in<double>({schedule.microbatches, 2, 3})));
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::input<double>(std::move(weights)),
+                                         dynamic::input<double>({schedule.microbatches, 2, 3})));
     } catch (const error& e) {
       return std::string(e.what());
     }
@@ -501,8 +503,8 @@ TEST_CASE("mistakes in steps by a schedule are one sentence") {
         return std::get<1>(
             pipeline_step<"stage">([](value v, value h) { return einsum<"bd,df->bf">(h, v); }, far, schedule)(w, x, x));
       };
-      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::in<std::complex<double>>({2, 3, 3}),
-                                         dynamic::in<std::complex<double>>({4, 2, 3})));
+      static_cast<void>(dynamic::compile(f, dynamic::mesh({{"stage", 2}}), dynamic::input<std::complex<double>>({2, 3, 3}),
+                                         dynamic::input<std::complex<double>>({4, 2, 3})));
     } catch (const error& e) {
       return std::string(e.what());
     }

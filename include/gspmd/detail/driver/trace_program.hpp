@@ -26,25 +26,26 @@ consteval bool reports_arguments() {
   if constexpr (is_input<Mesh>)
     static_assert(is_mesh<Mesh>,
                   "gspmd: compile: the second argument is an input; write the mesh before the inputs: compile<program, "
-                  "mesh<axis<\"data\", 2>>, in<float, dims<64>>>");
+                  "mesh<axis<\"data\", 2>>, input<float, shape<64>>>");
   else if constexpr (!is_mesh<Mesh>)
     static_assert(is_mesh<Mesh>, "gspmd: compile: the second argument is no mesh; write mesh<axis<\"data\", 2>>, with your axes");
-  else if constexpr (!(ordered_input<Inputs>::has_dims && ...))
-    static_assert(
-        (ordered_input<Inputs>::has_dims && ...),
-        "gspmd: in: the second argument is no dims<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your extents");
+  else if constexpr (!(ordered_input<Inputs>::has_shape && ...))
+    static_assert((ordered_input<Inputs>::has_shape && ...),
+                  "gspmd: input: the second argument is no shape<...>; write input<float, shape<64, 512>, split<\"data\", _>>, "
+                  "with your extents");
   else if constexpr (!(ordered_input<Inputs>::has_split && ...))
-    static_assert(
-        (ordered_input<Inputs>::has_split && ...),
-        "gspmd: in: the third argument is no split<...>; write in<float, dims<64, 512>, split<\"data\", _>>, with your axes");
-  else if constexpr (!(ordered_input<Inputs>::has_partial && ...))
-    static_assert((ordered_input<Inputs>::has_partial && ...),
-                  "gspmd: in: the fourth argument is no partial<...>; write in<float, dims<64>, split<_>, partial<\"data\">>, "
+    static_assert((ordered_input<Inputs>::has_split && ...),
+                  "gspmd: input: the third argument is no split<...>; write input<float, shape<64, 512>, split<\"data\", _>>, "
                   "with your axes");
+  else if constexpr (!(ordered_input<Inputs>::has_partial && ...))
+    static_assert(
+        (ordered_input<Inputs>::has_partial && ...),
+        "gspmd: input: the fourth argument is no partial<...>; write input<float, shape<64>, split<_>, partial<\"data\">>, "
+        "with your axes");
   else
     static_assert(
         (is_input<Inputs> && ...),
-        "gspmd: compile: each input is an `in<T, dims<...>>`, or a `record` of inputs for a struct, or an `array_of` inputs "
+        "gspmd: compile: each input is an `input<T, shape<...>>`, or a `record` of inputs for a struct, or an `array_of` inputs "
         "(gspmd/program/input_arrays.hpp); for a vector or a tuple of layers name one record for each layer");
   return true;
 }

@@ -65,8 +65,9 @@ struct given_tensor {
 [[gnu::noinline]] inline void check_whole(const plan_view& plan, std::size_t leaf, const given_tensor& given) {
   const auto& v = leaf_of(plan, leaf);
   if (given.fits(v.type, v.global)) return;
-  throw error("scatter: " + words_of_leaf(plan, leaf) + " is " + words_of_tensor(v.type, v.global) + " and the array given is " +
-              given.words() + (given.shape ? std::string(differing_dim_text(v.global, *given.shape).view()) : ""));
+  throw error("distribute: " + words_of_leaf(plan, leaf) + " is " + words_of_tensor(v.type, v.global) +
+              " and the array given is " + given.words() +
+              (given.shape ? std::string(differing_dim_text(v.global, *given.shape).view()) : ""));
 }
 /// Throws gspmd::error unless a buffer has the type and the local shape of a leaf.
 [[gnu::noinline]] inline void check_buffer(const plan_view& plan, std::size_t leaf, const given_tensor& given) {

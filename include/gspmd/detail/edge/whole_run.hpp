@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gspmd/detail/driver/given_arguments.hpp"
-#include "gspmd/detail/edge/scatter.hpp"
+#include "gspmd/detail/edge/distribute.hpp"
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/run/bound_devices.hpp"
 #include "gspmd/detail/transport/communicator.hpp"

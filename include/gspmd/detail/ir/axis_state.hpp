@@ -55,8 +55,8 @@ constexpr text short_text(const axis_state& a) {
     case state::partial: break;
   }
   if (a.reduced_by == monoid::add) return "P";
-  if (a.reduced_by == monoid::maximum) return "P<max>";
-  if (a.reduced_by == monoid::minimum) return "P<min>";
+  if (a.reduced_by == monoid::max) return "P<max>";
+  if (a.reduced_by == monoid::min) return "P<min>";
   return text("P<") << name_of(a.reduced_by) << '>';
 }
 

@@ -46,7 +46,7 @@ struct scalar_op {
 
   [[nodiscard]] constexpr bool is_load() const { return op == opcode::parameter; }
   [[nodiscard]] constexpr bool is_index() const { return op == opcode::iota; }
-  [[nodiscard]] constexpr bool is_conversion() const { return op == scalar_code_of<convert_op>; }
+  [[nodiscard]] constexpr bool is_conversion() const { return op == scalar_code_of<cast_op>; }
   [[nodiscard]] constexpr bool is_at_offset() const { return !offsets.empty(); }
   [[nodiscard]] constexpr bool has_margins() const { return is_at_offset() && given == 0; }
 
@@ -67,7 +67,7 @@ struct scalar_op {
   /// Returns the conversion of one register.
   static constexpr scalar_op conversion(int from, dtype type, dtype to) {
     scalar_op s = constant(to, 0, 0);
-    s.op = scalar_code_of<convert_op>;
+    s.op = scalar_code_of<cast_op>;
     s.operand_type = type;
     s.args.push_back(static_cast<std::int16_t>(from));
     return s;
@@ -75,7 +75,7 @@ struct scalar_op {
   /// Returns the larger of two registers if `below` is set, otherwise the smaller one.
   static constexpr scalar_op bound_of(int a, int b, dtype type, bool below) {
     scalar_op s = constant(type, 0, 0);
-    s.op = below ? scalar_code_of<maximum_op> : scalar_code_of<minimum_op>;
+    s.op = below ? scalar_code_of<max_op> : scalar_code_of<min_op>;
     s.args.push_back(static_cast<std::int16_t>(a));
     s.args.push_back(static_cast<std::int16_t>(b));
     return s;

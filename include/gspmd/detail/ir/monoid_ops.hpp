@@ -17,7 +17,7 @@ constexpr bool monoid_is_defined(monoid kind) {
   const bool bitwise = kind == monoid::and_ || kind == monoid::or_;
   if (is_complex_element<listed_element_t<T>> || own_element<T>) return kind == monoid::add;
   if (is_float_element<T>) return !bitwise;
-  if (std::is_same_v<T, bool>) return bitwise || kind == monoid::maximum || kind == monoid::minimum;
+  if (std::is_same_v<T, bool>) return bitwise || kind == monoid::max || kind == monoid::min;
   return true;
 }
 
@@ -27,8 +27,8 @@ constexpr decltype(auto) with_monoid(monoid kind, F&& f) {
   switch (kind) {
     case monoid::add: return f(std::integral_constant<monoid, monoid::add>{});
     case monoid::multiply: return f(std::integral_constant<monoid, monoid::multiply>{});
-    case monoid::maximum: return f(std::integral_constant<monoid, monoid::maximum>{});
-    case monoid::minimum: return f(std::integral_constant<monoid, monoid::minimum>{});
+    case monoid::max: return f(std::integral_constant<monoid, monoid::max>{});
+    case monoid::min: return f(std::integral_constant<monoid, monoid::min>{});
     case monoid::and_: return f(std::integral_constant<monoid, monoid::and_>{});
     case monoid::or_: break;
   }
@@ -51,10 +51,10 @@ constexpr T identity(monoid kind) {
       if constexpr (std::is_same_v<T, bool>) return true;
       else if constexpr (std::is_integral_v<T>) return static_cast<T>(~T{});
       else return T{};
-    case monoid::maximum:
+    case monoid::max:
       if constexpr (limits::has_infinity) return T(-limits::infinity());
       else return limits::lowest();
-    case monoid::minimum:
+    case monoid::min:
       if constexpr (limits::has_infinity) return limits::infinity();
       else return limits::max();
   }
@@ -83,7 +83,7 @@ using combined_t = kernel_t<T, Kind == monoid::add || Kind == monoid::multiply>;
 template <class T>
 constexpr monoid natural_kind(monoid kind) {
   if (!std::is_same_v<T, bool>) return kind;
-  return kind == monoid::maximum || kind == monoid::add ? monoid::or_ : kind == monoid::or_ ? kind : monoid::and_;
+  return kind == monoid::max || kind == monoid::add ? monoid::or_ : kind == monoid::or_ ? kind : monoid::and_;
 }
 
 /// Returns the reduction of two elements, or of two vectors lane by lane, in kernel arithmetic. If an operand of a
@@ -94,8 +94,8 @@ template <monoid Kind, class V>
   else if constexpr (Kind == monoid::multiply && std::is_integral_v<V>)
     return static_cast<V>(1U * a * b);  // unsigned: a product of 16-bit operands would overflow int
   else if constexpr (Kind == monoid::multiply) return a * b;
-  else if constexpr (Kind == monoid::maximum) return ((a != a) | (a > b)) ? a : b;
-  else if constexpr (Kind == monoid::minimum) return ((a != a) | (a < b)) ? a : b;
+  else if constexpr (Kind == monoid::max) return ((a != a) | (a > b)) ? a : b;
+  else if constexpr (Kind == monoid::min) return ((a != a) | (a < b)) ? a : b;
   else if constexpr (Kind == monoid::and_) return static_cast<V>(a & b);
   else return static_cast<V>(a | b);
 }

@@ -32,7 +32,7 @@ template <class To, class From>
 [[gnu::always_inline]] constexpr To convert_element(From x) {
   if constexpr (own_element<To> || own_element<From>) {
     static_assert(std::is_constructible_v<To, From>,
-                  "gspmd: convert: static_cast does not convert between these types, of which at least one is your own; give "
+                  "gspmd: cast: static_cast does not convert between these types, of which at least one is your own; give "
                   "your type a constructor or conversion operator");
     return static_cast<To>(x);
   } else if constexpr (is_complex_element<To>) {

@@ -27,11 +27,11 @@ using c64 = detail::complex_number<float>;
 using c128 = detail::complex_number<double>;
 
 /// The reductions of programs. `and_` and `or_` are logical on bool and bitwise on integers.
-enum class monoid : std::uint8_t { add, multiply, maximum, minimum, and_, or_ };
+enum class monoid : std::uint8_t { add, multiply, max, min, and_, or_ };
 
 namespace detail {
 
-/// A C++ element type, its XLA name, and its name in programs: convert<double>(x). Its arithmetic is done in the type
+/// A C++ element type, its XLA name, and its name in programs: cast<double>(x). Its arithmetic is done in the type
 /// Computes. Elements of a narrow type are converted to Computes, and each result is rounded or truncated back to the
 /// narrow type. So conversions are the only kernels that are compiled for narrow types.
 template <class T, fixed_string Name, fixed_string CppName, class Computes = T>
@@ -170,8 +170,8 @@ constexpr const char* name_of(monoid kind) {
   switch (kind) {
     case monoid::add: return "add";
     case monoid::multiply: return "multiply";
-    case monoid::maximum: return "maximum";
-    case monoid::minimum: return "minimum";
+    case monoid::max: return "max";
+    case monoid::min: return "min";
     case monoid::and_: return "and";
     case monoid::or_: return "or";
   }

@@ -84,7 +84,7 @@ constexpr fused_pair pair_with() {
   return {short_id_for<First>, short_id_for<Second>, 0, short_id_for<Other>};
 }
 inline constexpr fused_pair square_of_difference = pair_at<subtract_op, multiply_op>(both_places),
-                            exponential_of_difference = pair_at<subtract_op, exponential_op>(0);
+                            exponential_of_difference = pair_at<subtract_op, exp_op>(0);
 /// The pairs of operators that have a common kernel, for f32 and f64. All operands and results have that type, except
 /// results of comparisons. Each pair adds 15 ms of compile time per type to every program that interprets.
 inline constexpr fused_pair fused_pairs[] = {pair_at<multiply_op, add_op>(0),
@@ -100,8 +100,8 @@ inline constexpr fused_pair fused_pairs[] = {pair_at<multiply_op, add_op>(0),
                                              pair_at<subtract_op, multiply_op>(0),
                                              square_of_difference,
                                              exponential_of_difference,
-                                             pair_at<compare_gt_op, select_op>(0),
-                                             pair_at<compare_eq_op, convert_op>(0)};
+                                             pair_at<compare_gt_op, where_op>(0),
+                                             pair_at<compare_eq_op, cast_op>(0)};
 inline constexpr std::size_t fused_pair_count = std::size(fused_pairs);
 template <class... O>
 constexpr loop_facts listed_facts(std::uint32_t id, boost::mp11::mp_list<O...>) {
@@ -355,7 +355,7 @@ struct fused_kernels {
         using to = boost::mp11::mp_at<element_types, O>;
         using from = boost::mp11::mp_at<element_types, Index>;
         if constexpr (is_converted_directly(dtype_of<from>(), dtype_of<to>()))
-          table[O::value][Index::value] = fused_kernel_of<convert_op, convert_to<to, from>, convert_from<to, from>>;
+          table[O::value][Index::value] = fused_kernel_of<cast_op, convert_to<to, from>, convert_from<to, from>>;
       });
     });
     return table;
@@ -385,7 +385,7 @@ struct fused_kernels {
     });
     return table;
   }();
-  /// convert(a == b) from s32 to a float, as in one_hot.
+  /// cast(a == b) from s32 to a float, as in one_hot.
   static constexpr std::array<fused_kernel, 2> one_hot = {fused_pair_kernel_of<fused_pair_count - 1, float, std::int32_t>,
                                                           fused_pair_kernel_of<fused_pair_count - 1, double, std::int32_t>};
 
@@ -403,7 +403,7 @@ struct fused_kernels {
 template <class Once = once>
 fused_kernel fused_kernel_for(const scalar_op& o) {
   const auto in = static_cast<std::size_t>(o.operand_type);
-  if (o.op == scalar_code_of<convert_op>) return fused_kernels<Once>::convert[static_cast<std::size_t>(o.type)][in];
+  if (o.op == scalar_code_of<cast_op>) return fused_kernels<Once>::convert[static_cast<std::size_t>(o.type)][in];
   if (!o.op.loop().is_listed) return reinterpret_cast<fused_kernel>(o.op.loop().kernel(o.operand_type));
   const scalar_code op = swapped(o.op);
   std::size_t place = 0;
@@ -428,7 +428,7 @@ fused_kernel fused_kernel_for(const scalar_op& first, const scalar_op& second, i
     const auto& known = fused_pairs[p];
     if (known.first != first_id || known.second != id || known.place != place || known.other != other_id) continue;
     if (first.operand_type == second.type) return fused_kernels<Once>::pair[p][to];
-    if (second.op == scalar_code_of<convert_op> && first.operand_type == dtype::s32) return fused_kernels<Once>::one_hot[to];
+    if (second.op == scalar_code_of<cast_op> && first.operand_type == dtype::s32) return fused_kernels<Once>::one_hot[to];
   }
   return nullptr;
 }

@@ -24,9 +24,9 @@ constexpr int as_index(graph& g, int indices, location at) {
   if (type == dtype::u64) {
     const extents shape = g.nodes[static_cast<std::size_t>(indices)].shape;
     const int most = add_constant(g, type, shape, 0, std::numeric_limits<std::int64_t>::max(), at);
-    indices = add_elementwise(g, code_of<minimum_op>, {indices, most}, at);
+    indices = add_elementwise(g, code_of<min_op>, {indices, most}, at);
   }
-  return add_elementwise(g, code_of<convert_op>, {indices}, at, bytes_of(type) < 4 ? dtype::s32 : dtype::s64);
+  return add_elementwise(g, code_of<cast_op>, {indices}, at, bytes_of(type) < 4 ? dtype::s32 : dtype::s64);
 }
 
 }  // namespace gspmd::detail

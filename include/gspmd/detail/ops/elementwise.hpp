@@ -27,7 +27,7 @@ struct elementwise_op : same_dims, without_exchange, without_movements, reads_sh
   static constexpr int reads(const node& n) { return n.operands.count; }
   /// A conversion changes the width, so its operand may be cheaper to move than its result.
   static constexpr bool is_made_again(const node& n) {
-    return n.op.loop().result == element_result::chosen && n.integer != convert_op::widened_term;
+    return n.op.loop().result == element_result::chosen && n.integer != cast_op::widened_term;
   }
   static constexpr bool may_go_round_ring(const node&) { return false; }
   static constexpr std::int64_t flops(const graph& g, const mesh_shape&, const local_program& p, const instruction& op) {

@@ -10,7 +10,7 @@ inline namespace GSPMD_TARGET {
 
 // ---- arithmetic ----
 
-constexpr void negate_op::gradient(gradient_builder& b, const node&) { b.send(0, -b.dy()); }
+constexpr void negative_op::gradient(gradient_builder& b, const node&) { b.send(0, -b.dy()); }
 
 constexpr void add_op::gradient(gradient_builder& b, const node&) {
   b.send(0, b.dy());
@@ -34,22 +34,22 @@ constexpr void divide_op::gradient(gradient_builder& b, const node&) {
   b.send(1, -(dy * y / b.in(1)));
 }
 
-constexpr void remainder_op::gradient(gradient_builder& b, const node&) {  // x - y * trunc(x / y)
+constexpr void fmod_op::gradient(gradient_builder& b, const node&) {  // x - y * trunc(x / y)
   const term y = b.y(), dy = b.dy();
   b.send(0, dy);
   b.send(1, -(dy * ((b.in(0) - y) / b.in(1))));
 }
 
-constexpr void power_op::gradient(gradient_builder& b, const node& n) {
+constexpr void pow_op::gradient(gradient_builder& b, const node& n) {
   const term y = b.y(), dy = b.dy(), base = b.in(0), exponent = b.in(1);
-  const term slope = exponent * term::of<power_op>(base, exponent - 1.0);
+  const term slope = exponent * term::of<pow_op>(base, exponent - 1.0);
   const node& written = operand_of(b.program(), n, 1);
   const bool is_never_0 = written.op == opcode::constant && written.real != 0;
   b.send(0,
          dy * (is_never_0 ? slope  // otherwise 0 * 0^-1 would be NaN
-                          : term::of<select_op>(term::of<compare_eq_op>(exponent, exponent.number(0)), slope.number(0), slope)));
+                          : term::of<where_op>(term::of<compare_eq_op>(exponent, exponent.number(0)), slope.number(0), slope)));
   const term is_positive = term::of<compare_gt_op>(base, base.number(0));
-  const term logarithm = term::of<select_op>(is_positive, term::of<log_op>(base), base.number(0));
+  const term logarithm = term::of<where_op>(is_positive, term::of<log_op>(base), base.number(0));
   b.send(1, dy * (y * logarithm));
 }
 
@@ -60,7 +60,7 @@ constexpr void abs_op::gradient(gradient_builder& b, const node&) {
   const term y = b.y(), dy = b.dy();
   if (!is_complex(b.in_type(0))) return b.send(0, dy * term::of<sign_op>(b.in(0)));
   const term is_zero = term::of<compare_eq_op>(y, y.number(0));
-  const term ratio = dy / term::of<select_op>(is_zero, y.number(1), y);
+  const term ratio = dy / term::of<where_op>(is_zero, y.number(1), y);
   b.send(0, term::of<complex_op>(ratio, ratio.number(0)) * term::of<conj_op>(b.in(0)));
 }
 
@@ -70,23 +70,23 @@ constexpr void abs_op::gradient(gradient_builder& b, const node&) {
 template <class Wins>
 constexpr void send_to_winner(gradient_builder& b) {
   const term dy = b.dy(), zero = dy.number(0);
-  const term half = term::of<select_op>(term::of<compare_eq_op>(b.in(0), b.in(1)), dy * 0.5, zero);
-  b.send(0, term::of<select_op>(term::of<Wins>(b.in(0), b.in(1)), dy, half));
-  b.send(1, term::of<select_op>(term::of<Wins>(b.in(1), b.in(0)), dy, half));
+  const term half = term::of<where_op>(term::of<compare_eq_op>(b.in(0), b.in(1)), dy * 0.5, zero);
+  b.send(0, term::of<where_op>(term::of<Wins>(b.in(0), b.in(1)), dy, half));
+  b.send(1, term::of<where_op>(term::of<Wins>(b.in(1), b.in(0)), dy, half));
 }
-constexpr void maximum_op::gradient(gradient_builder& b, const node&) { send_to_winner<compare_gt_op>(b); }
+constexpr void max_op::gradient(gradient_builder& b, const node&) { send_to_winner<compare_gt_op>(b); }
 
-constexpr void minimum_op::gradient(gradient_builder& b, const node&) { send_to_winner<compare_lt_op>(b); }
+constexpr void min_op::gradient(gradient_builder& b, const node&) { send_to_winner<compare_lt_op>(b); }
 
 /// Compares y instead of x, because y > 0 if and only if x > 0. So x need not be stored.
 constexpr void relu_op::gradient(gradient_builder& b, const node&) {
   const term y = b.y(), dy = b.dy();
-  b.send(0, term::of<select_op>(term::of<compare_gt_op>(y, y.number(0)), dy, dy.number(0)));
+  b.send(0, term::of<where_op>(term::of<compare_gt_op>(y, y.number(0)), dy, dy.number(0)));
 }
 
 // ---- functions ----
 
-constexpr void exponential_op::gradient(gradient_builder& b, const node&) {
+constexpr void exp_op::gradient(gradient_builder& b, const node&) {
   const term y = b.y(), dy = b.dy();
   b.send(0, dy * y);
 }
@@ -111,19 +111,19 @@ constexpr void tanh_op::gradient(gradient_builder& b, const node&) {
   b.send(0, dy * (1.0 - y * y));
 }
 
-constexpr void logistic_op::gradient(gradient_builder& b, const node&) {
+constexpr void sigmoid_op::gradient(gradient_builder& b, const node&) {
   const term y = b.y(), dy = b.dy();
   b.send(0, dy * (y * (1.0 - y)));
 }
 
-constexpr void sine_op::gradient(gradient_builder& b, const node&) {
+constexpr void sin_op::gradient(gradient_builder& b, const node&) {
   const term dy = b.dy();
-  b.send(0, dy * term::of<cosine_op>(b.in(0)));
+  b.send(0, dy * term::of<cos_op>(b.in(0)));
 }
 
-constexpr void cosine_op::gradient(gradient_builder& b, const node&) {
+constexpr void cos_op::gradient(gradient_builder& b, const node&) {
   const term dy = b.dy();
-  b.send(0, -(dy * term::of<sine_op>(b.in(0))));
+  b.send(0, -(dy * term::of<sin_op>(b.in(0))));
 }
 
 constexpr void expm1_op::gradient(gradient_builder& b, const node&) {
@@ -138,12 +138,12 @@ constexpr void log1p_op::gradient(gradient_builder& b, const node&) {
 
 constexpr void erf_op::gradient(gradient_builder& b, const node&) {
   const term dy = b.dy();
-  b.send(0, dy * (term::of<exponential_op>(-(b.in(0) * b.in(0))) * 0x1.20dd750429b6dp+0));
+  b.send(0, dy * (term::of<exp_op>(-(b.in(0) * b.in(0))) * 0x1.20dd750429b6dp+0));
 }
 
 constexpr void erf_inv_op::gradient(gradient_builder& b, const node&) {
   const term y = b.y(), dy = b.dy();
-  b.send(0, dy * (term::of<exponential_op>(y * y) * 0x1.c5bf891b4ef6bp-1));
+  b.send(0, dy * (term::of<exp_op>(y * y) * 0x1.c5bf891b4ef6bp-1));
 }
 
 constexpr void cbrt_op::gradient(gradient_builder& b, const node&) {
@@ -178,7 +178,7 @@ constexpr void complex_op::gradient(gradient_builder& b, const node&) {
   b.send(1, -term::of<imag_op>(dy));
 }
 
-constexpr void convert_op::gradient(gradient_builder& b, const node& n) {
+constexpr void cast_op::gradient(gradient_builder& b, const node& n) {
   const dtype from = b.in_type(0);
   const term dy = b.dy();
   if (!is_complex(n.type) || is_complex(from)) return b.send(0, b.converted(dy, from));
@@ -186,10 +186,10 @@ constexpr void convert_op::gradient(gradient_builder& b, const node& n) {
   b.send(0, part_of(n.type) == from ? part : b.converted(part, from));
 }
 
-constexpr void select_op::gradient(gradient_builder& b, const node&) {
+constexpr void where_op::gradient(gradient_builder& b, const node&) {
   const term dy = b.dy();
-  b.send(1, term::of<select_op>(b.in(0), dy, dy.number(0)));
-  b.send(2, term::of<select_op>(b.in(0), dy.number(0), dy));
+  b.send(1, term::of<where_op>(b.in(0), dy, dy.number(0)));
+  b.send(2, term::of<where_op>(b.in(0), dy.number(0), dy));
 }
 
 constexpr void map_op::gradient(gradient_builder& b, const node& n) {

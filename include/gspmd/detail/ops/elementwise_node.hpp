@@ -25,7 +25,7 @@ namespace gspmd::detail {
     t << (better == type ? " " : ", ") << name_of(other);
     if (better == type || (type == dtype::s64 && other == dtype::f64)) better = other;
   }
-  return t << "; convert the operand, convert<" << cpp_name_of(better) << ">(x), or the result of the function";
+  return t << "; convert the operand, cast<" << cpp_name_of(better) << ">(x), or the result of the function";
 }
 
 /// Returns the error text for an operator or a monoid that is not defined for a type. With `for_complex`, it is defined for complex types
@@ -34,7 +34,7 @@ namespace gspmd::detail {
   return text("is not defined for ") << name_of(type)
                                      << (is_own(type)       ? "; map a function that takes it"
                                          : is_complex(type) ? "; take real(x), imag(x) or abs(x)"
-                                         : for_complex      ? ", which is real; convert<gspmd::c64>(x)"
+                                         : for_complex      ? ", which is real; cast<gspmd::c64>(x)"
                                                             : "; convert the operand");
 }
 
@@ -95,12 +95,12 @@ constexpr int add_elementwise(graph& g, const operator_code& op, span<const int>
   if (!defined && op == scalar_code_of<map_op>) return g.fail(at, name_of(op), mistake::number, map_problem(*function, in));
   if (!defined)
     return g.fail(at, name_of(op), mistake::type, not_defined_for(in, is_defined(op, dtype::c64) && !is_defined(op, dtype::f32)));
-  if (op == scalar_code_of<convert_op> && is_complex(in) && !is_complex(to))
+  if (op == scalar_code_of<cast_op> && is_complex(in) && !is_complex(to))
     return g.fail(at, name_of(op), mistake::type,
                   text("of ") << name_of(in) << " to " << name_of(to) << " would lose a part; take real(x), imag(x) or abs(x)");
-  if (op == scalar_code_of<convert_op> && is_floating(in) && is_floating(to)) {
+  if (op == scalar_code_of<cast_op> && is_floating(in) && is_floating(to)) {
     const bool is_widened = bytes_of(part_of(to)) > bytes_of(part_of(in)) || part_of(to) == part_of(in);
-    n.integer = is_widened || g.is_in_call ? convert_op::linear : convert_op::linear_in_gradient;
+    n.integer = is_widened || g.is_in_call ? cast_op::linear : cast_op::linear_in_gradient;
   }
   return bytes_of(n.type) > bytes_of(in) ? g.add_sized(n) : g.add(n);
 }

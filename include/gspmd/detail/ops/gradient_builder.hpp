@@ -23,7 +23,7 @@ class term {
   friend constexpr term operator-(term a, term b) { return of(code_of<subtract_op>, a, b); }
   friend constexpr term operator-(double a, term b) { return of(code_of<subtract_op>, b.number(a), b); }
   friend constexpr term operator-(term a, double b) { return of(code_of<subtract_op>, a, a.number(b)); }
-  friend constexpr term operator-(term a) { return of(code_of<negate_op>, a); }
+  friend constexpr term operator-(term a) { return of(code_of<negative_op>, a); }
   friend constexpr term operator*(term a, term b) { return of(code_of<multiply_op>, a, b); }
   friend constexpr term operator*(term a, double b) { return of(code_of<multiply_op>, a, a.number(b)); }
   friend constexpr term operator/(term a, term b) { return of(code_of<divide_op>, a, b); }
@@ -73,7 +73,7 @@ class gradient_builder {
   [[nodiscard]] constexpr int visited() const { return visited_; }
   /// Converts the elements of `x` to `type`.
   [[nodiscard]] constexpr term converted(term x, dtype type) const {
-    return as_term(add_elementwise(graph_, code_of<convert_op>, {x.id()}, at(visited_).at, type));
+    return as_term(add_elementwise(graph_, code_of<cast_op>, {x.id()}, at(visited_).at, type));
   }
   /// Adds to the gradient of operand `k`.
   constexpr void send(int k, term gradient) { give(at(visited_).operands[k], gradient.id()); }

@@ -12,7 +12,7 @@
 namespace gspmd::detail {
 
 /// Returns true for maximum and minimum: their identity is outside of the range of a narrow type.
-constexpr bool has_ends(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
+constexpr bool has_ends(monoid kind) { return kind == monoid::max || kind == monoid::min; }
 
 /// The functions that an operator's `lower` calls to add its steps. Values that a step reads are computed before the
 /// step. The lowering pass implements this interface (passes/lower/lowering.hpp), so operators do not depend on passes.

@@ -15,7 +15,7 @@ namespace gspmd::detail {
 constexpr bool is_defined(monoid kind, dtype type) {
   if (is_complex(type) || is_own(type)) return kind == monoid::add;
   if (kind == monoid::and_ || kind == monoid::or_) return !is_floating(type);
-  return kind == monoid::maximum || kind == monoid::minimum || type != dtype::pred;
+  return kind == monoid::max || kind == monoid::min || type != dtype::pred;
 }
 
 /// Adds a reduction over the dims in `dims`. The other dims keep their order.
@@ -79,9 +79,9 @@ struct reduce_op : plain_operator, without_movements, reads_shards, outside_of_l
       b.send(0, spread(dy));
     } else if (n.reduced_by == monoid::multiply) {
       b.send(0, spread(dy * y) / x);
-    } else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum) {  // equal elements share the gradient evenly
+    } else if (n.reduced_by == monoid::max || n.reduced_by == monoid::min) {  // equal elements share the gradient evenly
       const auto is_equal = y.of(code_of<compare_eq_op>, x, spread(y));
-      const auto hit = b.as_term(add_elementwise(b.program(), code_of<convert_op>, {is_equal.id()}, n.at, n.type));
+      const auto hit = b.as_term(add_elementwise(b.program(), code_of<cast_op>, {is_equal.id()}, n.at, n.type));
       const auto hits = b.as_term(add_reduce(b.program(), hit.id(), reduced_dims(n), monoid::add, n.at));
       b.send(0, hit * spread(dy / hits));
     }

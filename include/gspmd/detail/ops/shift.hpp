@@ -74,7 +74,7 @@ struct shift_op : plain_operator, same_dims, reads_shards, without_arithmetic, o
         const auto from = element_at(beyond, extent, i + offset);
         const int is_it =
             add_elementwise(g, code_of<compare_eq_op>, {index, add_constant(g, dtype::s64, n.shape, 0, from, n.at)}, n.at);
-        const int part = add_elementwise(g, code_of<select_op>, {is_it, add_shift(g, dy, dim, i - from, n.at), zero}, n.at);
+        const int part = add_elementwise(g, code_of<where_op>, {is_it, add_shift(g, dy, dim, i - from, n.at), zero}, n.at);
         sum = add_elementwise(g, code_of<add_op>, {sum, part}, n.at);
       }
     }

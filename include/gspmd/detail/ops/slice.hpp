@@ -43,7 +43,7 @@ constexpr int add_slice(graph& g, int operand, span<const std::int64_t> start, s
     if (stride[i] < 1)
       return g.fail(at, "slice", mistake::bounds,
                     text("has a stride of ") << stride[i] << " along dim " << d << " of " << shape_text(from)
-                                             << "; a stride is at least 1, and reverse turns a dim round");
+                                             << "; a stride is at least 1, and flip turns a dim round");
     if (start[i] < 0 || limit[i] < start[i] || limit[i] > from[d])
       return g.fail(at, "slice", mistake::bounds,
                     text("is from ") << start[i] << " to before " << limit[i] << " of dim " << d << " of " << shape_text(from)

@@ -119,7 +119,7 @@ struct written_number {
                       : type == dtype::s64                      ? dtype::f64
                                                                 : dtype::f32;
   return text("the number") << number_text(n) << (is_floating(type) ? " is too large for " : " is no value of ") << name_of(type)
-                            << "; write convert<" << cpp_name_of(wider) << ">(x) for the tensor, or a number that it holds";
+                            << "; write cast<" << cpp_name_of(wider) << ">(x) for the tensor, or a number that it holds";
 }
 
 /// Returns true if all elements are known to be 0.

@@ -126,7 +126,7 @@ class cost_report {
   }
   /// Returns the table of the `most` most expensive rows. `remarks(step)` are printed under each row, indented.
   template <class Remarks>
-  [[nodiscard, gnu::cold]] std::string dearest(std::size_t most, Remarks remarks) const {
+  [[nodiscard, gnu::cold]] std::string most_expensive(std::size_t most, Remarks remarks) const {
     const auto list = dear_rows();
     text_table table;
     table.align_right(0);
@@ -143,8 +143,8 @@ class cost_report {
     if (list.size() > most) table.add({"and " + std::to_string(list.size() - most) + " more kinds"});
     return table.str();
   }
-  [[nodiscard, gnu::cold]] std::string dearest(std::size_t most) const {
-    return dearest(most, [](const plan_step&) { return std::vector<std::string>(); });
+  [[nodiscard, gnu::cold]] std::string most_expensive(std::size_t most) const {
+    return most_expensive(most, [](const plan_step&) { return std::vector<std::string>(); });
   }
 
   /// Returns at most 40 lines: the operators, collectives and scopes with their totals. Each list has the most

@@ -138,9 +138,9 @@ class html_program {
   std::vector<scope_pieces> open_{1};       // the program, then the open scopes, outermost first
 };
 
-/// `dearest`: the text about the most expensive collectives; if empty, the text of the report.
+/// `most_expensive`: the text about the most expensive collectives; if empty, the text of the report.
 [[gnu::cold]] inline std::string html_page(const plan_view& plan, const mesh_info& mesh, const network& net,
-                                           std::string_view scope, const std::string& dearest) {
+                                           std::string_view scope, const std::string& most_expensive) {
   const cost_report costs(plan, mesh, net, scope);
   const auto title = "Plan on " + escaped_xml(named_sizes_text(mesh).view());
   std::string t =
@@ -156,7 +156,7 @@ class html_program {
       title + "</h1>\n<table>\n";
   for (const auto& [name, number] : costs.totals()) t += "<tr><td>" + name + "</td><td>" + number + "</td></tr>\n";
   t += "</table>\n<h2>Time</h2>\n" + costs.timeline_svg() + "<h2>Dearest collectives</h2>\n<pre>" +
-       escaped_xml(dearest.empty() ? costs.dearest(10) : dearest, true) + "</pre>\n<h2>Program</h2>\n";
+       escaped_xml(most_expensive.empty() ? costs.most_expensive(10) : most_expensive, true) + "</pre>\n<h2>Program</h2>\n";
   return t + html_program(plan, mesh, costs).text() + "</body></html>\n";
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/ir/can_alias.hpp"
 #include "gspmd/detail/run/checked_memory.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
 #include "gspmd/error.hpp"
@@ -29,11 +29,11 @@ inline shard_place place_of(const plan_view& plan, int value, const void* shard,
 }
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_partial_overlap(std::size_t output, std::size_t input) {
   throw error("step: output " + std::to_string(output) + " is given memory that overlaps input " + std::to_string(input) +
-              "; give it memory of its own, or just that of an input that step::may_overwrite allows");
+              "; give it memory of its own, or just that of an input that step::can_alias allows");
 }
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_read_later(std::size_t output, std::size_t input) {
   throw error("step: output " + std::to_string(output) + " is given the memory of input " + std::to_string(input) +
-              ", which is read after the output is written; give it memory of its own (step::may_overwrite states the outputs "
+              ", which is read after the output is written; give it memory of its own (step::can_alias states the outputs "
               "and inputs that may share memory)");
 }
 
@@ -61,7 +61,7 @@ inline void require_usable_memory(const plan_view& plan, std::size_t devices, co
       if (first == written.end() || first->begin >= read.end) continue;
       const bool is_same = first->begin == read.begin && first->end == read.end && first->device == d;
       if (!is_same) throw_partial_overlap(first->leaf, k);
-      if (!may_overwrite(plan, first->leaf, k)) throw_read_later(first->leaf, k);
+      if (!can_alias(plan, first->leaf, k)) throw_read_later(first->leaf, k);
     }
 }
 

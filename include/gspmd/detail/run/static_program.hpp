@@ -242,7 +242,7 @@ constexpr auto find_accumulation() {
     if (Group::group.margins.count > 0) return false;  // rows are computed in pieces
     for (int k = 0; k < reductions.count; ++k) {
       const monoid kind = table_of<reduction_spec>(Program::view)[static_cast<std::size_t>(all[k].reduction)].reduced_by;
-      if (all[k].type != all[0].type || (kind != monoid::add && kind != monoid::maximum && kind != monoid::minimum)) return false;
+      if (all[k].type != all[0].type || (kind != monoid::add && kind != monoid::max && kind != monoid::min)) return false;
     }
     for (const auto& o : Row::ops)
       if (o.op == scalar_code_of<map_op>) return false;

@@ -44,7 +44,7 @@ namespace gspmd::detail {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_empty(const plan_view& plan, std::size_t leaf) {
   throw error(leaf_text(plan, leaf) +
-              " is an empty sharded_array, never filled or moved from; make it with scatter or make_result");
+              " is an empty sharded_array, never filled or moved from; make it with distribute or make_result");
 }
 [[noreturn, gnu::noinline]] inline void throw_several_devices(std::size_t count) {
   throw error("step: the communicator holds " + std::to_string(count) + " devices; give a sharded_array for every tensor");

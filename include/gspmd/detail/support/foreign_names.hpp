@@ -5,8 +5,8 @@
 
 #include "gspmd/detail/support/language.hpp"
 
-/// Names of other libraries' functions that users try on values. Each use is an error that names the function of gspmd.
-/// Argument-dependent lookup finds these functions, so they do not clash with the users' names. The results are `auto`,
+/// Comparisons and functions of std that users try on values. Each use is an error that names the function of gspmd.
+/// Argument-dependent lookup finds the comparisons, so they do not clash with the users' names. The results are `auto`,
 /// so that the error is reported when the call is compiled. If the compiler evaluated the call as a constant instead,
 /// the error would contain the whole chain of calls.
 namespace gspmd::detail {
@@ -31,17 +31,6 @@ constexpr auto refused_call(const A& a, const B& b) {
   }
 }
 
-template <class A, class B>
-constexpr auto refused_max(const A& a, const B& b) {
-  static_assert(written_so<A>, "gspmd: there is no max; write maximum(x, y), or reduce(x, monoid::maximum)");
-  return refused_call(a, b);
-}
-template <class A, class B>
-constexpr auto refused_min(const A& a, const B& b) {
-  static_assert(written_so<A>, "gspmd: there is no min; write minimum(x, y), or reduce(x, monoid::minimum)");
-  return refused_call(a, b);
-}
-
 class foreign_names {
   template <class A, class B>
     requires one_traced<A, B>
@@ -59,59 +48,13 @@ class foreign_names {
                   "gives a tensor of bool");
     return refused_call(a, b);
   }
-  template <traced A>
-  friend constexpr auto exp(const A& a) {
-    static_assert(written_so<A>, "gspmd: there is no exp; write exponential(x)");
-    return refused_call(a, a);
-  }
-  template <traced A>
-  friend constexpr auto sin(const A& a) {
-    static_assert(written_so<A>, "gspmd: there is no sin; write sine(x)");
-    return refused_call(a, a);
-  }
-  template <traced A>
-  friend constexpr auto cos(const A& a) {
-    static_assert(written_so<A>, "gspmd: there is no cos; write cosine(x)");
-    return refused_call(a, a);
-  }
-  template <traced A>
-  friend constexpr auto sigmoid(const A& a) {
-    static_assert(written_so<A>, "gspmd: there is no sigmoid; write logistic(x)");
-    return refused_call(a, a);
-  }
-  template <class A, class B>
-    requires one_traced<A, B>
-  friend constexpr auto pow(const A& a, const B& b) {
-    static_assert(written_so<A>, "gspmd: there is no pow; write power(x, y)");
-    return refused_call(a, b);
-  }
-  // max and min have two overloads. The first is as specialised as that of std, which may be visible too. The second
-  // takes a value and a number.
-  template <traced A>
-  friend constexpr auto max(const A& a, const A& b) {
-    return refused_max(a, b);
-  }
-  template <class A, class B>
-    requires(one_traced<A, B> && !std::same_as<A, B>)
-  friend constexpr auto max(const A& a, const B& b) {
-    return refused_max(a, b);
-  }
-  template <traced A>
-  friend constexpr auto min(const A& a, const A& b) {
-    return refused_min(a, b);
-  }
-  template <class A, class B>
-    requires(one_traced<A, B> && !std::same_as<A, B>)
-  friend constexpr auto min(const A& a, const B& b) {
-    return refused_min(a, b);
-  }
 };
 
 }  // namespace gspmd::detail
 
 // No function of std takes a value. For a call, compilers would list all functions with that name. So these names are
-// declared in std for values alone, to report one sentence. The pack makes the functions above a better match after a
-// using-declaration.
+// declared in std for values alone, to report one sentence. The pack makes the operators of gspmd better
+// matches if both namespaces are used.
 #define GSPMD_REFUSE_OF_STD(name, ours)                                                               \
   template <gspmd::detail::traced A, class... Rest>                                                   \
   constexpr auto name(const A& a, const Rest&...) {                                                   \
@@ -132,12 +75,12 @@ GSPMD_REFUSE_OF_STD(sqrt, sqrt)
 GSPMD_REFUSE_OF_STD(cbrt, cbrt)
 GSPMD_REFUSE_OF_STD(abs, abs)
 GSPMD_REFUSE_OF_STD(fabs, abs)
-GSPMD_REFUSE_OF_STD(exp, exponential)
+GSPMD_REFUSE_OF_STD(exp, exp)
 GSPMD_REFUSE_OF_STD(expm1, expm1)
 GSPMD_REFUSE_OF_STD(log, log)
 GSPMD_REFUSE_OF_STD(log1p, log1p)
-GSPMD_REFUSE_OF_STD(sin, sine)
-GSPMD_REFUSE_OF_STD(cos, cosine)
+GSPMD_REFUSE_OF_STD(sin, sin)
+GSPMD_REFUSE_OF_STD(cos, cos)
 GSPMD_REFUSE_OF_STD(tanh, tanh)
 GSPMD_REFUSE_OF_STD(erf, erf)
 GSPMD_REFUSE_OF_STD(floor, floor)
@@ -145,11 +88,11 @@ GSPMD_REFUSE_OF_STD(ceil, ceil)
 GSPMD_REFUSE_OF_STD(real, real)
 GSPMD_REFUSE_OF_STD(imag, imag)
 GSPMD_REFUSE_OF_STD(conj, conj)
-GSPMD_REFUSE_PAIR_OF_STD(pow, power)
-GSPMD_REFUSE_PAIR_OF_STD(max, maximum, &&!std::same_as<A, B>)
-GSPMD_REFUSE_PAIR_OF_STD(min, minimum, &&!std::same_as<A, B>)
-GSPMD_REFUSE_PAIR_OF_STD(fmax, maximum)
-GSPMD_REFUSE_PAIR_OF_STD(fmin, minimum)
+GSPMD_REFUSE_PAIR_OF_STD(pow, pow)
+GSPMD_REFUSE_PAIR_OF_STD(max, max, &&!std::same_as<A, B>)
+GSPMD_REFUSE_PAIR_OF_STD(min, min, &&!std::same_as<A, B>)
+GSPMD_REFUSE_PAIR_OF_STD(fmax, max)
+GSPMD_REFUSE_PAIR_OF_STD(fmin, min)
 }  // namespace std
 #undef GSPMD_REFUSE_PAIR_OF_STD
 #undef GSPMD_REFUSE_OF_STD

@@ -48,7 +48,7 @@ enum class mistake : std::uint8_t {
   mesh_views,
   network,
   shard,      // the shards that are passed to a step
-  arguments,  // of run or scatter: their number and element types
+  arguments,  // of run or distribute: their number and element types
   budget,
   collectives,  // other collectives than specified
   reported,     // the compiler has reported the mistake

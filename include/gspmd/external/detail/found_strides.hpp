@@ -197,7 +197,7 @@ inline void check_strides(const extents& shape, const extents& strides, std::siz
     if (shape[d] == 1) continue;
     if (strides[d] < 0)
       refuse("dim " + std::to_string(d) +
-             " has a negative stride; view it from its other end, and reverse it in the program (gspmd::reverse)");
+             " has a negative stride; view it from its other end, and reverse it in the program (gspmd::flip)");
     if (strides[d] > (most_bytes / bytes - reach) / (shape[d] - 1)) refuse("it spans more than 2^60 bytes");
     reach += strides[d] * (shape[d] - 1);
   }

@@ -87,7 +87,7 @@ class ghost_ends {
         if (end.beyond == continuation::none) {
           if (is_mine) constants_.push_back({d, p, 0, end.fill});
         } else if (from < 0 || from >= room) {
-          throw error("filled: along dim " + std::to_string(d) + " the layers of device " + std::to_string(device) +
+          throw error("exchange_ghosts: along dim " + std::to_string(d) + " the layers of device " + std::to_string(device) +
                       " beyond the end of the tensor are copies of elements outside of its layers; give wider layers, or fill "
                       "them yourself");
         } else if (is_mine) {

@@ -81,7 +81,8 @@ class ghosted_leaves {
       return;
     const auto is = [&] { return std::string(step_) + ": the layers of input " + std::to_string(k) + " cannot be filled: "; };
     if (k >= facts_->can_fill.size() || !facts_->is_listed(k))
-      throw error(std::string(step_) + ": filled() is for inputs with ghost layers, and leaf " + std::to_string(k) + " has none");
+      throw error(std::string(step_) + ": exchange_ghosts() is for inputs with ghost layers, and leaf " + std::to_string(k) +
+                  " has none");
     if (facts_->can_fill[k] == fillable::ends_differ)
       throw error(is() +
                   "operators of the program go on differently beyond one end of a dim, so that no layer can hold what all "
@@ -97,7 +98,7 @@ class ghosted_leaves {
     if (k >= facts_->input_count() || !facts_->is_listed(k) || facts_->is_in_place(k)) return;
     throw error(leaf_text(*facts_->plan, k) +
                 " has a dim of one element and is moved before it is read, so that nothing reads its ghost layers; give "
-                "filled(view), so that the program reads its boundary, or list no layers for it");
+                "exchange_ghosts(view), so that the program reads its boundary, or list no layers for it");
   }
   template <class T>
   void add_block(std::size_t k, const char* name, const external_block& block) {

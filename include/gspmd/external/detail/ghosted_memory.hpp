@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "gspmd/detail/ir/may_overwrite.hpp"
+#include "gspmd/detail/ir/can_alias.hpp"
 #include "gspmd/extend/edge.hpp"
 #include "gspmd/external/detail/ghosted_facts.hpp"
 
@@ -62,7 +62,7 @@ class ghosted_memory {
     if (a_in_place && b_in_place) return shared_elements::any(x, bytes, y, others);
     if (!shared_elements::in_one_range(x, bytes, y, others)) return false;
     const bool is_same = x.data == y.data && elements(x.shape) * bytes == elements(y.shape) * others;
-    return !is_input || a_in_place || b_in_place || !is_same || !may_overwrite(*facts_->plan, a - facts_->input_count(), b);
+    return !is_input || a_in_place || b_in_place || !is_same || !can_alias(*facts_->plan, a - facts_->input_count(), b);
   }
   /// Returns true if two inputs are the same block, so that filling the layers of the first also fills those of the
   /// second.

@@ -55,7 +55,7 @@ class taken_shards {
         using element = typename plain::element;
         if (leaf.local_count() == 0)
           throw error(leaf_text(*plan_, k) +
-                      " is given an empty sharded_array, never filled or moved from; make it with scatter or make_result");
+                      " is given an empty sharded_array, never filled or moved from; make it with distribute or make_result");
         check<std::conditional_t<std::is_const_v<Leaf>, const element, element>>(k);
         check_array_(*plan_, *mesh_, k, leaf.local_count(), leaf.planned(), leaf.mesh());
         given_.push_back(leaf.data());

@@ -158,7 +158,7 @@ class index_checker {
     const int rank = indices.shape.count;
     if (!may_be_index(indices.type))
       return fail(mistake::type, text("the indices are ")
-                                     << name_of(indices.type) << "; they are integers: write convert<std::int64_t>(indices)");
+                                     << name_of(indices.type) << "; they are integers: write cast<std::int64_t>(indices)");
     if (dims.vector_dim < 0 || dims.vector_dim > rank)
       return fail(mistake::dim, text("index_vector_dim ")
                                     << dims.vector_dim << " is no dim of the indices " << shape_text(indices.shape)

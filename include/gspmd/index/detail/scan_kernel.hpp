@@ -26,7 +26,7 @@ void scan_lines(const scan_spec& s, std::int64_t valid, std::int64_t part, const
   // a part's total differs from the order of a line. So a running maximum or minimum is never -0, on any mesh. For all
   // other numbers and NaN, x + 0 is x.
   const auto combine = [](element a, element b) {
-    constexpr bool keeps_one = Kind == monoid::maximum || Kind == monoid::minimum;
+    constexpr bool keeps_one = Kind == monoid::max || Kind == monoid::min;
     if constexpr (keeps_one && std::is_floating_point_v<element>) return combine_lanes<Kind>(a, b) + element{};
     else return combine_lanes<Kind>(a, b);
   };

@@ -62,8 +62,8 @@ constexpr operator_code operator_of(monoid kind) {
   switch (kind) {
     case monoid::add: return code_of<add_op>;
     case monoid::multiply: return code_of<multiply_op>;
-    case monoid::maximum: return code_of<maximum_op>;
-    case monoid::minimum: return code_of<minimum_op>;
+    case monoid::max: return code_of<max_op>;
+    case monoid::min: return code_of<min_op>;
     case monoid::and_: return code_of<and_op>;
     case monoid::or_: break;
   }
@@ -104,9 +104,9 @@ struct scatter_op : indexing_operator {
       b.send(1, taken(dy * y) / u);
     } else {
       const auto is_equal = y.of(code_of<compare_eq_op>, u, taken(y));
-      const auto hit = b.as_term(add_elementwise(b.program(), code_of<convert_op>, {is_equal.id()}, n.at, updates.type));
+      const auto hit = b.as_term(add_elementwise(b.program(), code_of<cast_op>, {is_equal.id()}, n.at, updates.type));
       const auto hits = b.as_term(add_scatter_like(b.program(), n, n.operands[0], hit.id(), n.shape, monoid::add, n.at));
-      b.send(1, hit * taken(dy / y.of(code_of<maximum_op>, hits, hits.number(1))));
+      b.send(1, hit * taken(dy / y.of(code_of<max_op>, hits, hits.number(1))));
     }
   }
   template <class Lowering>
@@ -209,10 +209,10 @@ struct scatter_set_op : indexing_operator {
     }
     const int taken = add_gather_like(g, n, dy, n.operands[1], updates.shape, n.at);
     if (!several) return b.send(2, taken);
-    const int last = add_scatter_like(g, n, n.operands[1], number, n.shape, monoid::maximum, n.at);
+    const int last = add_scatter_like(g, n, n.operands[1], number, n.shape, monoid::max, n.at);
     const int stays = add_elementwise(g, code_of<compare_eq_op>,
                                       {number, add_gather_like(g, n, last, n.operands[1], updates.shape, n.at)}, n.at);
-    b.send(2, add_elementwise(g, code_of<select_op>, {stays, taken, nothing}, n.at));
+    b.send(2, add_elementwise(g, code_of<where_op>, {stays, taken, nothing}, n.at));
   }
   template <class Lowering>
   static constexpr void lower(Lowering& l, const instruction& op) {

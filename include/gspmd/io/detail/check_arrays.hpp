@@ -66,7 +66,7 @@ inline void check_alike(const std::vector<stored_array>& arrays, const std::stri
   }
   const std::int64_t mine = crc32c(text.data(), text.size());
   std::int64_t most[] = {mine, -mine};
-  devices.all_reduce(most, 2, monoid::maximum);
+  devices.all_reduce(most, 2, monoid::max);
   if (most[0] != -most[1])
     throw error(devices.subject() + ": processes come with different arrays, " + words + "; give all the same");
 }

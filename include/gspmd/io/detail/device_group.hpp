@@ -60,7 +60,7 @@ class device_group {
       text = subject_ + ": " + e.what();
     }
     std::int64_t found[] = {has_failed ? count_ - held_[0] : 0, has_failed ? 0 : 1};
-    all_reduce(found, 2, monoid::maximum);
+    all_reduce(found, 2, monoid::max);
     if (found[0] == 0) return;
     const auto at = static_cast<int>(count_ - found[0]);
     throw error(broadcast(text, at), found[1] != 0 ? at : -1);

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "gspmd/index/gather.hpp"
-#include "gspmd/linalg/block_cyclic/deal.hpp"
+#include "gspmd/linalg/block_cyclic/distribute.hpp"
 #include "gspmd/ops/loops.hpp"
 
 /// Cholesky's factor of one large matrix on a grid of devices, and linear systems with the factor.
 namespace gspmd {
 
-/// Returns the lower triangle l of l l^H = a. a and l are distributed blocks (deal_matrix). a is symmetric (Hermitian)
+/// Returns the lower triangle l of l l^H = a. a and l are distributed blocks (distribute_matrix). a is symmetric (Hermitian)
 /// and positive definite. The elements above the diagonal are not read.
 ///
 /// If a is not positive definite, the columns of l are NaN from the strip with the first column that has no root. A
@@ -35,7 +35,7 @@ namespace gspmd {
 /// ScaLAPACK's pdpotrf broadcasts n^2 / 2 ((C - 1) / P + (R - 1) / P). The total here is at most that number plus n^2
 /// / strips and n^2 (C - 1) / (C P) for the last two lines.
 /// **Example.**
-///     const auto l = dealt_cholesky(deal_matrix(a, grid), grid);
+///     const auto l = dealt_cholesky(distribute_matrix(a, grid), grid);
 /// **Source.** Golub and Van Loan, Matrix Computations, 4.2.9.
 constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location::current());
 
@@ -45,7 +45,7 @@ constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location
 /// **Communication.** b and x are whole on every device before, between and after the loops, which takes two gathers
 /// of n k elements. Each block row all_reduces block * (block + k) elements. l may be moved once for each loop, by an
 /// all_to_all of its shard, so that all devices take part in every row.
-/// **Errors.** Those of deal_matrix; a b that does not fit.
+/// **Errors.** Those of distribute_matrix; a b that does not fit.
 /// **Example.**
 ///     const auto x = dealt_solve(l, b, grid);
 constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = location::current());
@@ -54,7 +54,7 @@ constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = lo
 /// The elements above the diagonal are not read. The matrix is distributed, factored and collected. n may be any
 /// extent: the matrix is padded with ones on the diagonal to whole rounds of blocks.
 ///
-/// **Communication.** That of deal_matrix, dealt_cholesky and collect_matrix.
+/// **Communication.** That of distribute_matrix, dealt_cholesky and collect_matrix.
 /// **Example.**
 ///     const auto l = cholesky(a, {.rows = "x", .cols = "y"});
 constexpr value cholesky(value a, matrix_grid grid, location at = location::current());
@@ -126,7 +126,7 @@ class cholesky_on_grid {
     // cholesky takes (a + a^H) / 2. For the lower triangle and its mirror image this is the triangle.
     const value is_upper =
         iota<std::int64_t>(grid_.like(), {width, width}, 0, at_) < iota<std::int64_t>(grid_.like(), {width, width}, 1, at_);
-    const value mirrored = select(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square);
+    const value mirrored = where(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square);
     const value l = grid_.split_as(cholesky(mirrored, at_), -1, -1);  // whole on every device, also if it is split below
     const value on_top = dealt(l);
     if (rest == 0) return on_top;
@@ -162,7 +162,7 @@ class cholesky_on_grid {
       const value across =
           reshape(dynamic_slice(l, std::array{row.part, zero, row.first, zero}, {1, grid_.cols(), size, width}, at_),
                   {grid_.cols(), size, width}, at_);
-      const value known = select(grid_.global_index({grid_.cols(), size, width}, 0, 2) < k * size, across, 0.0);
+      const value known = where(grid_.global_index({grid_.cols(), size, width}, 0, 2) < k * size, across, 0.0);
       return solved_block(l, x, einsum<"cjk,ckn->jn">(known, x), row, column, column, false);
     };
     return fori_loop(trip_count(width * grid_.cols() / size, at_), body, b);
@@ -178,7 +178,7 @@ class cholesky_on_grid {
           reshape(dynamic_slice(l, std::array{zero, column.part, zero, column.first}, {grid_.rows(), 1, height, size}, at_),
                   {grid_.rows(), height, size}, at_);
       const value known =
-          select(grid_.global_index({grid_.rows(), height, size}, 0, 1) < k * size + size, 0.0, grid_.conjugated(below));
+          where(grid_.global_index({grid_.rows(), height, size}, 0, 1) < k * size + size, 0.0, grid_.conjugated(below));
       return solved_block(l, x, einsum<"rij,rin->jn">(known, x), row, column, row, true);
     };
     return fori_loop(trip_count(count, at_), body, b);

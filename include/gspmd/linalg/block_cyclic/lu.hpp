@@ -10,7 +10,7 @@
 #include "gspmd/index/gather.hpp"
 #include "gspmd/index/lookup.hpp"
 #include "gspmd/index/order.hpp"
-#include "gspmd/linalg/block_cyclic/deal.hpp"
+#include "gspmd/linalg/block_cyclic/distribute.hpp"
 #include "gspmd/linalg/lu.hpp"
 #include "gspmd/ops/loops.hpp"
 
@@ -38,9 +38,9 @@ namespace gspmd {
 /// **Source.** Grigori, Demmel and Xiang, CALU: a communication optimal LU factorization algorithm, 2011.
 constexpr value solve(value a, value b, matrix_grid grid, location at = location::current());
 
-/// The same for a distributed matrix (deal_matrix): t is [R, C, p, q], b and x are [n, k].
+/// The same for a distributed matrix (distribute_matrix): t is [R, C, p, q], b and x are [n, k].
 ///
-/// **Errors.** Those of deal_matrix; a b that does not fit.
+/// **Errors.** Those of distribute_matrix; a b that does not fit.
 /// **Example.**
 ///     const auto x = solve_dealt(t, b, grid);
 constexpr value solve_dealt(value t, value b, matrix_grid grid, location at = location::current());
@@ -140,21 +140,21 @@ class lu_on_grid {
       const value panel =
           by_rows(reshape(dynamic_slice(x, std::array{zero, column.part, column.first}, {n, 1, b}, at_), {n, b}, at_));
       const auto rows_of = [&](value mask) { return equal(broadcast_in_dim(mask, {n, b}, {0}, at_), std::int64_t{1}); };
-      const value active = select(rows_of(done), 0.0, panel);
+      const value active = where(rows_of(done), 0.0, panel);
       const auto [factors, pivots] = tournament(active);
       const value now_done = whole(with_rows(done, pivots, pivots * std::int64_t{0} + std::int64_t{1}));
 
       // The rows of u, and the elimination with them.
       const value head = grid_.split_as(take(x, pivots, 0, out_of_range::clip, 0, at_), -1, 1);
       const value is_behind = grid_.global_index({b, columns_, width}, 1, 2) >= k * b + b;
-      const value upper = select(is_behind, solved(factors, head, true), 0.0);
+      const value upper = where(is_behind, solved(factors, head, true), 0.0);
       const value by_columns = triangular_solve(factors, einsum<"nb->bn">(active), {.lower = false, .transposed = true}, at_);
       const value lower = by_rows(einsum<"bn->nb">(by_columns));
-      const value next = with_rows(x, pivots, select(is_behind, upper, head)) -
-                         einsum<"nb,bcv->ncv">(select(rows_of(now_done), 0.0, lower), upper);
+      const value next = with_rows(x, pivots, where(is_behind, upper, head)) -
+                         einsum<"nb,bcv->ncv">(where(rows_of(now_done), 0.0, lower), upper);
       // The rows of pivots are written last. If there was no pivot, one of these rows may be eliminated already and has
       // the zero that makes x NaN or infinite.
-      const value own_columns = with_rows(select(rows_of(done), panel, lower), pivots, factors);
+      const value own_columns = with_rows(where(rows_of(done), panel, lower), pivots, factors);
       return std::tuple{
           dynamic_update_slice(next, reshape(own_columns, {n, 1, b}, at_), std::array{zero, column.part, column.first}, at_),
           whole(dynamic_update_slice(places, pivots, std::array{k * b}, at_)), now_done};
@@ -172,15 +172,16 @@ class lu_on_grid {
     const extents s = panel.shape();
     const std::int64_t n = s[0], p = n / rows_, b = block_;
     const value cut = grid_.split_as(reshape(panel, {rows_, p, b}, at_), 0, -1);
-    const value found = convert<std::int64_t>(slice(order_of(cut), {0, 0}, {rows_, b}, {}, at_));
-    const value own_rows = take_along(cut, broadcast_in_dim(found, {rows_, b, b}, {0, 1}, at_), 1, out_of_range::clip, 0, at_);
+    const value found = cast<std::int64_t>(slice(order_of(cut), {0, 0}, {rows_, b}, {}, at_));
+    const value own_rows =
+        take_along_axis(cut, broadcast_in_dim(found, {rows_, b, b}, {0, 1}, at_), 1, out_of_range::clip, 0, at_);
     const value own_places = iota<std::int64_t>(panel, {rows_, b}, 0, at_) * p + found;
     const value candidates = reshape(whole(own_places), {rows_ * b}, at_);
     const value rows = reshape(whole(grid_.split_as(own_rows, 0, -1)), {rows_ * b, b}, at_);
-    const value best = convert<std::int64_t>(slice(order_of(rows), {0}, {b}, {}, at_));
+    const value best = cast<std::int64_t>(slice(order_of(rows), {0}, {b}, {}, at_));
     const auto [factors, order] = lu(take(rows, best, 0, out_of_range::clip, 0, at_), at_);
     const value pivots =
-        take(take(candidates, best, 0, out_of_range::clip, 0, at_), convert<std::int64_t>(order), 0, out_of_range::clip, 0, at_);
+        take(take(candidates, best, 0, out_of_range::clip, 0, at_), cast<std::int64_t>(order), 0, out_of_range::clip, 0, at_);
     return {factors, pivots};
   }
   /// Returns the new places of the first `top` rows of each row of the grid, [R top], among the rows after them. Rows
@@ -189,12 +190,12 @@ class lu_on_grid {
   [[nodiscard]] constexpr value places_for_tops(value pivots, value done, std::int64_t p, std::int64_t top) const {
     const std::int64_t count = rows_ * top, rest = rows_ * (p - top);
     const value i = iota<std::int64_t>(pivots, {count}, 0, at_), zero = i * std::int64_t{0};
-    const auto turns = [&](value chosen) { return cumsum(convert<std::int64_t>(chosen), 0, {}, at_) - std::int64_t{1}; };
+    const auto turns = [&](value chosen) { return cumsum(cast<std::int64_t>(chosen), 0, {}, at_) - std::int64_t{1}; };
     const value is_behind = pivots % p >= top;
-    const value hole = whole(select(is_behind, turns(is_behind), zero + count));
+    const value hole = whole(where(is_behind, turns(is_behind), zero + count));
     const value holes = with_rows(zero + rest, hole, pivots / p * (p - top) + pivots % p - top);
     const value stays = equal(take(done, i / top * p + i % top, 0, out_of_range::clip, 0, at_), std::int64_t{0});
-    return select(stays, take(holes, turns(stays), 0, out_of_range::clip, 0, at_), zero + rest);
+    return where(stays, take(holes, turns(stays), 0, out_of_range::clip, 0, at_), zero + rest);
   }
   /// Returns the order of rows in the elimination of panels [..., rows, columns].
   [[nodiscard]] constexpr value order_of(value panels) const {

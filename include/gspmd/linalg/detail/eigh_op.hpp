@@ -56,7 +56,7 @@ struct eigh_op : matrix_operator {
     const term by_values = dw >= 0 ? along(dw, row) : along(w, row).number(0);
     term by_vectors = by_values.number(0);
     if (dv >= 0) by_vectors = term(g, m.product(v, true, dv, false), n.at) / (along(w, row) - along(w, column));
-    const int inner = term::of<select_op>(on_diagonal, by_values, by_vectors).id();
+    const int inner = term::of<where_op>(on_diagonal, by_values, by_vectors).id();
     b.send(0, m.product(m.product(m.conjugated(v), false, inner, false), false, v, true));
   }
   template <class Lowering>

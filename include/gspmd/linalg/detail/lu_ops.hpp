@@ -48,7 +48,7 @@ constexpr term where_equal(graph& g, dtype type, extents shape, int row, int x, 
   const term found =
       term::of<compare_eq_op>(row < 0 ? term(g, add_iota(g, dtype::s32, shape, rank - 2, at), at) : wide(row), column);
   const term zero(g, add_number(g, 0, type, shape, "grad", at), at);
-  return term::of<select_op>(found, x < 0 ? zero.number(1) : wide(x), zero);
+  return term::of<where_op>(found, x < 0 ? zero.number(1) : wide(x), zero);
 }
 
 /// The LU factorisation with partial pivoting: `a` with reordered rows is l u. The first result has both factors in its

@@ -160,8 +160,8 @@ class matrix_terms {
     const term inside = term::of(lower ? code_of<compare_gt_op> : code_of<compare_lt_op>, row, column);
     const term zero = x.number(0);
     const term diagonal = of_diagonal == 0 ? zero : of_diagonal == 1 ? x : x * of_diagonal;  // 0 times infinity is NaN
-    const term rest = term::of<select_op>(term::of<compare_eq_op>(row, column), diagonal, zero);
-    return term::of<select_op>(inside, x, rest).id();
+    const term rest = term::of<where_op>(term::of<compare_eq_op>(row, column), diagonal, zero);
+    return term::of<where_op>(inside, x, rest).id();
   }
 
  private:

@@ -208,7 +208,7 @@ struct native_source {
     std::string text = "accumulate_rows<" + row;
     for (const auto& f : reductions) {
       const monoid kind = table_of<reduction_spec>(plan)[static_cast<std::size_t>(f.reduction)].reduced_by;
-      if (f.type != type || (kind != monoid::add && kind != monoid::maximum && kind != monoid::minimum)) return "nullptr";
+      if (f.type != type || (kind != monoid::add && kind != monoid::max && kind != monoid::min)) return "nullptr";
       std::size_t store = 0;
       while (group.stores[store].slot != f.stored) ++store;
       text += ",accumulated<" + std::to_string(store) + ",gspmd::monoid(" + std::to_string(static_cast<int>(kind)) + ")>";

@@ -52,13 +52,13 @@ T largest_product(const T* x, std::int64_t n, T factor) {
   auto one = broadcast_simd(least), other = one;
   std::int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    one = combine_lanes<monoid::maximum>(one, load_simd(x + i) * factors);
-    other = combine_lanes<monoid::maximum>(other, load_simd(x + i + lanes) * factors);
+    one = combine_lanes<monoid::max>(one, load_simd(x + i) * factors);
+    other = combine_lanes<monoid::max>(other, load_simd(x + i + lanes) * factors);
   }
-  one = combine_lanes<monoid::maximum>(one, other);
+  one = combine_lanes<monoid::max>(one, other);
   T all = least;
-  for (int l = 0; l < lanes; ++l) all = combine_lanes<monoid::maximum>(all, static_cast<T>(one[l]));
-  for (; i < n; ++i) all = combine_lanes<monoid::maximum>(all, static_cast<T>(x[i] * factor));
+  for (int l = 0; l < lanes; ++l) all = combine_lanes<monoid::max>(all, static_cast<T>(one[l]));
+  for (; i < n; ++i) all = combine_lanes<monoid::max>(all, static_cast<T>(x[i] * factor));
   return all;
 }
 template <class T>

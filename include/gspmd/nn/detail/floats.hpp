@@ -11,7 +11,7 @@ constexpr bool has_floats(value x, const char* op, location at) {
   if (is_floating(x.type()) && !is_complex(x.type())) return true;
   x.graph()->fail(at, op, mistake::type,
                   text("the operand is ") << name_of(x.type()) << shape_text(x.shape())
-                                          << "; its elements must be real floats, for example convert<float>(x)");
+                                          << "; its elements must be real floats, for example cast<float>(x)");
   return false;
 }
 

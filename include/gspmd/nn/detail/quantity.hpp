@@ -47,17 +47,17 @@ class quantity {
     return {a.as_operand(at) / b.as_operand(at), at};
   }
   // In the functions below, at least one operand is a tensor.
-  friend constexpr quantity maximum(const quantity& a, const quantity& b) {
+  friend constexpr quantity max(const quantity& a, const quantity& b) {
     const location at = line_of(a, b);
-    return {gspmd::maximum(a.as_operand(at), b.as_operand(at)), at};
+    return {gspmd::max(a.as_operand(at), b.as_operand(at)), at};
   }
-  friend constexpr quantity minimum(const quantity& a, const quantity& b) {
+  friend constexpr quantity min(const quantity& a, const quantity& b) {
     const location at = line_of(a, b);
-    return {gspmd::minimum(a.as_operand(at), b.as_operand(at)), at};
+    return {gspmd::min(a.as_operand(at), b.as_operand(at)), at};
   }
-  friend constexpr quantity power(const quantity& a, const quantity& b) {
+  friend constexpr quantity pow(const quantity& a, const quantity& b) {
     const location at = line_of(a, b);
-    return {gspmd::power(a.as_operand(at), b.as_operand(at)), at};
+    return {gspmd::pow(a.as_operand(at), b.as_operand(at)), at};
   }
   friend constexpr quantity operator>(const quantity& a, const quantity& b) {
     const location at = line_of(a, b);
@@ -65,11 +65,11 @@ class quantity {
   }
   friend constexpr quantity select(const quantity& condition, const quantity& a, const quantity& b) {
     const location at = condition.at_;
-    return {gspmd::select(condition.as_operand(at), a.as_operand(at), b.as_operand(at)), at};
+    return {gspmd::where(condition.as_operand(at), a.as_operand(at), b.as_operand(at)), at};
   }
   friend constexpr quantity sqrt(const quantity& a) { return {gspmd::sqrt(a.value_, a.at_), a.at_}; }
   friend constexpr quantity rsqrt(const quantity& a) { return {gspmd::rsqrt(a.value_, a.at_), a.at_}; }
-  friend constexpr quantity cosine(const quantity& a) { return {gspmd::cosine(a.value_, a.at_), a.at_}; }
+  friend constexpr quantity cos(const quantity& a) { return {gspmd::cos(a.value_, a.at_), a.at_}; }
   friend constexpr quantity floor(const quantity& a) { return {gspmd::floor(a.value_, a.at_), a.at_}; }
 
   /// Returns the quantity in another element type. A number fits every type.

@@ -46,7 +46,7 @@ class packed_table {
     if (width_ == 0) return fields;
     value left = row_of(all, here(row) / here(rows_of_word_), at);
     const value place = remainder(here(row), here(rows_of_word_));
-    left = shift_right(here(left), here(here(place) * here(std::int64_t{width_})));  // the fields cut off the bits above
+    left = right_shift(here(left), here(here(place) * here(std::int64_t{width_})));  // the fields cut off the bits above
     for (std::size_t k = widths_.size(); k-- > 0;) {
       if (widths_[k] == 0) continue;  // the only number is 0
       const std::int64_t size = std::int64_t{1} << widths_[k];

@@ -86,8 +86,8 @@ struct adafactor {
       gspmd::detail::parameter_update all(gspmd::detail::graph_in(params), "adafactor", at);
       const quantity count = all.count(next.state.step);
       if (count.is_number()) return next;
-      const quantity t = count + 1.0, lr = minimum(rsqrt(t), all.rate(rate.of(count), given_rate));
-      const quantity fresh = power(t, -decay), kept = 1.0 - fresh;
+      const quantity t = count + 1.0, lr = min(rsqrt(t), all.rate(rate.of(count), given_rate));
+      const quantity fresh = pow(t, -decay), kept = 1.0 - fresh;
       const auto each = [&](quantity p, quantity d, std::array<quantity, 2> s) -> std::array<quantity, 3> {
         const auto shape = p.tensor().shape();
         const int last = p.tensor().rank() - 1;
@@ -109,8 +109,8 @@ struct adafactor {
           const quantity relative = rows / along(mean_over(rows, last - 1), last - 1);
           step = d * along(rsqrt(relative), last) * along(rsqrt(cols), last - 1);
         }
-        const quantity clipped = maximum(gspmd::detail::rms_of(step) * (1 / clip), 1.0);
-        const quantity scale = maximum(gspmd::detail::rms_of(p), least_scale);
+        const quantity clipped = max(gspmd::detail::rms_of(step) * (1 / clip), 1.0);
+        const quantity scale = max(gspmd::detail::rms_of(p), least_scale);
         const quantity factor = lr * (scale.as(dtype::f64) / clipped.as(dtype::f64));
         return {p - factor.as(type) * step, rows, cols};
       };

@@ -43,7 +43,7 @@ struct adam_moments {
 
  private:
   static constexpr quantity correction(double beta, const quantity& count) {
-    return count.is_number() ? quantity(1) : 1.0 / (1.0 - power(beta, count + 1.0));
+    return count.is_number() ? quantity(1) : 1.0 / (1.0 - pow(beta, count + 1.0));
   }
 };
 

@@ -12,8 +12,8 @@ namespace gspmd::detail {
 /// Returns trust * |p| / |step|, the factor that scales a layer's step to its weights. Returns 1 if one of the norms is
 /// 0, so that weights can leave 0.
 constexpr quantity trust_ratio(const quantity& p, const quantity& weights, const quantity& step, double trust) {
-  const quantity ratio = select(step > 0.0, trust * weights / step, 1.0);
-  return select(weights > 0.0, ratio, 1.0).as(p.tensor().type());
+  const quantity ratio = where(step > 0.0, trust * weights / step, 1.0);
+  return where(weights > 0.0, ratio, 1.0).as(p.tensor().type());
 }
 
 }  // namespace gspmd::detail
@@ -43,7 +43,7 @@ struct lars {
                              const quantity& velocity) -> std::array<quantity, 2> {
       const dtype type = p.tensor().type();
       const quantity weights = gspmd::detail::norm_of(p), gradient = gspmd::detail::norm_of(d);
-      const quantity norm = select(gradient > 0.0, gradient + c * weights, 0.0 * gradient);
+      const quantity norm = where(gradient > 0.0, gradient + c * weights, 0.0 * gradient);
       const quantity ratio = gspmd::detail::trust_ratio(p, weights, norm, trust);
       const quantity v = decay * velocity + lr.as(type) * ratio * (d + c * p);
       return {p - v, v};

@@ -70,7 +70,7 @@ constexpr Grads clip_by_global_norm(Grads grads, double limit, location at = loc
   const quantity norm(global_norm(grads, at), at);
   const gspmd::detail::parameter_update all(g, "clip_by_global_norm", at);
   if (g->failed()) return grads;
-  const quantity factor = limit / maximum(norm, limit);
+  const quantity factor = limit / max(norm, limit);
   gspmd::detail::for_each_leaf(grads, [&](value& v) {
     const quantity wide = all.of(v).wide();
     v = (wide * factor.as(wide.tensor().type())).as(v.type()).tensor();

@@ -40,17 +40,17 @@ struct schedule {
     }
     const auto length = static_cast<double>(over);
     const bool is_warmed = warm > 1 && falls != decay::none;  // then the decay begins after the warm-up
-    const quantity n = is_warmed ? maximum(updates - static_cast<double>(warm), 0.0) : updates;
+    const quantity n = is_warmed ? max(updates - static_cast<double>(warm), 0.0) : updates;
     quantity rate = peak;
     if (falls == decay::cosine) {
       constexpr double pi = 3.14159265358979323846;
-      rate = (peak - last) / 2 * cosine(minimum(n, length) * (pi / length)) + (peak + last) / 2;
+      rate = (peak - last) / 2 * cos(min(n, length) * (pi / length)) + (peak + last) / 2;
     } else if (falls == decay::exponential) {
-      rate = peak * power(last, n / length);
+      rate = peak * pow(last, n / length);
     } else if (falls == decay::steps) {
-      rate = peak * power(last, floor(n / length));
+      rate = peak * pow(last, floor(n / length));
     }
-    return warm > 1 ? rate * minimum((updates + 1.0) / static_cast<double>(warm), 1.0) : rate;
+    return warm > 1 ? rate * min((updates + 1.0) / static_cast<double>(warm), 1.0) : rate;
   }
 };
 

@@ -33,7 +33,7 @@ constexpr State add_state_inputs(graph& g, State made_there, int number) {
 
 namespace optimizer {
 
-/// The input of a program that is the state of an optimizer. `Params` is the input of the parameters: an `in`, a
+/// The input of a program that is the state of an optimizer. `Params` is the input of the parameters: an `input`, a
 /// `record` or an `array_of`. The tensors of the state have the shardings of their parameters.
 ///
 /// **Example.**

@@ -14,7 +14,7 @@
 #include "gspmd/ops/shape.hpp"
 #include "gspmd/program/program.hpp"
 #include "gspmd/program/tree.hpp"
-#include "gspmd/transform/next_value.hpp"
+#include "gspmd/transform/update.hpp"
 
 namespace gspmd {
 namespace optimizer {
@@ -108,7 +108,7 @@ constexpr value keep_place(value next, value before, location at) {
   if (!next.is_valid() || !before.is_valid()) return next;
   graph& g = *next.graph();
   const bool is_typed = g.states_communication();
-  return is_typed || input_number(g, before.id()) < 0 ? lie_beside(next, before, at) : mark_next_value(before, next, at);
+  return is_typed || input_number(g, before.id()) < 0 ? lie_beside(next, before, at) : mark_update(before, next, at);
 }
 
 /// Returns zeros with the type, shape and sharding of a tensor.
@@ -222,7 +222,7 @@ class parameter_update {
            fail(mistake::type, text("tensor ")
                                    << static_cast<std::int64_t>(k) << " is " << name_of(p.type()) << shape_text(p.shape())
                                    << ", and an optimizer moves floats; keep it out of the parameters, or "
-                                      "convert<float>(x)");
+                                      "cast<float>(x)");
   }
   /// Returns true if a tensor of the state has this shape; records the mistake if not.
   [[nodiscard]] constexpr bool is_state(const quantity& s, const extents& shape) const {

@@ -45,7 +45,7 @@ struct several_layers {
           const value is_there = operand(first + operand(k, at), at) < operand(layers, at);
           return transform_leaves(
               [&](value y, value was) {
-                return select({broadcast_in_dim(is_there, as_integers(y.shape()), {}, at), at}, {y, at}, {was, at});
+                return where({broadcast_in_dim(is_there, as_integers(y.shape()), {}, at), at}, {y, at}, {was, at});
               },
               next, h);
         },

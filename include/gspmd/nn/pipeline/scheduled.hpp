@@ -123,7 +123,7 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
     const tick_rows rows(table, this->schedule);
     const looked_up tables{rows, rows.works.words(g, this->at), rows.slots.words(g, this->at), rows.leaving.words(g, this->at)};
     const value any = leaves_of(xs)[0];
-    const int wide = add_elementwise(g, code_of<convert_op>, {local::axis_index<Axis>(any, this->at).id()}, this->at, dtype::s64);
+    const int wide = add_elementwise(g, code_of<cast_op>, {local::axis_index<Axis>(any, this->at).id()}, this->at, dtype::s64);
     const value place = made(g, wide, dtype::s64, {});
     // On a device, dim 0 of the weights (the stages) is 1.
     const Weights mine = leaf_by_leaf(own, [&](value w) { return reshape(w, as_integers(shape_of_row(w)), this->at); });
@@ -242,11 +242,11 @@ struct scheduled_step : stages_on<Axis, Stage, Schedule> {
       }
       // In other ticks and on other stages, zeros are written to the row of the microbatch that leaves next. Its
       // backward pass overwrites them.
-      const value leaves = logical_and(here(is_first), here(goes_back));
+      const value leaves = bitwise_and(here(is_first), here(goes_back));
       const value to = tables.rows.leaving.look_up(tables.leaving, t, line)[0];
       dxs = leaf_by_leaf_with(dxs, dx, [&](value all, value x) {
         const value flag = broadcast_in_dim(leaves, as_integers(x.shape()), {}, line);
-        return this->with_row(g, all, select(here(flag), here(x), here(this->zeros(g, x.type(), x.shape()))), to);
+        return this->with_row(g, all, where(here(flag), here(x), here(this->zeros(g, x.type(), x.shape()))), to);
       });
     }
     if (segment.goes_forward)

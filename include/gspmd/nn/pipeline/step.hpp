@@ -59,8 +59,8 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     };
     const Data from = transform_leaves(
         [&](value by_loss, value by_next) {
-          const value begun = select(everywhere(is_last, by_loss), this->here(by_loss), this->here(by_next));
-          return stop_gradient(select(everywhere(is_there, begun), this->here(begun), this->here(zeros_like(begun, this->at))),
+          const value begun = where(everywhere(is_last, by_loss), this->here(by_loss), this->here(by_next));
+          return stop_gradient(where(everywhere(is_there, begun), this->here(begun), this->here(zeros_like(begun, this->at))),
                                this->at);
         },
         grad(differentiated, y), dy);
@@ -75,8 +75,8 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     }
     const auto [dw, dx] = grad(product, std::tuple{w, x});
     // A factor of 0 or 1 instead of a select, so that a sum over devices along other axes can wait until the loop ends.
-    const value counts = logical_and(this->here(is_last), this->here(is_there));
-    const int factor = add_elementwise(*own.graph(), code_of<convert_op>, {counts.id()}, this->at, own.type());
+    const value counts = bitwise_and(this->here(is_last), this->here(is_there));
+    const int factor = add_elementwise(*own.graph(), code_of<cast_op>, {counts.id()}, this->at, own.type());
     return std::tuple{value(this->here(own) * this->here(made(*own.graph(), factor, own.type(), {}))), dw, dx};
   }
 
@@ -95,14 +95,14 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
     const auto body = [&](value tick, const Data& arrived, const Data& returned, const Data& stashed, const Weights& dws,
                           const Data& dxs, value losses) {
       const Data in = this->entering(xs, tick, is_first, arrived);
-      const value row = remainder(here(tick), here(kept));
+      const value row = fmod(here(tick), here(kept));
       const Data held = transform_leaves([&](value all, value x) { return this->with_row(g, all, x, row); }, stashed, in);
       const Data out = this->stages_of(weights, in, place);
       // Stage s runs the backward pass of the microbatch whose forward pass it ran 2 (stages - 1 - s) ticks ago.
       const value ago = here(last) - here(here(place) * here(2));
       const value back = here(here(tick) - here(last)) + here(place);
-      const value is_there = logical_and(here(here(back) >= here(0)), here(here(back) < here(microbatches)));
-      const value of_back = remainder(here(here(here(tick) + here(2 * kept)) - here(ago)), here(kept));
+      const value is_there = bitwise_and(here(here(back) >= here(0)), here(here(back) < here(microbatches)));
+      const value of_back = fmod(here(here(here(tick) + here(2 * kept)) - here(ago)), here(kept));
       const Data x =
           vmap<1, 0>([&](const Data& all, value r) { return transform_leaves([&](value v) { return row_of(v, r, line); }, all); },
                      out_dims<>{}, line)(held, of_back);

@@ -42,7 +42,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
   constexpr value microbatch_at(value tick) const {
     const std::int64_t stages = this->schedule.stages, rounds = this->schedule.rounds;
     if (rounds == 1) return tick;
-    const value turn = this->here(tick) / this->here(stages * rounds), place = remainder(this->here(tick), this->here(stages));
+    const value turn = this->here(tick) / this->here(stages * rounds), place = fmod(this->here(tick), this->here(stages));
     return this->here(this->here(turn) * this->here(stages)) + this->here(place);
   }
 
@@ -71,7 +71,7 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
       const value is_in = equal(this->here(round), this->here(static_cast<std::int64_t>(r)));
       now = transform_leaves(
           [&](value w, value sum) {
-            const int mask = add_elementwise(*w.graph(), code_of<convert_op>, {is_in.id()}, this->at, w.type());
+            const int mask = add_elementwise(*w.graph(), code_of<cast_op>, {is_in.id()}, this->at, w.type());
             const value part =
                 this->here(w) * this->here(along_stages(made(*w.graph(), mask, w.type(), is_in.shape()), w, this->at));
             return r == 0 ? part : this->here(sum) + this->here(part);
@@ -93,9 +93,9 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
       // Stage s now processes the microbatch that stage 0 processed s ticks ago. The offset of stages * rounds keeps
       // `since` positive.
       const value since = here(here(tick) + here(stages * rounds)) - here(place);
-      const value round = remainder(here(here(since) / here(stages)), here(rounds));
+      const value round = fmod(here(here(since) / here(stages)), here(rounds));
       const value part = here(here(round) * here(stages)) + here(place);
-      const value is_entering = logical_and(here(equal(here(place), here(0))), here(equal(here(round), here(0))));
+      const value is_entering = bitwise_and(here(equal(here(place), here(0))), here(equal(here(round), here(0))));
       const Data in = this->entering(xs, microbatch_at(tick), is_entering, arrived);
       const Data out = this->stages_of(weights_now(by_round, round), in, part);
       const Data next =

@@ -22,17 +22,18 @@ namespace detail {
 template <class Input, class Layouts, const mesh_info& Mesh, std::size_t First>
 struct annotated_input {
   static_assert(accepted<Input>,
-                "gspmd: search_annotations: the inputs are `in`, `record` and `array_of`; search this program at run time, by "
+                "gspmd: search_annotations: the inputs are `input`, `record` and `array_of`; search this program at run time, by "
                 "dynamic::find_annotations or gspmd-plan --search, and write the lines that it prints");
   using type = Input;
 };
 template <class T, class Dims, class Split, class Partial, class Layouts, const mesh_info& Mesh, std::size_t First>
-struct annotated_input<in<T, Dims, Split, Partial>, Layouts, Mesh, First> {
+struct annotated_input<input<T, Dims, Split, Partial>, Layouts, Mesh, First> {
   static constexpr input_layout layout = Layouts::value[First];
   template <std::size_t... D>
-  static auto find(std::index_sequence<D...>) -> in<T, Dims, split<spec_of(Mesh, sharding_of(layout), static_cast<int>(D))...>>;
+  static auto find(std::index_sequence<D...>)
+      -> input<T, Dims, split<spec_of(Mesh, sharding_of(layout), static_cast<int>(D))...>>;
   static auto find() {
-    if constexpr (Split::is_annotation || layout.empty()) return std::type_identity<in<T, Dims, Split, Partial>>{};
+    if constexpr (Split::is_annotation || layout.empty()) return std::type_identity<input<T, Dims, Split, Partial>>{};
     else return std::type_identity<decltype(find(std::make_index_sequence<static_cast<std::size_t>(Dims::rank)>{}))>{};
   }
   using type = typename decltype(find())::type;

@@ -15,7 +15,7 @@
 #include "gspmd/detail/report/cost_report.hpp"
 #include "gspmd/detail/support/planning_work.hpp"
 #include "gspmd/report/inspect.hpp"
-#include "gspmd/report/what_would_avoid.hpp"
+#include "gspmd/report/suggest_annotations.hpp"
 #include "gspmd/search/detail/input_groups.hpp"
 #include "gspmd/search/detail/input_layout.hpp"
 #include "gspmd/search/detail/priced_plans.hpp"
@@ -25,7 +25,7 @@ namespace gspmd::detail {
 using std::string_view_literals::operator""sv;
 
 /// Searches annotations of values next to the most expensive collectives. The candidates are those of
-/// `what_would_avoid`. It annotates all equal values together, for example in all layers of a network. An annotation is
+/// `suggest_annotations`. It annotates all equal values together, for example in all layers of a network. An annotation is
 /// kept if it makes the step at least 1% faster.
 class value_search {
  public:

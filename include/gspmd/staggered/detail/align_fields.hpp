@@ -457,7 +457,7 @@ class field_aligner {
     const dtype type = bytes_of(n.type) <= 4 && shape[d] < (std::int64_t{1} << 31) ? dtype::s32 : dtype::s64;
     const int index = add_iota(out_, type, shape, d, n.at);
     const int is_it = add_elementwise(out_, compare, {index, add_constant(out_, type, shape, 0, number, n.at)}, n.at);
-    return add_elementwise(out_, code_of<select_op>, {is_it, yes, no}, n.at);
+    return add_elementwise(out_, code_of<where_op>, {is_it, yes, no}, n.at);
   }
 
   const graph& g_;

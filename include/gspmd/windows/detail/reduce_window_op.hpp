@@ -113,7 +113,7 @@ struct reduce_window_op : windowed_operator {
     };
     if (n.reduced_by == monoid::add) b.send(0, back(b.dy()));
     else if (n.reduced_by == monoid::multiply) b.send(0, back(b.dy() * b.y()) / b.in(0));
-    else if (n.reduced_by == monoid::maximum || n.reduced_by == monoid::minimum)
+    else if (n.reduced_by == monoid::max || n.reduced_by == monoid::min)
       b.send(0, add_select_and_scatter(g, b.in(0).id(), b.dy().id(), windows_of(n), n.reduced_by, n.at));
   }
   /// The kernel computes only existing outputs: the tile has no elements for other outputs.

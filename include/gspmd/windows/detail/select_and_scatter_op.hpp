@@ -87,7 +87,7 @@ struct select_and_scatter_op : windowed_operator {
     s.in = l.value(in.value).local;
     s.by = l.value(by.value).local;
     s.out = l.value(op.result).local;
-    s.is_minimum = n.reduced_by == monoid::minimum;
+    s.is_minimum = n.reduced_by == monoid::min;
     for (const auto& along : windows_of(n)) {
       const window_dim& w = along.window;
       if (s.is_own) s.windows.push_back({static_cast<std::int8_t>(along.dim), w.size, w.dilation, w.stride, -w.first(), 0, 0});

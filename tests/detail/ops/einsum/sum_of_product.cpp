@@ -32,7 +32,7 @@ const dynamic::mesh one({{"x", 1}});
 }  // namespace
 
 TEST_CASE("a sum of products is one contraction and no loop") {
-  const auto in = dynamic::in<float>({100, 80});
+  const auto in = dynamic::input<float>({100, 80});
   const auto check = [&](auto f, int contractions) {
     const auto p = dynamic::compile(f, one, in, in);
     CHECK(count<kernels::contract>(p) == contractions);
@@ -49,7 +49,7 @@ TEST_CASE("a sum of products is one contraction and no loop") {
 }
 
 TEST_CASE("products that have other readers too, or are computed with their factors, stay a loop") {
-  const auto in = dynamic::in<float>({100, 80});
+  const auto in = dynamic::input<float>({100, 80});
   const auto read_twice = dynamic::compile(
       [](auto a, auto b) {
         const auto y = a * b;
@@ -60,11 +60,11 @@ TEST_CASE("products that have other readers too, or are computed with their fact
   const auto computed = dynamic::compile([](auto a, auto b) { return sum((a - 1.0) * (b - 1.0)); }, one, in, in);
   CHECK(count<kernels::contract>(computed) == 0);
   CHECK(count<kernels::fused>(computed) == 1);
-  const auto few_terms = dynamic::compile([](auto a, auto b) { return sum(a * b, 1); }, one, dynamic::in<float>({100, 8}),
-                                          dynamic::in<float>({100, 8}));
+  const auto few_terms = dynamic::compile([](auto a, auto b) { return sum(a * b, 1); }, one, dynamic::input<float>({100, 8}),
+                                          dynamic::input<float>({100, 8}));
   CHECK(count<kernels::contract>(few_terms) == 0);
-  const auto integers = dynamic::compile([](auto a, auto b) { return sum(a * b); }, one, dynamic::in<std::int32_t>({100}),
-                                         dynamic::in<std::int32_t>({100}));
+  const auto integers = dynamic::compile([](auto a, auto b) { return sum(a * b); }, one, dynamic::input<std::int32_t>({100}),
+                                         dynamic::input<std::int32_t>({100}));
   CHECK(count<kernels::contract>(integers) == 0);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("sums of products on uneven shards equal the ones written out") {
     }
   const dynamic::mesh m({{"x", 3}, {"y", 2}});
   for (const auto& split : {std::vector<std::string>{"x", "y"}, {"y", "x"}, {"x,y", ""}, {"", "x,y"}, {"", "y"}}) {
-    const auto in = dynamic::in<double>({rows, columns}, split);
+    const auto in = dynamic::input<double>({rows, columns}, split);
     // Three programs: in one, the product would be one value with three readers, and no sum of a product.
     std::vector<dynamic::any_array> got;
     int contractions = 0;

@@ -41,7 +41,7 @@ std::string said_of(const Op& op, const std::vector<std::vector<int64_t>>& shape
     const dynamic::mesh m({{"x", 2}});
     dynamic::builder b(m);
     std::vector<value> x;
-    for (const auto& shape : shapes) x.push_back(b.input(dynamic::in<T>(shape)));
+    for (const auto& shape : shapes) x.push_back(b.input(dynamic::input<T>(shape)));
     if constexpr (Op::operand_count == 1) b.output(op(x[0]));
     else b.output(op(x[0], x[1]));
     static_cast<void>(b.compile());
@@ -90,8 +90,8 @@ TEST_CASE("errors of every kind that a rule can have") {
     }
   };
   contains(said_of(local_op<"bt->b">(maximum_of_rows), {{4, 4}}), "state the monoid with reduces<...>");
-  contains(said_of(local_op<"bt->b", reduces<monoid::minimum>>(maximum_of_rows), {{4, 4}}), "combined by minimum");
-  CHECK(said_of(local_op<"bt->b", reduces<monoid::maximum>>(maximum_of_rows), {{4, 4}}) == "no error");
+  contains(said_of(local_op<"bt->b", reduces<monoid::min>>(maximum_of_rows), {{4, 4}}), "combined by min");
+  CHECK(said_of(local_op<"bt->b", reduces<monoid::max>>(maximum_of_rows), {{4, 4}}) == "no error");
   // a bias is added once for each part
   const auto affine = [one](in_1 x, in_1 c, out_1 y) {
     y(0) = c(0) * one;
@@ -183,8 +183,8 @@ TEST_CASE("numbers that the user states are tried") {
 
   const auto picked = [](const auto& op) {
     return error_of([&] {
-      dynamic::compile([&](auto x, auto i) { return op(x, i); }, dynamic::mesh({{"x", 2}}), dynamic::in<float>({3, 4}),
-                       dynamic::in<int64_t>({5}));
+      dynamic::compile([&](auto x, auto i) { return op(x, i); }, dynamic::mesh({{"x", 2}}), dynamic::input<float>({3, 4}),
+                       dynamic::input<int64_t>({5}));
     });
   };
   using signature = types<float(float, int64_t)>;
@@ -295,7 +295,7 @@ TEST_CASE("a whole letter that is split is gathered only where the user says so"
     for (int64_t i = 0; i < x.extent(0); ++i) y(i) = x(x.extent(0) - 1 - i);
   });
   const dynamic::mesh m({{"x", 2}});
-  const auto sharded = dynamic::in<float>({4}, {"x"});
+  const auto sharded = dynamic::input<float>({4}, {"x"});
   const std::string text = error_of([&] { dynamic::compile([&](auto x) { return reversed(x); }, m, sharded); });
   contains(text, "local_op at ");
   contains(text, "cannot work on that split");
@@ -333,13 +333,14 @@ constexpr auto broken_dot = local_op<"bi,i->b">([](in_2 x, in_1 w, out_1 y) {
 });
 
 using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
-using rows = in<float, dims<7, 5>, split<"data", "model">>;
+using rows = input<float, shape<7, 5>, split<"data", "model">>;
 using sums =
-    compile<[](auto x, auto w) { return dot(allow_replication(running_sum(x)) * 2.0, w); }, pod, rows, in<float, dims<5>>>;
-static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, in<float, dims<5>>>::flops_per_device == 2 * 4 * 3);
-static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, in<float, dims<5>>>::collectives ==
+    compile<[](auto x, auto w) { return dot(allow_replication(running_sum(x)) * 2.0, w); }, pod, rows, input<float, shape<5>>>;
+static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, input<float, shape<5>>>::flops_per_device ==
+              2 * 4 * 3);
+static_assert(compile<[](auto x, auto w) { return dot(x, w); }, pod, rows, input<float, shape<5>>>::collectives ==
               collectives{all_reduce<"model">});
-using refused = compile<[](auto x, auto w) { return broken_dot(x, w); }, pod, rows, in<float, dims<5>>>;
+using refused = compile<[](auto x, auto w) { return broken_dot(x, w); }, pod, rows, input<float, shape<5>>>;
 
 template <class Backend>
 void check_static(const Backend& backend) {
@@ -388,7 +389,7 @@ constexpr auto running_sum_with_gradient = local_op<"b[t]->b[t]">(with_gradient(
     [](value, value, value dy) { return from_the_right(dy); }));
 constexpr auto loss_gradient = [](auto x, auto w) { return grad(sum(running_sum_with_gradient(x) * w), x); };
 using gradient_step =
-    compile<loss_gradient, mesh<axis<"data", 2>>, in<double, dims<3, 4>, split<"data", _>>, in<double, dims<3, 4>>>;
+    compile<loss_gradient, mesh<axis<"data", 2>>, input<double, shape<3, 4>, split<"data", _>>, input<double, shape<3, 4>>>;
 
 }  // namespace
 
@@ -421,7 +422,7 @@ TEST_CASE("gradients") {
         auto loss = sum(product(a, v));
         return std::tuple{grad(loss, a), grad(loss, v)};
       },
-      m, dynamic::in<double>({3, 4}, {"x", ""}), dynamic::in<double>({4}));
+      m, dynamic::input<double>({3, 4}, {"x", ""}), dynamic::input<double>({4}));
   array<double> v({4});
   for (int64_t i = 0; i < 4; ++i) v[i] = static_cast<double>(i + 1);
   const auto both = program.run(simulated{}, w, v);
@@ -429,7 +430,7 @@ TEST_CASE("gradients") {
   for (int64_t i = 0; i < 4; ++i) CHECK(both[1].data<double>()[i] == scale * (w[i] + w[4 + i] + w[8 + i]));
 
   const auto gradient_of = [&](const auto& op) {
-    return error_of([&] { dynamic::compile([&](auto a) { return grad(sum(op(a)), a); }, m, dynamic::in<double>({3, 4})); });
+    return error_of([&] { dynamic::compile([&](auto a) { return grad(sum(op(a)), a); }, m, dynamic::input<double>({3, 4})); });
   };
   contains(gradient_of(running_sum), "local_op at ");
   contains(gradient_of(running_sum), "has no gradient; pass with_gradient(f, g) instead of f");

@@ -69,8 +69,8 @@ TEST_CASE("a sum to which a loop adds twice in a trip is reduced once, after the
       return fori_loop(
           4, [&](value i, value g) { return (g + term(first, i, x, y, c)) + term(second, i, x, y, c); }, zeros_like(c));
     };
-    const auto p = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::in<double>({rows, D}, {"x", ""}),
-                                    dynamic::in<double>({rows, F}, {"x", ""}), dynamic::in<double>({D, F}, {"", ""}));
+    const auto p = dynamic::compile(f, dynamic::mesh({{"x", 2}}), dynamic::input<double>({rows, D}, {"x", ""}),
+                                    dynamic::input<double>({rows, F}, {"x", ""}), dynamic::input<double>({D, F}, {"", ""}));
     CHECK(first_result(p, {whole_numbers(rows * D, 1), whole_numbers(rows * F, 2), whole_numbers(D * F, 3)}).size() == D * F);
     return p.traffic().bytes;
   };
@@ -121,8 +121,8 @@ TEST_CASE("random sums in a row, on any mesh") {
     const std::vector<list> inputs{whole_numbers(rows * D, round), whole_numbers(rows * F, round + 1),
                                    whole_numbers(D * F, round + 2)};
     const auto on = [&](const dynamic::mesh& m, const std::string& by_rows, const std::vector<std::string>& of_c) {
-      return dynamic::compile(f, m, dynamic::in<double>({rows, D}, {by_rows, ""}), dynamic::in<double>({rows, F}, {by_rows, ""}),
-                              dynamic::in<double>({D, F}, of_c));
+      return dynamic::compile(f, m, dynamic::input<double>({rows, D}, {by_rows, ""}),
+                              dynamic::input<double>({rows, F}, {by_rows, ""}), dynamic::input<double>({D, F}, of_c));
     };
     const list expected = first_result(on(dynamic::mesh({{"x", 1}, {"y", 1}}), "", {"", ""}), inputs);
     const auto& axes = meshes[static_cast<std::size_t>(below(4))];
@@ -143,8 +143,8 @@ constexpr auto three_trips = [](auto x, auto y, auto c) {
       3, [&](value i, value g) { return (g + einsum<"bd,bf->df">(x, y)) + convert<double>(i) * c; }, zeros_like(c));
 };
 using pod = mesh<axis<"x", 2>>;
-using added = compile<three_trips, pod, in<double, dims<4, 2>, split<"x", _>>, in<double, dims<4, 3>, split<"x", _>>,
-                      in<double, dims<2, 3>, split<_, _>>>;
+using added = compile<three_trips, pod, input<double, shape<4, 2>, split<"x", _>>, input<double, shape<4, 3>, split<"x", _>>,
+                      input<double, shape<2, 3>, split<_, _>>>;
 static_assert(added::traffic.in(collective_kind::all_reduce).bytes == 2 * 3 * 8);
 
 }  // namespace

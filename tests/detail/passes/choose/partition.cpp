@@ -418,7 +418,7 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
   SUBCASE("scaling by a replicated value and negating leave it partial") {
     graph_builder b({4});
     const int scaled = b.op(code_of<multiply_op>, partial_sum(b), b.input({8}, split({{}})));
-    const int negated = b.op(code_of<negate_op>, scaled);
+    const int negated = b.op(code_of<negative_op>, scaled);
     b.g.outputs = {negated};
     const auto p = b.partition();
     CHECK(collectives(p) == texts{"all_reduce x"});
@@ -435,10 +435,10 @@ TEST_CASE("what is partial is reduced once, and only when it must be") {
     CHECK(p.ops.back().what == instruction_kind::compute);
   }
   SUBCASE("a maximum of partial sums reduces first; a maximum of partial maxima does not") {
-    for (const auto kind : {monoid::add, monoid::maximum}) {
+    for (const auto kind : {monoid::add, monoid::max}) {
       graph_builder b({4});
       const auto part = [&] { return b.reduce(b.input({8, 32}, split({{}, {x}})), 0b10, kind); };
-      const int m = b.op(code_of<maximum_op>, part(), part());
+      const int m = b.op(code_of<max_op>, part(), part());
       b.g.outputs = {m};
       CHECK(collectives(b.partition()).size() == (kind == monoid::add ? 2U : 1U));
     }
@@ -487,12 +487,12 @@ TEST_CASE("what was brought to a layout once is used again; what nobody needs is
   const int w = b.input({16, 16}, split({{x}, {}}));
   const int a = b.annotate(b.op(code_of<tanh_op>, w), split({{}, {}}));
   const int c = b.annotate(b.op(code_of<abs_op>, w), split({{}, {}}));
-  b.op(code_of<negate_op>, w);
+  b.op(code_of<negative_op>, w);
   b.g.outputs = {a, c};
   const auto p = b.partition();
   CHECK(collectives(p).size() <= 2);
   for (const auto& op : p.ops)
-    if (op.what == instruction_kind::compute) CHECK(b.g.nodes[static_cast<std::size_t>(op.node)].op != code_of<negate_op>);
+    if (op.what == instruction_kind::compute) CHECK(b.g.nodes[static_cast<std::size_t>(op.node)].op != code_of<negative_op>);
 }
 
 TEST_CASE("constants and iotas are made where they are needed") {

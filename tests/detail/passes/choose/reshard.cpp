@@ -152,7 +152,7 @@ TEST_CASE("a plan does nothing where two shardings are one") {
   graph_builder b({2, 1, 2});
   const int in = b.input({8, 4, 6}, split({{x}, {z}, {}}));
   const int same = b.reshard(b.op(code_of<relu_op>, in), split({{x, y}, {z}, {}}));
-  b.g.outputs = {b.op(code_of<negate_op>, same)};
+  b.g.outputs = {b.op(code_of<negative_op>, same)};
   const auto p = plan_at_run_time(b.g, b.mesh, {});
   REQUIRE(p.error.empty());
   CHECK(count_of<kernels::move>(p) == 0);
@@ -191,9 +191,9 @@ struct arena_keeper : gspmd::simulated_communicator {
 TEST_CASE("resharding takes no memory but the arena, and of that what is alive at once") {
   graph_builder b({4, 2});
   const int in = b.input({16, 8, 4}, split({{x}, {}, {}}));
-  const int moved = b.reshard(in, split({{}, {x}, {y}}));                         // a slice, then all_to_all
-  const int summed = b.reduce(b.op(code_of<exponential_op>, moved), dim_bit(1));  // partial over x
-  b.g.outputs = {b.op(code_of<negate_op>, b.reshard(summed, split({{y}, {}})))};  // reduce_scatter, then the cheapest path
+  const int moved = b.reshard(in, split({{}, {x}, {y}}));                           // a slice, then all_to_all
+  const int summed = b.reduce(b.op(code_of<exp_op>, moved), dim_bit(1));            // partial over x
+  b.g.outputs = {b.op(code_of<negative_op>, b.reshard(summed, split({{y}, {}})))};  // reduce_scatter, then the cheapest path
   const auto p = plan_at_run_time(b.g, b.mesh, {});
   REQUIRE(p.error.empty());
   const plan_view view(p);

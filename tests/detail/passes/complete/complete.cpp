@@ -84,7 +84,7 @@ TEST_CASE("Fig. 4: a linear layer with a bias and a maximum") {
     const int wide = b.broadcast(bias, {batch, 16}, {1});
     const int sum = b.op(code_of<add_op>, dot, wide);
     const int zero = b.constant({batch, 16}, 0);
-    const int result = b.annotate(b.op(code_of<maximum_op>, sum, zero), split({{x}, {y}}));
+    const int result = b.annotate(b.op(code_of<max_op>, sum, zero), split({{x}, {y}}));
     b.g.outputs = {result};
 
     const auto with = b.complete();

@@ -98,9 +98,9 @@ class sums_program {
     for (int k = 0; k < 2; ++k) {
       const std::string named = random_.chance(80) ? "x" : "y";
       const std::string axis = is_split ? named : "";
-      batches_.push_back(b_.input(dynamic::in<std::int32_t>({6, width}, {axis, ""})));
+      batches_.push_back(b_.input(dynamic::input<std::int32_t>({6, width}, {axis, ""})));
     }
-    for (int k = 0; k < 2; ++k) weights_.push_back(b_.input(dynamic::in<std::int32_t>({width, width}, {"", ""})));
+    for (int k = 0; k < 2; ++k) weights_.push_back(b_.input(dynamic::input<std::int32_t>({width, width}, {"", ""})));
     body(random_.between(4, 25), true);
     for (std::size_t k = 0; k < weights_.size(); ++k)
       if (random_.chance(50)) b_.output(weights_[k]);
@@ -111,7 +111,7 @@ class sums_program {
 
  private:
   static constexpr std::int64_t width = 4;
-  value small(value v) { return maximum(minimum(v, 3), -3); }
+  value small(value v) { return max(min(v, 3), -3); }
 
   void body(int operators, bool may_loop) {
     for (int i = 0; i < operators; ++i) {
@@ -131,7 +131,7 @@ class sums_program {
       } else if (what < 80) {
         batches_.push_back(small(einsum("bd,df->bf", x, w)));
       } else if (what < 87) {
-        batches_.push_back(maximum(x, y - 1));
+        batches_.push_back(max(x, y - 1));
       } else if (what < 92) {
         weights_.push_back(transpose(w, {1, 0}));
       } else if (what < 94) {
@@ -180,7 +180,7 @@ TEST_CASE("sums over a batch: joined messages give the same numbers, send the sa
   for (const auto& d : data) inputs.push_back(d.data());
   for (auto seed = first; seed < first + count; ++seed) {
     const dynamic::mesh one(std::vector<dynamic::mesh::axis>{{"x", 1}, {"y", 1}});
-    const auto wanted = sums_program(seed, one, false).compile().run_pointers(self{}, inputs);
+    const auto wanted = sums_program(seed, one, false).compile().run_pointers(serial{}, inputs);
     for (const auto& sizes : {std::vector<std::int64_t>{2, 1}, {2, 2}, {3, 2}, {5, 1}}) {
       const dynamic::mesh m({{"x", sizes[0]}, {"y", sizes[1]}});
       sums_program made(seed, m, true);
@@ -229,7 +229,7 @@ TEST_CASE("every operator stands behind what it reads, once") {
     std::vector<int> values{b.input({5, 3}), b.input({5, 3}), b.input({5, 3})};
     for (int k = random.between(10, 40); k > 0; --k) {
       const int x = random.one_of(values), y = random.one_of(values);
-      const int made = random.chance(30) ? b.op(ir::code_of<ir::negate_op>, x) : b.op(ir::code_of<ir::multiply_op>, x, y);
+      const int made = random.chance(30) ? b.op(ir::code_of<ir::negative_op>, x) : b.op(ir::code_of<ir::multiply_op>, x, y);
       values.push_back(random.chance(25) ? b.annotate(made, reference::random_sharding(b.mesh, 2, random)) : made);
     }
     b.g.outputs = {values.back(), values[values.size() - 2], random.one_of(values)};
@@ -250,12 +250,12 @@ TEST_CASE("what is too large stays apart, and a full message is followed by anot
   // `many` gradients of 8 KiB each, and one slightly larger gradient.
   const auto plan_of = [&](int many, std::int64_t large) {
     dynamic::builder b(m);
-    const value x = b.input(dynamic::in<float>({65536, 128}, {"x", ""}));
-    const value u = b.input(dynamic::in<float>({65536, 16}, {"x", ""}));
-    const value y = b.input(dynamic::in<float>({65536, large}, {"x", ""}));
+    const value x = b.input(dynamic::input<float>({65536, 128}, {"x", ""}));
+    const value u = b.input(dynamic::input<float>({65536, 16}, {"x", ""}));
+    const value y = b.input(dynamic::input<float>({65536, large}, {"x", ""}));
     std::vector<value> w;
-    for (int k = 0; k < many; ++k) w.push_back(b.input(dynamic::in<float>({128, 16}, {"", ""})));
-    const value v = b.input(dynamic::in<float>({128, large}, {"", ""}));
+    for (int k = 0; k < many; ++k) w.push_back(b.input(dynamic::input<float>({128, 16}, {"", ""})));
+    const value v = b.input(dynamic::input<float>({128, large}, {"", ""}));
     std::vector<value> results;
     for (int k = 0; k < many; ++k) results.push_back(w[static_cast<std::size_t>(k)] - einsum("bd,bf->df", x, u * (k + 1.5)));
     results.push_back(v - einsum("bd,bf->df", x, y));
@@ -284,22 +284,22 @@ dynamic::program program_of(int values, const char* kind) {
   const std::string k = kind;
   dynamic::builder b(dynamic::mesh({{"x", k == "permute" ? 2 : 4}, {"y", k == "permute" ? 2 : 1}}));
   const auto split = [&](const char* first, const char* second) { return std::vector<std::string>{first, second}; };
-  const auto examples = [&] { return b.input(dynamic::in<std::int32_t>({8, 6}, split("x", ""))); };
-  value chain = b.input(dynamic::in<std::int32_t>({8, 6}, split("", "")));
+  const auto examples = [&] { return b.input(dynamic::input<std::int32_t>({8, 6}, split("x", ""))); };
+  value chain = b.input(dynamic::input<std::int32_t>({8, 6}, split("", "")));
   for (int t = 0; t < values; ++t) {
-    const auto like = [&](const std::vector<std::string>& at) { return b.input(dynamic::in<std::int32_t>({6, 6}, at)); };
+    const auto like = [&](const std::vector<std::string>& at) { return b.input(dynamic::input<std::int32_t>({6, 6}, at)); };
     if (k == "weight update") {                                              // Xu et al. 2020, Fig. 10
       const value w = like(split("x", "")), x = examples(), y = examples();  // a single x would be gathered once for all
       b.output(b.reshard(w - 2 * b.reshard(einsum("bd,bf->df", x, y), split("x", "")), split("", "")));
     } else if (k == "gathered inputs") {
-      chain = maximum(einsum("bd,df->bf", chain, b.reshard(like(split("x", "")), split("", ""))), 3);
+      chain = max(einsum("bd,df->bf", chain, b.reshard(like(split("x", "")), split("", ""))), 3);
       if (t + 1 == values) b.output(chain);
     } else if (k == "all_to_all") {
       b.output(b.reshard(like(split("x", "")) + t, split("", "x")));
     } else if (k == "permute") {
       b.output(b.reshard(like(split("x,y", "")) + t, split("y,x", "")));
     } else if (k == "partial inputs") {
-      auto in = dynamic::in<std::int32_t>({6, 6}, split("", ""));
+      auto in = dynamic::input<std::int32_t>({6, 6}, split("", ""));
       in.partial_axes = "x";
       b.output(b.reshard(b.input(in), split("", "")));
     }

@@ -72,8 +72,8 @@ TEST_CASE("a transpose before or behind an all_to_all is no step, and what it wo
 
 TEST_CASE("a transpose stays a step where others read what it makes, or what it is made of was brought for others too") {
   on_four read(true), kept(false), checked(true);
-  read.g.outputs.push_back(read.op(code_of<negate_op>, read.turned));
-  kept.g.outputs.push_back(kept.op(code_of<negate_op>, kept.at(kept.turned).operands[0]));
+  read.g.outputs.push_back(read.op(code_of<negative_op>, read.turned));
+  kept.g.outputs.push_back(kept.op(code_of<negative_op>, kept.at(kept.turned).operands[0]));
   checked.request.is_checked = true;
   for (const auto* b : {&read, &kept, &checked}) {
     const transposes found(*b);
@@ -87,7 +87,7 @@ TEST_CASE("a transpose stays a step where a loop that is there already reads wha
   for (const bool is_product : {true, false}) {
     graph_builder b({4});
     const int x = b.input({48, 32}, rows_of_two), w = b.input({48, 8}), brought = b.reshard(x, columns_of_two);
-    const int negated = b.op(code_of<negate_op>, brought);
+    const int negated = b.op(code_of<negative_op>, brought);
     b.g.outputs.push_back(is_product ? b.einsum("ab,ac->bc", negated, w) : b.transpose(negated, {1, 0}));
     b.g.outputs.push_back(b.transpose(brought, {1, 0}));
     CHECK(transposes(b).on_the_way == 0);
@@ -113,7 +113,7 @@ TEST_CASE("random transposes and reshards of up to four dims, one behind the oth
         std::swap(permutation[static_cast<std::size_t>(d)], permutation[static_cast<std::size_t>(random.between(0, d))]);
       if (random.chance(60)) x = b.reshard(x, any(random, b.mesh, rank));
       if (random.chance(70)) x = b.transpose(x, permutation);
-      if (random.chance(20)) x = b.op(code_of<negate_op>, x);
+      if (random.chance(20)) x = b.op(code_of<negative_op>, x);
       if (random.chance(15)) b.g.outputs.push_back(b.reduce(x, 1));
       made.push_back(x);
       if (random.chance(15)) b.g.outputs.push_back(x);

@@ -87,7 +87,7 @@ class random_loop {
   }
   int add(const detail::operator_code& op, int a, int b) { return detail::add_elementwise(program.g, op, {a, b}, here()); }
   int number(int n) { return detail::add_constant(program.g, type_, reference::traced::extents_of(shape_), n, n, here()); }
-  int converted(int x) { return detail::add_elementwise(program.g, detail::code_of<detail::convert_op>, {x}, here(), type_); }
+  int converted(int x) { return detail::add_elementwise(program.g, detail::code_of<detail::cast_op>, {x}, here(), type_); }
   int broadcast(int x) { return detail::add_broadcast(program.g, x, reference::traced::extents_of(shape_), {}, here()); }
 
   /// Reads at an offset along one dim or several dims.
@@ -114,7 +114,7 @@ class random_loop {
     if (what == 2 && !fixed_.empty()) return moved(random_.one_of(fixed_).id());
     if (what == 3 && !fixed_.empty()) return random_.one_of(fixed_).id();
     const int x = moved(random_.one_of(carried_).id());
-    if (what == 4) return add(detail::code_of<detail::maximum_op>, x, random_.one_of(carried_).id());
+    if (what == 4) return add(detail::code_of<detail::max_op>, x, random_.one_of(carried_).id());
     if (what > 6) return x;
     return add(detail::code_of<detail::multiply_op>, number(random_.between(-2, 2)), x);
   }
@@ -203,7 +203,7 @@ std::vector<double> some_numbers(std::size_t n, double from) {
 TEST_CASE("several sweeps on one exchange: as many bits, and as many times fewer messages") {
   const dynamic::mesh m({{"x", 3}, {"y", 3}});
   const std::int64_t n = 6, o = 5, trips = 12;  // of a shard of 18 x 15
-  const auto in = dynamic::in<double>({18, 15}, {"x", "y"});
+  const auto in = dynamic::input<double>({18, 15}, {"x", "y"});
   const auto u = some_numbers(18 * 15, -3), v = some_numbers(18 * 15, 2), rigid = some_numbers(18 * 15, 0.01);
   const auto plain = dynamic::compile([](value x) { return heat(12, 1, x); }, m, in);
   const auto plain_waves = dynamic::compile([](value x, value y, value k) { return waves(7, 1, x, y, k); }, m, in, in, in);
@@ -226,7 +226,7 @@ TEST_CASE("several sweeps on one exchange: as many bits, and as many times fewer
       const auto body = [](value, value a, value b) { return std::tuple{shift(a, 0, 1) + shift(a, 0, -1) - b, a}; };
       return fori_loop(2 * k, ghost(k, body), p, q);
     };
-    const auto rows = dynamic::in<double>({18, 15}, {"x", ""});
+    const auto rows = dynamic::input<double>({18, 15}, {"x", ""});
     const auto two_fields = dynamic::compile(leapfrog, m, rows, rows);
     if (k <= n) CHECK(two_fields.traffic().bytes == 2 * (2 * k + 2 * (k - 1)) * 15 * 8);
     const auto wide_waves = dynamic::compile([k](value x, value y, value z) { return waves(7, k, x, y, z); }, m, in, in, in);
@@ -243,7 +243,7 @@ TEST_CASE("the time of a network chooses how many sweeps go on one exchange") {
   const auto sweeps_on = [](double latency, std::int64_t extent) {
     const network net(1e11, {{"x", topology::switched, 1e10, latency}});
     const auto step = dynamic::compile([](value x) { return heat(96, -1, x); }, dynamic::mesh({{"x", 4}}).with({.network = net}),
-                                       dynamic::in<double>({extent, extent}, {"x", ""}));
+                                       dynamic::input<double>({extent, extent}, {"x", ""}));
     return 96 * 2 / step.traffic().messages;
   };
   CHECK(sweeps_on(0, 64) == 1);
@@ -253,7 +253,7 @@ TEST_CASE("the time of a network chooses how many sweeps go on one exchange") {
   CHECK(more > some);
   // Without information about a network, messages cost nothing.
   const auto step = dynamic::compile([](value x) { return heat(96, -1, x); }, dynamic::mesh({{"x", 4}}),
-                                     dynamic::in<double>({64, 64}, {"x", ""}));
+                                     dynamic::input<double>({64, 64}, {"x", ""}));
   CHECK(step.traffic().messages == 96 * 2);
 }
 
@@ -272,7 +272,7 @@ TEST_CASE("ghost zones in a loop, with what that loop computes") {
     };
   };
   const dynamic::mesh m({{"x", 2}, {"y", 3}});
-  const auto in = dynamic::in<double>({9, 7}, {"x", "y"});
+  const auto in = dynamic::input<double>({9, 7}, {"x", "y"});
   const auto x = some_numbers(63, -5);
   const auto want = dynamic::compile(nested(1), m, in).run(simulated{}, x),
              got = dynamic::compile(nested(3), m, in).run(simulated{}, x);
@@ -281,7 +281,7 @@ TEST_CASE("ghost zones in a loop, with what that loop computes") {
 
 TEST_CASE("gradients go through the plain loop") {
   const dynamic::mesh m({{"x", 2}, {"y", 2}});
-  const auto in = dynamic::in<double>({9, 7}, {"x", "y"});
+  const auto in = dynamic::input<double>({9, 7}, {"x", "y"});
   const auto loss = [](std::int64_t k) {
     return [k](value x) {
       const value y = heat(5, k, x);
@@ -299,7 +299,7 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
   const auto problem = [](auto body, auto... carried) {
     try {
       dynamic::compile([&](value u, auto... v) { return fori_loop(4, ghost<2>(body), u, v...); }, dynamic::mesh({{"x", 2}}),
-                       dynamic::in<double>({6, 8}, {"x", ""}), carried...);
+                       dynamic::input<double>({6, 8}, {"x", ""}), carried...);
     } catch (const error& e) {
       return std::string(e.what());
     }
@@ -320,7 +320,7 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
            [&](value, value u, value v) {
              return std::tuple{near(u), v + 1.0};
            },
-           dynamic::in<double>({8})),
+           dynamic::input<double>({8})),
        "carries fields of [6,8] and [8], where all need one shape");
   says(problem([&](value, value u) {
          return cond(
@@ -329,7 +329,7 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
        "compute it outside of the loop, or write the loop without ghost");
   try {
     dynamic::compile([&](value n, value u) { return fori_loop(n, ghost<2>([&](value, value x) { return near(x); }), u); },
-                     dynamic::mesh({{"x", 2}}), dynamic::in<std::int64_t>({}), dynamic::in<double>({6}, {"x"}));
+                     dynamic::mesh({{"x", 2}}), dynamic::input<std::int64_t>({}), dynamic::input<double>({6}, {"x"}));
     CHECK(false);
   } catch (const error& e) {
     says(e.what(), "computes how many trips there are");

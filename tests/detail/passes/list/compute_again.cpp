@@ -55,14 +55,14 @@ int operators_called(const dynamic::program& p, std::string_view name) {
 /// number of elements.
 dynamic::builder with_peak(const dynamic::mesh& m, value (*make)(value x), std::int64_t rows = 96, std::int64_t width = 64) {
   dynamic::builder b(m);
-  const value x = b.input(dynamic::in<float>({rows, width}, {"x", ""})), w = b.input(dynamic::in<float>({width, width}));
+  const value x = b.input(dynamic::input<float>({rows, width}, {"x", ""})), w = b.input(dynamic::input<float>({width, width}));
   const value early = make(x);
   value y = einsum<"ab,bc->ac">(early, w);
   for (int k = 0; k < 3; ++k) y = y + tanh(einsum<"ab,bc->ac">(y, w));
   b.output(y * early);
   return b;
 }
-value chain(value x) { return tanh(cosine(x) * 2.0 + 1.0); }
+value chain(value x) { return tanh(cos(x) * 2.0 + 1.0); }
 value norm(value x) { return x * broadcast_in_dim(rsqrt(mean(x * x, 1) + 1e-5), {x.shape()[0], x.shape()[1]}, {0}); }
 value mask(value x) { return select(x > 0.25, x, x * 0.125); }
 
@@ -91,7 +91,7 @@ TEST_CASE("a value that lives long and is cheap is computed again where a device
 TEST_CASE("a transpose that is read early and late, however often it is written, is made again where a device holds too much") {
   const auto make = [](const dynamic::mesh& m, std::int64_t rows) {
     dynamic::builder b(m);
-    const value x = b.input(dynamic::in<float>({rows, 64}, {"x", ""})), w = b.input(dynamic::in<float>({64, 64}));
+    const value x = b.input(dynamic::input<float>({rows, 64}, {"x", ""})), w = b.input(dynamic::input<float>({64, 64}));
     const auto flipped = [&] { return transpose(x, {1, 0}); };
     value y = einsum<"cd,ca->da">(w, flipped());
     for (int k = 0; k < 3; ++k) y = y + tanh(einsum<"cd,ca->da">(w, y));
@@ -119,7 +119,7 @@ TEST_CASE("what was gathered is gathered again where a device holds too much, an
   const auto make = [](const dynamic::mesh& m) {
     dynamic::builder b(m);
     const auto input = [&](std::int64_t rows, std::int64_t columns, const char* axis) {
-      return b.input(dynamic::in<float>({rows, columns}, {axis, ""}));
+      return b.input(dynamic::input<float>({rows, columns}, {axis, ""}));
     };
     const value q = input(1024, 256, "x"), keys = tanh(input(16, 256, "x")), w = input(16, 1024, ""), v = input(1024, 16, "");
     value y = einsum<"ab,cb->ac">(q, keys);  // all keys on each device
@@ -148,10 +148,10 @@ TEST_CASE("gradients of weights are made where their operands are, and not behin
   const auto layers = [](int count, bool is_ordered) {
     const std::int64_t rows = 512, width = 768;
     dynamic::builder b(dynamic::mesh({{"x", 1}}));
-    value h = b.input(dynamic::in<float>({rows, width}));
+    value h = b.input(dynamic::input<float>({rows, width}));
     std::vector<value> weights;
     for (int k = 0; k < count; ++k) {
-      weights.push_back(b.input(dynamic::in<float>({width, width})));
+      weights.push_back(b.input(dynamic::input<float>({width, width})));
       h = softmax(einsum<"ab,bc->ac">(h, weights.back()), 1);
     }
     const auto gradients = grad(sum(h * h), weights);
@@ -222,7 +222,7 @@ std::optional<ir::graph> with_states(const reference::random_program& program, b
       is_taken[o] = any = true;
       input.annotated = false;
       input.annotation = {};
-      if (are_marked) g.outputs[o] = ir::add_next_value(g, g.outputs[o], static_cast<std::int64_t>(k), {});
+      if (are_marked) g.outputs[o] = ir::add_update(g, g.outputs[o], static_cast<std::int64_t>(k), {});
       break;
     }
   }
@@ -266,8 +266,8 @@ TEST_CASE("random programs with states under limits of memory equal the naive re
       const ir::plan_view view(made);
       CHECK(ir::peak_bytes(view) <= most);
       for (std::size_t o = 0; o < g->outputs.size(); ++o)
-        if (const ir::node& n = g->nodes[static_cast<std::size_t>(g->outputs[o])]; ir::next_value_mark::is_on(n)) {
-          const auto input = static_cast<std::size_t>(ir::next_value_mark::of(n).input);
+        if (const ir::node& n = g->nodes[static_cast<std::size_t>(g->outputs[o])]; ir::update_mark::is_on(n)) {
+          const auto input = static_cast<std::size_t>(ir::update_mark::of(n).input);
           const auto before = view.value(view.inputs[input]), after = view.value(view.outputs[o]);
           CHECK(before.layout == after.layout);
           split += before.layout == freely.values[freely.inputs[static_cast<int>(input)]].layout ? 0 : 1;

@@ -64,7 +64,7 @@ std::string joined(const texts& list) {
 /// relu(2 x + 1). If `is_typed`, the sharding of every value is written as types would state it.
 dynamic::inspection made(bool is_typed) {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  const auto x = b.input(dynamic::in<float>({8, 4}, {"x", ""}));
+  const auto x = b.input(dynamic::input<float>({8, 4}, {"x", ""}));
   b.output(relu(x * 2.0 + 1.0));
   if (is_typed) detail::make_explicit(b.graph());
   return dynamic::inspection(b);
@@ -115,31 +115,31 @@ TEST_CASE("passes: without one the plan is another one, and its answer the same"
   const dynamic::mesh m({{"x", 4}});
   {  // two movements are one
     dynamic::builder b(m);
-    const auto x = b.input(dynamic::in<float>({64, 4}, {"x", ""}));
+    const auto x = b.input(dynamic::input<float>({64, 4}, {"x", ""}));
     b.output(slice(pad(x, {1, 0}, {0, 0}), {0, 0}, {64, 4}) + x);
     check_without<detail::compose_pass>(b, counted(256));
   }
   {  // one reshard of a sum, of two summands
     dynamic::builder b(m);
-    const auto x = b.input(dynamic::in<float>({64, 32}, {"x", ""})), y = b.input(dynamic::in<float>({64, 32}, {"x", ""}));
+    const auto x = b.input(dynamic::input<float>({64, 32}, {"x", ""})), y = b.input(dynamic::input<float>({64, 32}, {"x", ""}));
     b.output(b.reshard(x, {"", ""}) + b.reshard(y, {"", ""}));
     check_without<detail::defer_pass>(b, counted(2048), counted(2048));
   }
   {  // two sums are one message
     dynamic::builder b(m);
-    const auto x = b.input(dynamic::in<float>({64, 4}, {"x", ""})), y = b.input(dynamic::in<float>({64, 4}, {"x", ""}));
+    const auto x = b.input(dynamic::input<float>({64, 4}, {"x", ""})), y = b.input(dynamic::input<float>({64, 4}, {"x", ""}));
     b.output(sum(x, {0}));
     b.output(sum(y, {0}));
     check_without<detail::join_pass>(b, counted(256), counted(256));
   }
   {  // rows go through the cache once
     dynamic::builder b(m);
-    b.output(softmax(b.input(dynamic::in<float>({4096, 1024}, {"x", ""})), 1));
+    b.output(softmax(b.input(dynamic::input<float>({4096, 1024}, {"x", ""})), 1));
     check_without<detail::row_blocks_pass>(b, counted(4096 * 1024));
   }
   {  // the exchange for the boundary is in progress while the interior is computed
     dynamic::builder b(m);
-    const auto x = b.input(dynamic::in<float>({512, 1024}, {"x", ""}));
+    const auto x = b.input(dynamic::input<float>({512, 1024}, {"x", ""}));
     b.output(slice(pad(x, {1, 0}, {0, 0}), {0, 0}, {512, 1024}) + x * 2.0);
     check_without<detail::overlap_pass>(b, counted(512 * 1024));
   }

@@ -97,10 +97,10 @@ struct random_reduction {
       return function == 0 ? logical_and(x, logical_not(y)) : function == 1 ? logical_or(x, y) : not_equal(x, y);
     if (function == 4) return (x - y) * (x - y);
     if constexpr (std::is_floating_point_v<T>)
-      if (function == 5) return exponential(x - y);
+      if (function == 5) return exp(x - y);
     if (function == 3) y = shift(x, along, 1) + shift(x, along, -2, boundary::edge()) + y;
-    else y = function == 0 ? x + y : function == 1 ? maximum(x, y) : x * y;
-    if (has_index) y = y + convert<T>(minimum(iota<std::int32_t>(x, shape, 0), 2));
+    else y = function == 0 ? x + y : function == 1 ? max(x, y) : x * y;
+    if (has_index) y = y + convert<T>(min(iota<std::int32_t>(x, shape, 0), 2));
     return y;
   }
 };
@@ -110,26 +110,26 @@ struct random_reduction {
 TEST_CASE("what is reduced is not stored") {
   const auto check = [&](auto f, int loops, std::int64_t most, const char* split = "") {
     const auto p =
-        dynamic::compile(f, *split == '\0' ? one : dynamic::mesh({{"x", 2}}), dynamic::in<float>({1000, 1000}, {split, ""}));
+        dynamic::compile(f, *split == '\0' ? one : dynamic::mesh({{"x", 2}}), dynamic::input<float>({1000, 1000}, {split, ""}));
     CHECK(count<kernels::fused>(p) == loops);
     CHECK(count<kernels::reduce>(p) == 0);
     CHECK(arena_of(p) <= most);
   };
   constexpr std::int64_t block = 74 * 1024;  // 64 KiB, and rows around it
-  check([](auto x) { return sum(exponential(x)); }, 1, block);
-  check([](auto x) { return sum(exponential(x), 0); }, 1, block);
-  check([](auto x) { return sum(exponential(x), 1); }, 1, block);
+  check([](auto x) { return sum(exp(x)); }, 1, block);
+  check([](auto x) { return sum(exp(x), 0); }, 1, block);
+  check([](auto x) { return sum(exp(x), 1); }, 1, block);
   check([](auto x) { return mean(x * x - x); }, 2, block + 64);
-  check([](auto x) { return std::tuple{sum(x), reduce(x, monoid::maximum), reduce(x, monoid::minimum)}; }, 1, 3 * block);
+  check([](auto x) { return std::tuple{sum(x), reduce(x, monoid::max), reduce(x, monoid::min)}; }, 1, 3 * block);
   // A stencil with its halo buffers. Beyond the ends of a dim that is not split, another loop writes zeros.
   const auto laplacian = [](auto x) {
     return shift(x, 0, 1) + shift(x, 0, -1) + shift(x, 1, 1, boundary::wrap()) + shift(x, 1, -1) - 4 * x;
   };
   check([&](auto x) { return sum(laplacian(x)); }, 2, block + 3 * 4096);
   check([&](auto x) { return sum(abs(laplacian(x)), 1); }, 2, block + 3 * 4096);
-  check([&](auto x) { return reduce(laplacian(x), monoid::maximum, {0, 1}); }, 1, block + 6 * 4096, "x");
+  check([&](auto x) { return reduce(laplacian(x), monoid::max, {0, 1}); }, 1, block + 6 * 4096, "x");
   // exp(x - max) is computed into the result, and summed at the same time.
-  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({1000, 1000}));
+  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::input<float>({1000, 1000}));
   CHECK(count<kernels::fused>(p) == 2);
   CHECK(count<kernels::reduce>(p) == 1);
   CHECK(arena_of(p) <= detail::blocked_bytes + block);
@@ -143,8 +143,8 @@ TEST_CASE("several reductions of one value read it once, and where it is split g
     return n;
   };
   const auto check = [&](auto f, int loops, int sent) {
-    const auto whole = dynamic::compile(f, one, dynamic::in<float>({1000, 1000}));
-    const auto split = dynamic::compile(f, two, dynamic::in<float>({1000, 1000}, {"", "x"}));
+    const auto whole = dynamic::compile(f, one, dynamic::input<float>({1000, 1000}));
+    const auto split = dynamic::compile(f, two, dynamic::input<float>({1000, 1000}, {"", "x"}));
     for (const auto* p : {&whole, &split})
       if (loops > 0) {
         CHECK(count<kernels::fused>(*p) == loops);
@@ -154,15 +154,15 @@ TEST_CASE("several reductions of one value read it once, and where it is split g
     CHECK(messages(split) == sent);
   };
   const auto two_of_a_loop = [](auto x) {
-    const value e = exponential(x);
+    const value e = exp(x);
     return std::tuple{sum(e, 1), sum(e - x, 1)};
   };
   check(two_of_a_loop, 1, 1);
   check([](auto x) { return std::tuple{sum(x, 1), sum(x * x, 1)}; }, 1, 1);  // otherwise a sum of products is a contraction
   check([](auto x) { return std::tuple{sum(x * x, 1), sum(x, 1)}; }, 1, 1);
-  check([](auto x) { return std::tuple{sum(x), sum(exponential(x)), reduce(x, monoid::maximum)}; }, 1, 2);
-  check([](auto x) { return std::tuple{sum(exponential(x), 1), sum(x, 1)}; }, 1, 1);
-  check([](auto x) { return std::tuple{sum(x, 1), reduce(x, monoid::maximum, {1})}; }, 1, 2);
+  check([](auto x) { return std::tuple{sum(x), sum(exp(x)), reduce(x, monoid::max)}; }, 1, 2);
+  check([](auto x) { return std::tuple{sum(exp(x), 1), sum(x, 1)}; }, 1, 1);
+  check([](auto x) { return std::tuple{sum(x, 1), reduce(x, monoid::max, {1})}; }, 1, 2);
 }
 
 TEST_CASE("a sum over what a loop computes from a counter or from pairs holds blocks of it, not the whole") {
@@ -171,10 +171,10 @@ TEST_CASE("a sum over what a loop computes from a counter or from pairs holds bl
   const auto points = dynamic::compile(
       [](auto x) {
         const value i = convert<float>(iota<std::int32_t>(x, {1 << 24}, 0));
-        const value u = i * 0x1p-24 - 0.5, v = sine(i);
+        const value u = i * 0x1p-24 - 0.5, v = sin(i);
         return sum(select(u * u + v * v < 1.0, x, x * 0.0));
       },
-      one, dynamic::in<float>({1 << 24}));
+      one, dynamic::input<float>({1 << 24}));
   CHECK(arena_of(points) <= 2 * block);
   // N bodies: the force on each body is a sum over all other bodies.
   const auto force = dynamic::compile(
@@ -182,22 +182,22 @@ TEST_CASE("a sum over what a loop computes from a counter or from pairs holds bl
         const value d = broadcast_in_dim(p, {4096, 4096}, {1}) - broadcast_in_dim(p, {4096, 4096}, {0});
         return sum(d * rsqrt(d * d + 1e-3), 1);
       },
-      one, dynamic::in<float>({4096}));
+      one, dynamic::input<float>({4096}));
   CHECK(arena_of(force) <= 2 * block);
 }
 
 TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads its operand again, stores no operand") {
   constexpr std::int64_t block = 74 * 1024, n = 600;
   const auto check = [](auto f, std::int64_t elems, const char* split = "") {
-    const auto alone = dynamic::compile(f, one, dynamic::in<float>({n}), dynamic::in<float>({n}));
-    const auto split_up = dynamic::compile(f, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::in<float>({n}, {split}),
-                                           dynamic::in<float>({n}, {"y"}));
+    const auto alone = dynamic::compile(f, one, dynamic::input<float>({n}), dynamic::input<float>({n}));
+    const auto split_up = dynamic::compile(f, dynamic::mesh({{"x", 2}, {"y", 3}}), dynamic::input<float>({n}, {split}),
+                                           dynamic::input<float>({n}, {"y"}));
     std::vector<float> x, y;
     for (int k = 0; k < n; ++k) {
       x.push_back(static_cast<float>((k * 7919) % 601));
       y.push_back(static_cast<float>((k * 104729) % 397));
     }
-    const auto expected = alone.run(self{}, x, y), found = split_up.run(simulated{}, x, y);
+    const auto expected = alone.run(serial{}, x, y), found = split_up.run(simulated{}, x, y);
     for (std::size_t k = 0; k < expected.size(); ++k) CHECK(found[k].bytes == expected[k].bytes);
     for (const auto* p : {&alone, &split_up}) {
       CHECK(arena_of(*p) <= 3 * block);
@@ -207,7 +207,7 @@ TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads 
   const auto pairs = [](auto x, auto y) { return broadcast_in_dim(x, {n, n}, {0}) - broadcast_in_dim(y, {n, n}, {1}); };
   check([](auto x, auto) { return sum(convert<float>(remainder(iota<std::int32_t>(x, {1 << 21}, 0), 64))); }, 1 << 21);
   check([](auto x, auto) { return sum(iota<std::int32_t>(x, {1 << 21}, 0)); }, 1 << 21);
-  check([](auto x, auto) { return reduce(broadcast_in_dim(x, {n, 4 * n}, {0}), monoid::maximum, {1}); }, 4 * n * n, "x");
+  check([](auto x, auto) { return reduce(broadcast_in_dim(x, {n, 4 * n}, {0}), monoid::max, {1}); }, 4 * n * n, "x");
   check([](auto x, auto) { return std::tuple{sum(broadcast_in_dim(x, {n, 4 * n}, {0}), 1), sum(x)}; }, 4 * n * n, "x");
   check([](auto x, auto) { return einsum<"ab->b">(iota<std::int32_t>(x, {4 * n, n}, 0)); }, 4 * n * n);
   // Movements that only rename indices.
@@ -217,21 +217,21 @@ TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads 
   check([](auto x, auto) { return sum(reshape(iota<std::int32_t>(x, {4 * n, n}, 0), {4 * n * n})); }, 4 * n * n);
   check(
       [](auto x, auto) {
-        return reduce(transpose(broadcast_in_dim(x, {n, 4 * n}, {0}), {1, 0}), monoid::maximum, {0});
+        return reduce(transpose(broadcast_in_dim(x, {n, 4 * n}, {0}), {1, 0}), monoid::max, {0});
       },
       4 * n * n, "x");
   check(
       [](auto x, auto) {
-        return reduce(reverse(broadcast_in_dim(x, {n, 4 * n}, {0}), {1}), monoid::maximum, {1});
+        return reduce(reverse(broadcast_in_dim(x, {n, 4 * n}, {0}), {1}), monoid::max, {1});
       },
       4 * n * n, "x");
   check([](auto x, auto) { return sum(reverse(broadcast_in_dim(zeros_like(x) + 2.0F, {n, 4 * n}, {0}), {0, 1}), 1); }, 4 * n * n);
   // The reduction is split over y too, though the broadcast is replicated over y.
-  check([](auto x, auto) { return reduce(broadcast_in_dim(x, {n, 4 * n}, {0}), monoid::maximum, {0}); }, 4 * n * n, "x");
+  check([](auto x, auto) { return reduce(broadcast_in_dim(x, {n, 4 * n}, {0}), monoid::max, {0}); }, 4 * n * n, "x");
   // The largest element, and then its position. If the dim is split, an all_reduce is between the two.
   check([&](auto x, auto y) { return argmax(pairs(x, y), 1); }, n * n, "x");
   check([&](auto x, auto y) { return argmin(abs(pairs(x, y)), 0); }, n * n, "x");
-  check([&](auto x, auto y) { return argmax(exponential(pairs(x, y) * 0.01F) + 1.0F, 1); }, n * n, "x");
+  check([&](auto x, auto y) { return argmax(exp(pairs(x, y) * 0.01F) + 1.0F, 1); }, n * n, "x");
   check(
       [&](auto x, auto y) {
         value d = pairs(x, y);
@@ -241,15 +241,15 @@ TEST_CASE("a reduction of an iota, a constant or a broadcast, or one that reads 
       n * n, "x");
   check(
       [&](auto x, auto y) {
-        const value d = pairs(x, y), largest = reduce(d, monoid::maximum, {1});
-        return sum(minimum(d - broadcast_in_dim(largest, {n, n}, {0}), 1.0F), 1);
+        const value d = pairs(x, y), largest = reduce(d, monoid::max, {1});
+        return sum(min(d - broadcast_in_dim(largest, {n, n}, {0}), 1.0F), 1);
       },
       n * n, "x");
 }
 
 TEST_CASE("an annotated iota or broadcast is computed again in another sharding, and not sent") {
   dynamic::builder b(dynamic::mesh({{"x", 2}}));
-  const value a = b.input(dynamic::in<float>({8, 8}, {"", "x"})), v = b.input(dynamic::in<float>({8}, {""}));
+  const value a = b.input(dynamic::input<float>({8, 8}, {"", "x"})), v = b.input(dynamic::input<float>({8}, {""}));
   for (const value source : {iota<float>(a, {8, 8}, 0), broadcast_in_dim(v, {8, 8}, {0})}) {
     const value by_rows = b.reshard(source, {"x", ""});
     b.output(by_rows);
@@ -340,22 +340,22 @@ template <class T>
 bool compare_moved(std::uint64_t seed, const dynamic::mesh& m) {
   draws r{std::mt19937_64(seed)};
   const moved_source f(r);
-  const auto kind = std::is_same_v<T, bf16> || r.below(2) == 0 ? monoid::maximum : monoid::add;
+  const auto kind = std::is_same_v<T, bf16> || r.below(2) == 0 ? monoid::max : monoid::add;
   const auto small = elements_of<T>(r, f.small, true);
   const bool also_stores = r.below(3) == 0;
   auto split = random_split(r, m, f.small.size());
   for (std::size_t d = 0; d < split.size(); ++d)
     if (f.small[d] == 1) split[d].clear();
-  const auto in = dynamic::in<T>(f.small, split);
+  const auto in = dynamic::input<T>(f.small, split);
   const auto add_outputs = [&](dynamic::builder& b, value v) {
     v = f.after_movements(v);
     b.output(reduce(v, kind, f.reduced));
     if (also_stores) b.output(v);
   };
   dynamic::builder source(one), made(m), moved(m);
-  source.output(f.template made<T>(source, source.input(dynamic::in<T>(f.small))));
+  source.output(f.template made<T>(source, source.input(dynamic::input<T>(f.small))));
   add_outputs(made, f.template made<T>(made, made.input(in)));
-  add_outputs(moved, moved.input(dynamic::in<T>(f.shape, random_split(r, m, f.shape.size()))));
+  add_outputs(moved, moved.input(dynamic::input<T>(f.shape, random_split(r, m, f.shape.size()))));
   const auto elements = source.compile().run_pointers(simulated{}, {small.data()})[0];
   const auto program = made.compile(), reference = moved.compile();
   const auto got = program.run_pointers(simulated{}, {small.data()});
@@ -393,14 +393,11 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even, bool is_a
   constexpr bool is_pred = std::is_same_v<T, bool>;
   // (The sum of many bf16 depends on the rounding, and so on the sharding of its operand.)
   const bool has_sum = is_even || !std::is_same_v<T, bf16>;
-  const monoid first = is_pred   ? monoid::or_
-                       : has_sum ? monoid::add
-                                 : monoid::minimum,
-               second = is_pred ? monoid::and_ : monoid::maximum;
+  const monoid first = is_pred ? monoid::or_ : has_sum ? monoid::add : monoid::min, second = is_pred ? monoid::and_ : monoid::max;
   const bool also_stores = r.below(3) == 0, has_two = !is_added_up && r.below(2) == 0,
              reads_one = !is_added_up && r.below(3) == 0;
   const auto x = elements_of<T>(r, f.shape, !is_even), b = elements_of<T>(r, f.small, !is_even);
-  const auto in = dynamic::in<T>(f.shape, split), small = dynamic::in<T>(f.small);
+  const auto in = dynamic::input<T>(f.shape, split), small = dynamic::input<T>(f.small);
   const auto reduce_to = [&](dynamic::builder& to, value y) {
     to.output(reduce(y, first, f.dims));
     if (has_two) to.output(reduce(y, second, f.dims));
@@ -473,15 +470,16 @@ TEST_CASE("sums that sessions make while they compute have the bits of those of 
 namespace {
 constexpr auto roughness = [](auto x) {
   const value y = shift(x, 0, 1) * 0.5F + shift(x, 0, -3, boundary::wrap()) - x;
-  return std::tuple{sum(y), reduce(abs(y), monoid::maximum), sum(x), sum(x * x)};
+  return std::tuple{sum(y), reduce(abs(y), monoid::max), sum(x), sum(x * x)};
 };
 }  // namespace
 
 TEST_CASE("a compiled step reduces what a stencil computes and what it reads, bit for bit as a session does") {
-  using step = compile<roughness, mesh<axis<"x", 3>>, in<float, dims<77>, split<"x">>>;
+  using step = compile<roughness, mesh<axis<"x", 3>>, input<float, shape<77>, split<"x">>>;
   array<float> x({77});
   for (std::int64_t i = 0; i < 77; ++i) x.data()[i] = static_cast<float>(i * i % 31) / 7.0F;
-  const auto want = dynamic::compile(roughness, dynamic::mesh({{"x", 3}}), dynamic::in<float>({77}, {"x"})).run(simulated{}, x);
+  const auto want =
+      dynamic::compile(roughness, dynamic::mesh({{"x", 3}}), dynamic::input<float>({77}, {"x"})).run(simulated{}, x);
   const auto got = run<step>(threads{}, x);
   const float all[] = {*std::get<0>(got).data(), *std::get<1>(got).data(), *std::get<2>(got).data(), *std::get<3>(got).data()};
   for (std::size_t k = 0; k < 4; ++k) CHECK(all[k] == *want[k].data<float>());

@@ -91,7 +91,8 @@ struct row_program {
   }
   /// Libraries add the terms of products with few rows in another order.
   bool has_products() const { return std::count(stages.begin(), stages.end(), 8) > 0; }
-  void build(dynamic::builder& to, const dynamic::input& in, const dynamic::input& bias, std::int64_t first_extent) const {
+  void build(dynamic::builder& to, const dynamic::input_spec& in, const dynamic::input_spec& bias,
+             std::int64_t first_extent) const {
     auto local = shape;
     local[0] = first_extent;
     const int last = static_cast<int>(local.size()) - 1;
@@ -112,7 +113,7 @@ struct row_program {
         default: h = times_vectors(h, local);
       }
     }
-    if (gives_sums) to.output(reduce(h, monoid::maximum, {last}));
+    if (gives_sums) to.output(reduce(h, monoid::max, {last}));
     if (gives_gradient) to.output(grad(sum(h * x), x));
     to.output(h);
   }
@@ -142,7 +143,7 @@ std::vector<T> numbers(draws& r, std::int64_t n) {
 /// Norms of rows, and operators between them. In a compiled program each row is one loop.
 constexpr auto norms = [](auto x) {
   const auto along = [](auto v) { return expand_dims(v, 1); };
-  const auto centred = x - along(mean(x, 1)), low = x - along(reduce(x, monoid::minimum, {1}));
+  const auto centred = x - along(mean(x, 1)), low = x - along(reduce(x, monoid::min, {1}));
   const auto early = select(iota<std::int32_t>(x, x.shape(), 1) < 7, x, x * 0.5);
   const auto normal = centred * along(rsqrt(mean(centred * centred, 1) + 1e-5));
   return std::tuple{softmax(x, 1),
@@ -162,7 +163,7 @@ bool is_same_number(T a, T b) {
 template <class T, int Devices, std::int64_t Rows, std::int64_t Columns>
 int differing_outputs(std::size_t& chains) {
   using on = mesh<axis<"x", Devices>>;
-  using input = in<T, dims<Rows, Columns>, split<"x", _>>;
+  using input = input<T, shape<Rows, Columns>, split<"x", _>>;
   using step = compile<norms, on, input>;
   chains = 0;
   for (const auto rows : detail::rows_from_steps<detail::static_plan<norms, on, input>>) chains += rows != nullptr ? 1 : 0;
@@ -177,7 +178,8 @@ int differing_outputs(std::size_t& chains) {
   std::copy(x.begin(), x.end(), given.begin());
   const auto got = run<step>(simulated{}, given);
   const dynamic::mesh m({{"x", Devices}});
-  const auto want = dynamic::compile(norms, m, dynamic::in<T>({Rows, Columns}, {"x", ""})).run_pointers(simulated{}, {x.data()});
+  const auto want =
+      dynamic::compile(norms, m, dynamic::input<T>({Rows, Columns}, {"x", ""})).run_pointers(simulated{}, {x.data()});
   int wrong = 0;
   std::size_t k = 0;
   const auto compare_one = [&](const auto& output) {
@@ -202,7 +204,7 @@ constexpr auto read_both_ways = [](auto x, auto g) {
   const auto v = einsum<"ab,b->a">(x, g);
   const auto q = sum(x * along(v), 1);
   const auto y = x * along(q) + expand_dims(v, 0);
-  const auto w = sum(exponential(y - along(reduce(y, monoid::maximum, {1}))), 1);
+  const auto w = sum(exp(y - along(reduce(y, monoid::max, {1}))), 1);
   return einsum<"ab,b->a">(x, w);
 };
 std::vector<double> read_both_ways_by_hand(const std::vector<float>& x, const std::vector<float>& g) {
@@ -233,14 +235,14 @@ constexpr auto gravity = [](auto x, auto m) {
 template <std::int64_t N, int Devices>
 void check_gravity(bool by_blocks) {
   const std::string here = std::to_string(N) + " bodies, " + std::to_string(Devices) + " devices";
-  using step = compile<gravity<N>, mesh<axis<"x", Devices>>, in<double, dims<N, 3>, split<"x", _>>, in<double, dims<N>>>;
+  using step = compile<gravity<N>, mesh<axis<"x", Devices>>, input<double, shape<N, 3>, split<"x", _>>, input<double, shape<N>>>;
   CHECK_MESSAGE((step::view.arena_bytes < detail::blocked_bytes + N * 32) == by_blocks, here, ": ", step::view.arena_bytes);
   array<double> x{N, 3}, m({N});
   for (std::int64_t i = 0; i < 3 * N; ++i) x.data()[i] = std::sin(static_cast<double>(i * i));
   for (std::int64_t i = 0; i < N; ++i) m.data()[i] = static_cast<double>(1 + i % 3);
   const auto compiled = run<step>(threads{}, x, m);
   const dynamic::mesh on({{"x", Devices}});
-  const auto p = dynamic::compile(gravity<N>, on, dynamic::in<double>({N, 3}, {"x", ""}), dynamic::in<double>({N}));
+  const auto p = dynamic::compile(gravity<N>, on, dynamic::input<double>({N, 3}, {"x", ""}), dynamic::input<double>({N}));
   CHECK(count<kernels::rows_begin>(p) == (by_blocks ? 1 : 0));
   std::vector<double> at_run_time(static_cast<std::size_t>(3 * N));
   const auto bytes = p.run_pointers(simulated{}, {x.data(), m.data()})[0].bytes;
@@ -281,7 +283,7 @@ void compare(std::uint64_t seed) {
   // (A dim that is split along the rows is summed in another order.)
   if (seed % 3 == 2) split.back() = "";
   dynamic::builder whole(m);
-  f.build(whole, dynamic::in<T>(f.shape, split), dynamic::in<T>({width}), f.shape[0]);
+  f.build(whole, dynamic::input<T>(f.shape, split), dynamic::input<T>({width}), f.shape[0]);
   const auto program = whole.compile();
   bool overlaps = false;
   for (const auto& s : program.view().steps) {
@@ -299,7 +301,7 @@ void compare(std::uint64_t seed) {
     auto shape = f.shape;
     shape[0] = n;
     dynamic::builder few(one);
-    f.build(few, dynamic::in<T>(shape), dynamic::in<T>({width}), n);
+    f.build(few, dynamic::input<T>(shape), dynamic::input<T>({width}), n);
     const auto want = few.compile().run_pointers(simulated{}, {x.data() + begin * row_elems, b.data()});
     for (std::size_t k = 0; k < want.size(); ++k) {
       const auto bytes = want[k].bytes.size() / static_cast<std::size_t>(n);
@@ -327,8 +329,8 @@ struct mixed_rows {
   void build(dynamic::builder& to, std::int64_t rows, const std::vector<std::string>& split) const {
     draws r{std::mt19937_64(seed)};
     const std::vector<std::int64_t> shape{rows, width};
-    std::vector<value> f{to.input(dynamic::in<float>(shape, split)), to.input(dynamic::in<float>(shape, split))};
-    std::vector<value> s{to.input(dynamic::in<std::int32_t>(shape, split))}, d{convert<double>(f[0])};
+    std::vector<value> f{to.input(dynamic::input<float>(shape, split)), to.input(dynamic::input<float>(shape, split))};
+    std::vector<value> s{to.input(dynamic::input<std::int32_t>(shape, split))}, d{convert<double>(f[0])};
     const auto some = [&](const std::vector<value>& of) {
       const auto n = static_cast<std::int64_t>(of.size());
       return of[static_cast<std::size_t>(n - 1 - r.below(std::min(n, std::int64_t{3})))];
@@ -341,10 +343,10 @@ struct mixed_rows {
         case 1: f.push_back(x * y * along(rsqrt(mean(y * y, 1) + 1e-3))); break;
         case 2: f.push_back(tanh(x * 1.25) + y * 0.25); break;
         case 3: s.push_back(convert<std::int32_t>(x * 20.0) + i); break;
-        case 4: f.push_back(convert<float>(i - along(reduce(i, monoid::minimum, {1}))) * 0.03 + x); break;
-        case 5: d.push_back(convert<double>(x) * along(reduce(some(d), monoid::maximum, {1}))); break;
+        case 4: f.push_back(convert<float>(i - along(reduce(i, monoid::min, {1}))) * 0.03 + x); break;
+        case 5: d.push_back(cast<double>(x) * along(reduce(some(d), monoid::max, {1}))); break;
         case 6: f.push_back(convert<float>(some(d)) * 0.5 + select(i < 3, x, y)); break;
-        default: s.push_back(i - along(reduce(some(s), monoid::maximum, {1})));
+        default: s.push_back(i - along(reduce(some(s), monoid::max, {1})));
       }
     }
     for (const auto& o : {f.back(), some(f), s.back(), d.back()})
@@ -431,8 +433,8 @@ TEST_CASE("a gradient computes again what is a product of what it reads anyway")
   const auto check = [&](std::int64_t rows, const dynamic::mesh& m, bool again) {
     draws r{std::mt19937_64(7)};
     const auto a = numbers<float>(r, rows * columns), c = numbers<float>(r, columns), w = numbers<float>(r, columns * outs);
-    const auto p = dynamic::compile(gelu_gradient, m, dynamic::in<float>({rows, columns}, {"x", ""}),
-                                    dynamic::in<float>({columns}), dynamic::in<float>({columns, outs}));
+    const auto p = dynamic::compile(gelu_gradient, m, dynamic::input<float>({rows, columns}, {"x", ""}),
+                                    dynamic::input<float>({columns}), dynamic::input<float>({columns, outs}));
     int stores = 0;
     for (const auto& s : p.view().steps)
       if (is<kernels::fused>(s))
@@ -448,8 +450,8 @@ TEST_CASE("a gradient computes again what is a product of what it reads anyway")
   check(801, two, false);  // loops that end early on the last device do not use blocks
   check(100, one, false);  // these few rows stay in the first-level cache
 
-  using step = compile<gelu_gradient, mesh<axis<"x", 2>>, in<float, dims<800, columns>, split<"x", _>>, in<float, dims<columns>>,
-                       in<float, dims<columns, outs>>>;
+  using step = compile<gelu_gradient, mesh<axis<"x", 2>>, input<float, shape<800, columns>, split<"x", _>>,
+                       input<float, shape<columns>>, input<float, shape<columns, outs>>>;
   draws r{std::mt19937_64(7)};
   array<float> a{800, columns}, c({columns}), w{columns, outs};
   for (auto* x : {&a, &c, &w})
@@ -463,7 +465,7 @@ TEST_CASE("rows are gone through once, by blocks") {
   const std::vector<std::int64_t> shape{rows, width};
   const auto check = [&](auto f, int loops) {
     for (const auto* m : {&one, &two}) {
-      const auto p = dynamic::compile(f, *m, dynamic::in<float>(shape, {"x", ""}));
+      const auto p = dynamic::compile(f, *m, dynamic::input<float>(shape, {"x", ""}));
       CHECK(count<kernels::rows_begin>(p) == 1);
       CHECK(count<kernels::rows_end>(p) == 1);
       CHECK(count<kernels::fused>(p) == loops);
@@ -480,13 +482,13 @@ TEST_CASE("rows are gone through once, by blocks") {
       [](auto x) {
         return tanh(transpose(softmax(transpose(x, {1, 0}), 1), {1, 0}));
       },
-      one, dynamic::in<float>(shape));
+      one, dynamic::input<float>(shape));
   CHECK(count<kernels::rows_begin>(scores) == 1);
   CHECK(scores.view().arena_bytes <= rows * row_bytes + detail::blocked_bytes);
   // Values that fit the second-level cache do not use blocks, and values that are reduced along the rows do not.
-  const auto small = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({64, 64}));
+  const auto small = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::input<float>({64, 64}));
   CHECK(count<kernels::rows_begin>(small) == 0);
-  const auto columns = dynamic::compile([](auto x) { return softmax(x, 0); }, one, dynamic::in<float>(shape));
+  const auto columns = dynamic::compile([](auto x) { return softmax(x, 0); }, one, dynamic::input<float>(shape));
   CHECK(count<kernels::rows_begin>(columns) == 0);
   // The first loop reads an element of `g` for each row, the second loop also for each column. `x - g` is stored and
   // not recomputed.
@@ -495,10 +497,10 @@ TEST_CASE("rows are gone through once, by blocks") {
         const auto away = x - expand_dims(g, 1);
         return away * expand_dims(sum(away * away, 1), 1) + expand_dims(g, 0);
       },
-      one, dynamic::in<float>({1024, 1024}), dynamic::in<float>({1024}));
+      one, dynamic::input<float>({1024, 1024}), dynamic::input<float>({1024}));
   CHECK(count<kernels::rows_begin>(both) == 1);
   // The exchange in between is between blocks, not inside a block.
-  const auto split = dynamic::compile([](auto x) { return softmax(x, 1); }, two, dynamic::in<float>(shape, {"", "x"}));
+  const auto split = dynamic::compile([](auto x) { return softmax(x, 1); }, two, dynamic::input<float>(shape, {"", "x"}));
   CHECK(count<kernels::combine>(split) == 2);
 }
 
@@ -527,7 +529,7 @@ TEST_CASE("what a block reads whole keeps its memory until the last block") {
     }
     CHECK_MESSAGE(wrong < 1e-4 * largest, path, ": ", wrong, " of ", largest);
   };
-  const auto p = dynamic::compile(read_both_ways, one, dynamic::in<float>({n, n}), dynamic::in<float>({n}));
+  const auto p = dynamic::compile(read_both_ways, one, dynamic::input<float>({n, n}), dynamic::input<float>({n}));
   CHECK(count<kernels::rows_begin>(p) == 1);
   std::vector<float> out(static_cast<std::size_t>(n));
   const auto bytes = p.run_pointers(simulated{}, {x.data(), g.data()})[0].bytes;
@@ -536,13 +538,13 @@ TEST_CASE("what a block reads whole keeps its memory until the last block") {
   array<float> rows{n, n}, weights({n});
   std::copy(x.begin(), x.end(), rows.begin());
   std::copy(g.begin(), g.end(), weights.begin());
-  const auto got =
-      run<compile<read_both_ways, mesh<axis<"x", 1>>, in<float, dims<n, n>>, in<float, dims<n>>>>(simulated{}, rows, weights);
+  const auto got = run<compile<read_both_ways, mesh<axis<"x", 1>>, input<float, shape<n, n>>, input<float, shape<n>>>>(
+      simulated{}, rows, weights);
   check("compiled", std::vector<float>(got.begin(), got.end()));
 }
 
 TEST_CASE("exponentials of softmax lie where its result will: the arena has one block, of the differences") {
-  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::in<float>({2048, 1024}));
+  const auto p = dynamic::compile([](auto x) { return softmax(x, 1); }, one, dynamic::input<float>({2048, 1024}));
   CHECK(count<kernels::rows_begin>(p) == 1);
   CHECK(p.view().arena_bytes < 2 * 8 * 1024 * 4);  // blocks of 8 rows
   draws r{std::mt19937_64(3)};

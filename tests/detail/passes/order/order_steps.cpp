@@ -124,13 +124,13 @@ constexpr auto four_layers = [](auto x, auto w1, auto w2, auto w3, auto w4) {
   const auto g = grad(mean(h * h), weights);
   return std::tuple{w1 - 0.1 * g[0], w2 - 0.1 * g[1], w3 - 0.1 * g[2], w4 - 0.1 * g[3]};
 };
-using weight = in<float, dims<256, 256>, split<_, _>>;
+using weight = input<float, shape<256, 256>, split<_, _>>;
 using pod = mesh<axis<"data", 2>>;
-using four = ir::static_plan<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>;
+using four = ir::static_plan<four_layers, pod, input<float, shape<64, 256>, split<"data", _>>, weight, weight, weight, weight>;
 constexpr ir::plan_view as_written{four::passes::frozen<ir::place_pass<false>>()};
 static_assert(four::view.arena_bytes < as_written.arena_bytes / 2);
 
-dynamic::input f32(std::vector<std::int64_t> shape) { return dynamic::in<float>(std::move(shape), {"", ""}); }
+dynamic::input_spec f32(std::vector<std::int64_t> shape) { return dynamic::input<float>(std::move(shape), {"", ""}); }
 
 }  // namespace
 
@@ -166,7 +166,7 @@ TEST_CASE("a weight is updated as soon as its gradient is there") {
   constexpr int layers = 12;
   const dynamic::mesh m({{"x", 2}});
   dynamic::builder b(m);
-  value h = b.input(dynamic::in<float>({32, 128}, {"x", ""}));
+  value h = b.input(dynamic::input<float>({32, 128}, {"x", ""}));
   std::array<value, layers> weights;
   for (auto& w : weights) w = b.input(f32({128, 128}));
   for (const auto& w : weights) h = relu(einsum<"bd,de->be">(h, w));
@@ -185,7 +185,7 @@ TEST_CASE("a weight is updated as soon as its gradient is there") {
 
 TEST_CASE("the compiler orders steps as the program at run time does") {
   const auto g =
-      ir::trace_program<four_layers, pod, in<float, dims<64, 256>, split<"data", _>>, weight, weight, weight, weight>();
+      ir::trace_program<four_layers, pod, input<float, shape<64, 256>, split<"data", _>>, weight, weight, weight, weight>();
   CHECK(reference::difference(four::view, ir::plan_view(ir::plan_at_run_time(g, pod::info.shape, pod::info.request))) == "");
 }
 

@@ -20,7 +20,7 @@ const dynamic::mesh& pod() {
   return m;
 }
 dynamic::program compiled(const auto& f, std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
-  return dynamic::compile(f, pod(), dynamic::in<float>(std::move(shape), std::move(sharding)));
+  return dynamic::compile(f, pod(), dynamic::input<float>(std::move(shape), std::move(sharding)));
 }
 std::string error_of(const auto& f, std::vector<std::int64_t> shape, std::vector<std::string> sharding) {
   try {
@@ -60,7 +60,7 @@ TEST_CASE("replication: a view gathers what is whole behind it anyway, and nothi
   CHECK(whole.traffic().bytes == 3 * 4);
   // "x" splits the columns of the weight, so all rows are read.
   const auto columns = dynamic::compile([&](auto x, auto w) { return einsum<"ab,bc->ac">(view(x), w); }, pod(),
-                                        dynamic::in<float>({2, 3}, {"x", ""}), dynamic::in<float>({2, 8}, {"", "x"}));
+                                        dynamic::input<float>({2, 3}, {"x", ""}), dynamic::input<float>({2, 8}, {"", "x"}));
   CHECK(columns.traffic().collectives == 1);
   CHECK(columns.traffic().bytes == 3 * 4);
   CHECK(error_of([&](auto x) { return relu(view(x)); }, {2, 3}, {"x", ""}) != "");
@@ -92,7 +92,7 @@ TEST_CASE("replication: allowed for one operator and its gradient, and for no ot
 
 TEST_CASE("replication: a builder is strict as well") {
   dynamic::builder b(pod());
-  b.output(reshape(b.input(dynamic::in<float>({9, 5}, {"", "y"})), {45}));
+  b.output(reshape(b.input(dynamic::input<float>({9, 5}, {"", "y"})), {45}));
   CHECK_THROWS_AS(static_cast<void>(b.compile()), error);
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("reshapes of 24 elements between all shapes of rank 2 and 3, split in 
           std::vector<std::string> sharding(from.size());
           sharding[d] = "x";
           dynamic::builder b(m);
-          const auto x = b.input(dynamic::in<std::int32_t>(from, sharding));
+          const auto x = b.input(dynamic::input<std::int32_t>(from, sharding));
           b.output(allow_replication({x.graph(), detail::add_reshape(b.graph(), x.id(), detail::extents_of(to), {})}));
           const auto p = b.compile();
           bool can_be_kept = false;  // the split cuts the elements in runs that a split of some dim of the result also cuts
@@ -144,7 +144,7 @@ TEST_CASE("reshapes of 24 elements between all shapes of rank 2 and 3, split in 
 
 TEST_CASE("with_policy: what is said of a function holds for its operators, those of its gradient, and not for reshards") {
   const auto layer = [](auto x, auto w) { return einsum<"bd,df->bf">(tanh(x), w); };
-  const auto in_x = [](std::vector<std::string> s) { return dynamic::in<float>({16, 16}, std::move(s)); };
+  const auto in_x = [](std::vector<std::string> s) { return dynamic::input<float>({16, 16}, std::move(s)); };
   const auto mistake_of = [&](const auto& f, std::vector<std::string> x, std::vector<std::string> w) -> std::string {
     try {
       static_cast<void>(dynamic::compile(f, pod(), in_x(std::move(x)), in_x(std::move(w))));
@@ -192,7 +192,7 @@ TEST_CASE("with_policy: what is said of a function holds for its operators, thos
 
 TEST_CASE("keep_split: no operator gathers the value; where none can do without, the program is refused") {
   const dynamic::mesh m({{"x", 4}});
-  const auto in = [](std::vector<std::int64_t> shape) { return dynamic::in<float>(std::move(shape), {"x", ""}); };
+  const auto in = [](std::vector<std::int64_t> shape) { return dynamic::input<float>(std::move(shape), {"x", ""}); };
   const auto product = [&](const auto& f) { return dynamic::compile(f, m, in({1024, 256}), in({256, 256})); };
   const auto gathered = product([](auto x, auto w) { return einsum<"bd,df->bf">(x, w); });
   CHECK(gathered.traffic().in(collective_kind::all_gather).bytes == 3 * 64 * 256 * 4);
@@ -212,8 +212,8 @@ TEST_CASE("keep_split: no operator gathers the value; where none can do without,
 TEST_CASE("keep_partial: a value is reduced where its sum is needed, and not before") {
   const dynamic::mesh m({{"x", 4}});
   const auto two = [&](const auto& f) {
-    return dynamic::compile(f, m, dynamic::in<float>({64, 256}, {"", "x"}), dynamic::in<float>({256, 32}, {"x", ""}),
-                            dynamic::in<float>({32, 512}, {"", ""}));
+    return dynamic::compile(f, m, dynamic::input<float>({64, 256}, {"", "x"}), dynamic::input<float>({256, 32}, {"x", ""}),
+                            dynamic::input<float>({32, 512}, {"", ""}));
   };
   const auto chain = [](bool keeps, const auto& after) {
     return [=](auto x, auto w, auto v) {
@@ -240,7 +240,7 @@ TEST_CASE("keep_partial: a value is reduced where its sum is needed, and not bef
 
 TEST_CASE("with_policy: what is kept is kept in the gradient too") {
   dynamic::builder b(pod());
-  const auto x = b.input(dynamic::in<float>({16, 16}, {"x", ""})), w = b.input(dynamic::in<float>({16, 16}, {"", "y"}));
+  const auto x = b.input(dynamic::input<float>({16, 16}, {"x", ""})), w = b.input(dynamic::input<float>({16, 16}, {"", "y"}));
   const auto layer = [](auto a, auto c) { return einsum<"bd,df->bf">(tanh(a), c); };
   const value y = with_policy({.keep_split = true, .keep_partial = true}, layer, x, w);
   b.output(grad(sum(y), std::vector<value>{x})[0]);

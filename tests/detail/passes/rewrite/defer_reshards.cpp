@@ -55,7 +55,7 @@ struct random_reshards : graph_builder {
     for (int k = random_.between(2, 6); k > 0; --k) {
       const auto kind = random_.between(0, 4);
       const int a = resharded(random_.one_of(values), 0);
-      if (kind == 0) values.push_back(op(code_of<negate_op>, a));
+      if (kind == 0) values.push_back(op(code_of<negative_op>, a));
       else if (kind == 1) values.push_back(op(code_of<multiply_op>, a, constant(shape, random_.between(-2, 2))));
       else values.push_back(op(random_.one_of(joins()), a, resharded(random_.one_of(values), random_.chance(70) ? 0 : 1)));
     }
@@ -75,7 +75,7 @@ struct random_reshards : graph_builder {
 
  private:
   static std::vector<operator_code> joins() {
-    return {code_of<add_op>, code_of<subtract_op>, code_of<maximum_op>, code_of<multiply_op>};
+    return {code_of<add_op>, code_of<subtract_op>, code_of<max_op>, code_of<multiply_op>};
   }
   int resharded(int i, std::size_t target) { return random_.chance(75) ? reshard(i, targets_[target]) : i; }
   sharding any(int rank) {
@@ -135,7 +135,7 @@ TEST_CASE(
   CHECK(bytes_of_plan(output, {output.sum(a, output.reshard(output.rows(), whole)), a}) == 2 * three_quarters);
   const int x = read.rows();
   CHECK(bytes_of_plan(read, {read.sum(read.reshard(x, whole), read.reshard(read.rows(), whole)),
-                             read.op(code_of<negate_op>, x)}) == 2 * three_quarters);
+                             read.op(code_of<negative_op>, x)}) == 2 * three_quarters);
   others.g.outputs = {others.sum(others.reshard(others.rows(), whole), others.reshard(others.rows(), by_columns))};
   defer_reshards(others.g);
   for (const auto& n : others.g.nodes) CHECK(!n.deferred);

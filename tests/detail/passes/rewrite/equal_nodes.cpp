@@ -22,11 +22,11 @@ const dynamic::mesh one({{"x", 1}});
 
 template <class T, class F>
 std::int64_t flops_of(F f) {
-  return dynamic::compile(f, one, dynamic::in<T>({8})).flops_per_device();
+  return dynamic::compile(f, one, dynamic::input<T>({8})).flops_per_device();
 }
 template <class F>
 std::vector<float> run(F f, const std::vector<float>& x) {
-  const auto p = dynamic::compile(f, one, dynamic::in<float>({static_cast<std::int64_t>(x.size())}));
+  const auto p = dynamic::compile(f, one, dynamic::input<float>({static_cast<std::int64_t>(x.size())}));
   const auto bytes = p.run_pointers(simulated{}, {x.data()})[0].bytes;
   std::vector<float> y(bytes.size() / sizeof(float));
   std::memcpy(y.data(), bytes.data(), bytes.size());

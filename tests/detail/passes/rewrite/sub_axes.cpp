@@ -34,7 +34,7 @@ struct outcome {
 outcome reshaped(const dynamic::mesh& m, const std::vector<std::int64_t>& from, const std::vector<std::string>& split,
                  const std::vector<std::int64_t>& to, const std::vector<std::string>& annotation = {}) {
   dynamic::builder b(m);
-  auto input = split.empty() ? dynamic::in<float>(from) : dynamic::in<float>(from, split);
+  auto input = split.empty() ? dynamic::input<float>(from) : dynamic::input<float>(from, split);
   auto x = b.input(input);
   detail::extents shape;
   for (const auto e : to) shape.push_back(e);
@@ -144,9 +144,9 @@ TEST_CASE("every axis of up to 8 on every reshape of 24 into two dims and back")
 namespace {
 using line_of_4 = mesh<axis<"x", 4>>;
 constexpr auto row_sums = [](auto a, auto b) { return einsum<"ij,ij->i">(reshape(a, {2, 4}), b); };
-using step = compile<row_sums, line_of_4, in<float, dims<8>, split<"x">>, in<float, dims<2, 4>>>;
+using step = compile<row_sums, line_of_4, input<float, shape<8>, split<"x">>, input<float, shape<2, 4>>>;
 constexpr auto twice = [](auto a) { return a * 2.0; };
-using before = compile<twice, line_of_4, in<float, dims<8>, split<"x">>>;
+using before = compile<twice, line_of_4, input<float, shape<8>, split<"x">>>;
 }  // namespace
 
 TEST_CASE("a compiled step with a cut axis, fed by one without") {
@@ -158,17 +158,17 @@ TEST_CASE("a compiled step with a cut axis, fed by one without") {
   float wanted[2] = {0, 0};
   for (int i = 0; i < 8; ++i) wanted[i / 4] += 2 * a[i] * b[i];
   launch(threads{}, 4, [&](auto& comm) {
-    auto as = scatter<before, 0>(comm, a);
+    auto as = distribute<before, 0>(comm, a);
     auto doubled = make_result<before, 0>(comm);
     before first;
     first(comm, as, doubled);
-    auto bs = scatter<step, 1>(comm, b);
+    auto bs = distribute<step, 1>(comm, b);
     auto sums = make_result<step, 0>(comm);
     step second;
     second(comm, doubled, bs, sums);  // the same tiles under another name
-    shard_view<const float, line_of_4, dims<8>, split<"x">> view(doubled.data());
+    shard_view<const float, line_of_4, shape<8>, split<"x">> view(doubled.data());
     second(comm, view, bs.data(), sums.data());
-    const auto y = gather(comm, sums);
+    const auto y = collect(comm, sums);
     if (y[0] != wanted[0] || y[1] != wanted[1]) throw error("wrong sums");
   });
   const auto text = explain<step>();
@@ -186,7 +186,7 @@ TEST_CASE("cuts of one axis that do not nest: the second reshape gets its tiles 
        {nested_not{6, 12, {2, 6}, {3, 4}, "[x:(2)3, x:(1)2]"}, nested_not{6, 36, {3, 12}, {2, 18}, "[x:(3)2, x:(1)3]"},
         nested_not{12, 24, {4, 6}, {6, 4}, "[x:(1)2,x:(4)3, x:(2)2]"}}) {
     dynamic::builder b(dynamic::mesh({{"x", c.devices}}));
-    const auto x = b.input(dynamic::in<float>({c.elems}, {"x"}));
+    const auto x = b.input(dynamic::input<float>({c.elems}, {"x"}));
     for (const auto* shape : {&c.first, &c.second})
       b.output(value{x.graph(), detail::add_reshape(b.graph(), x.id(), detail::extents_of(*shape), {"reshape", 1})} * 2.0);
     const auto p = b.compile();
@@ -244,7 +244,7 @@ TEST_CASE("random chains of reshapes on axes that have to be cut, against one de
     }
     const auto planned = [&](const dynamic::mesh& m) {
       dynamic::builder b(m);
-      value v = b.input(dynamic::in<float>(first, split));
+      value v = b.input(dynamic::input<float>(first, split));
       for (std::size_t k = 0; k < shapes.size(); ++k) {
         detail::extents shape;
         for (const auto e : shapes[k]) shape.push_back(e);

@@ -181,6 +181,6 @@ TEST_CASE("the gradient of a weight that is an output is reduced and scattered")
 TEST_CASE("a program without annotations sends nothing") {
   graph_builder b({4, 2});
   const int x = b.input({4096, 256}), w = b.input({256, 512}), v = b.input({512, 256});
-  b.g.outputs = {b.einsum("bf,fd->bd", b.op(code_of<negate_op>, b.einsum("bd,df->bf", x, w)), v)};
+  b.g.outputs = {b.einsum("bf,fd->bd", b.op(code_of<negative_op>, b.einsum("bd,df->bf", x, w)), v)};
   CHECK(solved_bytes(b, false) == 0);
 }

@@ -42,8 +42,8 @@ const std::vector<call>& calls() {
       {"divide", {2, 2}, [](const values& v) { return v[0] / v[1]; }},
       {"square", {2}, [](const values& v) { return v[0] * v[0]; }},
       {"quotient", {2, 0}, [](const values& v) { return v[0] / v[1]; }},
-      {"maximum", {2, 2}, [](const values& v) { return maximum(v[0], v[1]); }},
-      {"negate", {2}, [](const values& v) { return -operand(v[0]); }},
+      {"max", {2, 2}, [](const values& v) { return max(v[0], v[1]); }},
+      {"negative", {2}, [](const values& v) { return -operand(v[0]); }},
       {"relu", {2}, [](const values& v) { return relu(v[0]); }},
       {"plus a number", {2, -1}, [](const values& v) { return v[0] + 1.5; }},
       {"times a number", {-1, 2}, [](const values& v) { return 2.0 * v[1]; }},
@@ -65,7 +65,7 @@ const std::vector<call>& calls() {
       {"chain", {2, 2, 2}, [](const values& v) { return einsum<"ab,bc,cd->ad">(v[0], v[1], v[2]); }},
       {"sum", {2}, [](const values& v) { return sum(v[0], 0); }},
       {"sum of all", {2}, [](const values& v) { return sum(v[0]); }},
-      {"largest", {2}, [](const values& v) { return reduce(v[0], monoid::maximum, 1); }},
+      {"largest", {2}, [](const values& v) { return reduce(v[0], monoid::max, 1); }},
       {"mean", {2}, [](const values& v) { return mean(v[0], 0); }},
       {"norm", {2}, [](const values& v) { return norm(v[0]); }},
       {"softmax", {2}, [](const values& v) { return softmax(v[0], 1); }},
@@ -93,7 +93,7 @@ const std::vector<call>& calls() {
        }},
       {"shift", {2}, [](const values& v) { return shift(v[0], 0, 1); }},
       {"roll", {2}, [](const values& v) { return roll(v[0], 1, 1); }},
-      {"reverse", {2}, [](const values& v) { return reverse(v[0], {0}); }},
+      {"flip", {2}, [](const values& v) { return reverse(v[0], {0}); }},
       {"concatenate",
        {2, 2},
        [](const values& v) {
@@ -124,7 +124,7 @@ const std::vector<call>& calls() {
          return sort_together({v[0], v[1], v[2]}, 2, 0)[2];
        }},
       {"greater", {2, 2}, [](const values& v) { return v[0] > v[1]; }},
-      {"clamp", {2, 2, 2}, [](const values& v) { return clamp(v[0], v[1], v[2]); }},
+      {"clip", {2, 2, 2}, [](const values& v) { return clip(v[1], v[0], v[2]); }},
       {"log_softmax", {2}, [](const values& v) { return log_softmax(v[0], 0); }},
       {"argmax", {2}, [](const values& v) { return argmax(v[0], 0); }},
       {"avg_pool",
@@ -230,7 +230,7 @@ struct way_out {
     else if (words.starts_with("reshard<partial<`")) {
       requested.layout.partial = names(quoted(behind("partial<`")));
       const auto kind = behind("monoid::");
-      for (const auto m : {monoid::maximum, monoid::minimum, monoid::multiply, monoid::and_, monoid::or_})
+      for (const auto m : {monoid::max, monoid::min, monoid::multiply, monoid::and_, monoid::or_})
         if (!kind.empty() && kind.starts_with(detail::name_of(m))) requested.layout.reduced_by = m;
     } else if (words.starts_with("reshard<split<")) {
       requested.has_splits = true;
@@ -291,7 +291,7 @@ struct attempt {
   attempt(const random_typed& r, const std::vector<written>& ops, const std::vector<way_out>& ways)
       : builder(dynamic::mesh(r.axes)), program(builder, "") {
     for (std::size_t k = 0; k < r.ranks.size(); ++k) {
-      all.push_back(builder.input(dynamic::in<double>(r.shape(r.ranks[k]))));
+      all.push_back(builder.input(dynamic::input<double>(r.shape(r.ranks[k]))));
       program.input(all.back(), r.states[k]);
     }
     for (std::size_t k = 0; k < ops.size(); ++k) {
@@ -341,7 +341,7 @@ TEST_CASE("each way out that is printed is one") {
     random_typed r(random);
     dynamic::builder plain{dynamic::mesh({{"x", 1}})};
     values alone;
-    for (const int rank : r.ranks) alone.push_back(plain.input(dynamic::in<double>(r.shape(rank))));
+    for (const int rank : r.ranks) alone.push_back(plain.input(dynamic::input<double>(r.shape(rank))));
     std::vector<std::vector<double>> data;
     for (const int rank : r.ranks) {
       data.emplace_back(static_cast<std::size_t>(rank == 0 ? 1 : rank == 1 ? r.size : r.size * r.size));
@@ -380,7 +380,7 @@ TEST_CASE("each way out that is printed is one") {
           const auto step = a.program.compile();
           const auto found = step.run(simulated{}, data[0], data[1], data[2], data[3], data[4], data[5]);
           plain.output(expected);
-          const auto wanted = plain.compile().run(self{}, data[0], data[1], data[2], data[3], data[4], data[5]);
+          const auto wanted = plain.compile().run(serial{}, data[0], data[1], data[2], data[3], data[4], data[5]);
           plain.graph().outputs.clear();
           REQUIRE(found[0].bytes.size() == wanted[0].bytes.size());
           if (expected.type() != dtype::f64) {

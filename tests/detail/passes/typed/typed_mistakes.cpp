@@ -25,7 +25,7 @@ template <class T, class Dims, class Mesh, class... Parts>
 value given(dynamic::builder& b, dynamic::strict_program& p, std::type_identity<tensor<T, Dims, place<Mesh, Parts...>>>) {
   std::vector<std::int64_t> shape;
   for (const auto e : Dims::value) shape.push_back(e);
-  const value x = b.input(dynamic::in<T>(shape));
+  const value x = b.input(dynamic::input<T>(shape));
   const auto parts = detail::parts_of_place<Parts...>(b.mesh().info(), Dims::rank);
   dynamic::value_states s;
   for (int a = 0; a < 2; ++a)

@@ -14,8 +14,8 @@ inline namespace GSPMD_TARGET {
 
 struct arithmetic_operator : listed_operator, keeps_type, any_role, vectorised_everywhere, one_flop {};
 
-struct negate_op : arithmetic_operator, folded_numbers, needs_instruction {
-  static constexpr const char* name = "negate";
+struct negative_op : arithmetic_operator, folded_numbers, needs_instruction {
+  static constexpr const char* name = "negative";
   static constexpr int operands = 1;
   static constexpr dtype_set defined = defined_for::numbers | defined_for::own_types;
   static constexpr bool is_exact = true, ignores_sign = true;
@@ -28,7 +28,7 @@ struct negate_op : arithmetic_operator, folded_numbers, needs_instruction {
       return static_cast<T>(natural{} - static_cast<natural>(x));
     } else {
       static_assert(
-          requires { static_cast<T>(-x); }, "gspmd: negate: the element type of your own has no -x; give it one");
+          requires { static_cast<T>(-x); }, "gspmd: negative: the element type of your own has no -x; give it one");
       return static_cast<T>(-x);
     }
   }
@@ -145,8 +145,8 @@ struct divide_op : arithmetic_operator, needs_few_instructions, regards_sign {
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 
-struct remainder_op : arithmetic_operator, not_folded, needs_function, regards_sign, reduces_operands {
-  static constexpr const char* name = "remainder";
+struct fmod_op : arithmetic_operator, not_folded, needs_function, regards_sign, reduces_operands {
+  static constexpr const char* name = "fmod";
   static constexpr int operands = 2;
   static constexpr dtype_set defined = defined_for::real_numbers;
   static constexpr bool is_exact = true;
@@ -159,8 +159,8 @@ struct remainder_op : arithmetic_operator, not_folded, needs_function, regards_s
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 
-struct power_op : arithmetic_operator, not_folded, needs_function, regards_sign, reduces_operands {
-  static constexpr const char* name = "power";
+struct pow_op : arithmetic_operator, not_folded, needs_function, regards_sign, reduces_operands {
+  static constexpr const char* name = "pow";
   static constexpr int operands = 2;
   static constexpr dtype_set defined = defined_for::real_numbers;
   static constexpr bool is_exact = false;
@@ -192,7 +192,7 @@ struct abs_op : listed_operator,
   [[gnu::always_inline]] static auto value(T x) {
     if constexpr (is_complex_element<T>) return std::hypot(x.re, x.im);
     else if constexpr (std::is_unsigned_v<T>) return x;
-    else if constexpr (std::is_integral_v<T>) return x < 0 ? negate_op::value(x) : x;
+    else if constexpr (std::is_integral_v<T>) return x < 0 ? negative_op::value(x) : x;
     else return absolute(x);
   }
   static constexpr void gradient(gradient_builder& b, const node& n);

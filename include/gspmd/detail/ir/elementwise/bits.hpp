@@ -70,13 +70,13 @@ struct bit_shift : bit_function, not_folded, reduces_operands {
   static constexpr int operands = 2;
   static constexpr dtype_set defined = defined_for::integers;
 };
-struct shift_left_op : bit_shift {
-  static constexpr const char* name = "shift_left";
+struct left_shift_op : bit_shift {
+  static constexpr const char* name = "left_shift";
   static constexpr bool ignores_sign = true;
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) { return shift_bits(true, a, b); }
 };
-struct shift_right_op : bit_shift, regards_sign {
-  static constexpr const char* name = "shift_right";
+struct right_shift_op : bit_shift, regards_sign {
+  static constexpr const char* name = "right_shift";
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) { return shift_bits(false, a, b); }
 };
 /// Computes random bits from a counter and a key.

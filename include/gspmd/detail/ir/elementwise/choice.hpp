@@ -59,15 +59,15 @@ struct complex_op : linear_part {
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 
-struct convert_op : listed_operator,
-                    without_condition,
-                    folded_numbers,
-                    needs_instruction,
-                    any_role,
-                    vectorised_everywhere,
-                    one_flop,
-                    regards_sign {
-  static constexpr const char* name = "convert";
+struct cast_op : listed_operator,
+                 without_condition,
+                 folded_numbers,
+                 needs_instruction,
+                 any_role,
+                 vectorised_everywhere,
+                 one_flop,
+                 regards_sign {
+  static constexpr const char* name = "cast";
   static constexpr int operands = 1;
   static constexpr dtype_set defined = defined_for::every_type | defined_for::own_types;
   static constexpr element_result result = element_result::chosen;
@@ -117,8 +117,8 @@ struct stop_gradient_op : listed_operator,
 /// value is computed. With a branch, x > 0 ? 2x : y takes 34 times as long (SSE2), and NPB's EP 7 times (AVX-512). The
 /// mask is itself a selection, and not 0 - which as in `choose`: that takes 1.4 times as long in a loop with few other
 /// operators.
-struct select_op : listed_operator, not_folded, needs_few_instructions, any_role, vectorised_everywhere, one_flop {
-  static constexpr const char* name = "select";
+struct where_op : listed_operator, not_folded, needs_few_instructions, any_role, vectorised_everywhere, one_flop {
+  static constexpr const char* name = "where";
   static constexpr int operands = 3;
   static constexpr bool has_condition = true;
   static constexpr dtype_set defined = defined_for::every_type | defined_for::own_types;

@@ -137,7 +137,7 @@ struct one_function : listed_operator, keeps_type, not_folded, any_role, vectori
 struct reduces_operands {
   static constexpr operator_class meets(const node&, monoid) { return {}; }
 };
-constexpr bool is_order(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
+constexpr bool is_order(monoid kind) { return kind == monoid::max || kind == monoid::min; }
 constexpr operator_class all_if(bool holds) { return {holds ? partial_class::all : partial_class::none}; }
 /// A monotonically increasing function that is defined for the identities of maximum and minimum.
 struct grows_with_operand {

@@ -23,8 +23,8 @@ struct function_of_polynomials {
   static constexpr loop_facts::vector_class vectors = loop_facts::vector_class::own_loop;
 };
 
-struct exponential_op : growing_function, needs_vectorised_function {
-  static constexpr const char* name = "exponential";
+struct exp_op : growing_function, needs_vectorised_function {
+  static constexpr const char* name = "exp";
   static constexpr dtype_set defined = defined_for::floats;
   template <class T>
   [[gnu::always_inline]] static T value(T x) {
@@ -59,19 +59,19 @@ struct tanh_op : growing_function, needs_vectorised_function {
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return hyperbolic_tangent(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct logistic_op : growing_function, needs_vectorised_function {
-  static constexpr const char* name = "logistic";
+struct sigmoid_op : growing_function, needs_vectorised_function {
+  static constexpr const char* name = "sigmoid";
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return logistic_function(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct sine_op : other_function, needs_function {
-  static constexpr const char* name = "sine";
+struct sin_op : other_function, needs_function {
+  static constexpr const char* name = "sin";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return sine_of<false>(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct cosine_op : other_function, needs_function {
-  static constexpr const char* name = "cosine";
+struct cos_op : other_function, needs_function {
+  static constexpr const char* name = "cos";
   static constexpr loop_facts::vector_class vectors = function_of_polynomials::vectors;
   [[gnu::always_inline]] static auto value(auto x) -> decltype(x) { return sine_of<true>(x); }
   static constexpr void gradient(gradient_builder& b, const node& n);

@@ -22,21 +22,21 @@ struct extremum_operator : listed_operator,
   static constexpr dtype_set defined = defined_for::ordered_types;
   static constexpr bool is_exact = true;
 };
-struct maximum_op : extremum_operator {
-  static constexpr const char* name = "maximum";
+struct max_op : extremum_operator {
+  static constexpr const char* name = "max";
   /// Returns NaN if an operand is NaN, and `b` if both are zeros.
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) {
     return ((a != a) | (a > b)) ? a : b;
   }
-  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::maximum); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::max); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
-struct minimum_op : extremum_operator {
-  static constexpr const char* name = "minimum";
+struct min_op : extremum_operator {
+  static constexpr const char* name = "min";
   [[gnu::always_inline]] static constexpr auto value(auto a, decltype(a) b) -> decltype(a) {
     return ((a != a) | (a < b)) ? a : b;
   }
-  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::minimum); }
+  static constexpr operator_class meets(const node&, monoid kind) { return all_if(kind == monoid::min); }
   static constexpr void gradient(gradient_builder& b, const node& n);
 };
 

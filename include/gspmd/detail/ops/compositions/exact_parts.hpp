@@ -112,7 +112,7 @@ struct exact_link_op : shard_alike_op {
     int dy = b.dy().id();
     if (dy < 0) return;
     if (const dtype type = b.at(n.operands[1]).type; b.at(dy).type != type)
-      dy = add_elementwise(b.program(), code_of<convert_op>, {dy}, n.at, type);
+      dy = add_elementwise(b.program(), code_of<cast_op>, {dy}, n.at, type);
     b.send(1, dy);
   }
 };
@@ -178,7 +178,7 @@ class exact_parts {
  private:
   constexpr void cut(exact_operand& result, const exact_cut& how, term x, term largest, bool is_sum, int is_finite) {
     const bool is_wide = type_ == dtype::f64;
-    term m = term::of<maximum_op>(largest, largest.number(is_wide ? 0x1p-1022 : 0x1p-149));
+    term m = term::of<max_op>(largest, largest.number(is_wide ? 0x1p-1022 : 0x1p-149));
     if (is_wide) {  // keeps the largest element times 2^53, and its reciprocal, within the doubles
       const auto chosen = [&](double if_large, double if_small) {
         const term small = pick(term::of<compare_lt_op>(m, m.number(0x1p-400)), m.number(if_small), m.number(1));
@@ -206,16 +206,16 @@ class exact_parts {
       result.parts.push_back(part.id());
     }
   }
-  [[nodiscard]] static constexpr term pick(term pred, term a, term b) { return term::of<select_op>(pred, a, b); }
+  [[nodiscard]] static constexpr term pick(term pred, term a, term b) { return term::of<where_op>(pred, a, b); }
   [[nodiscard]] constexpr term as_double(term x) const {
     const auto to = [&](term from, dtype type) {
-      return term(g_, add_elementwise(g_, code_of<convert_op>, {from.id()}, at_, type), at_);
+      return term(g_, add_elementwise(g_, code_of<cast_op>, {from.id()}, at_, type), at_);
     };
     if (type_ == dtype::f64) return x;
     return to(is_narrow(type_) ? to(x, dtype::f32) : x, dtype::f64);
   }
   [[nodiscard]] constexpr term reduced(term x) const {
-    const term all(g_, dims_ == 0 ? x.id() : add_reduce(g_, x.id(), dims_, monoid::maximum, at_), at_);
+    const term all(g_, dims_ == 0 ? x.id() : add_reduce(g_, x.id(), dims_, monoid::max, at_), at_);
     return term::of<stop_gradient_op>(all);
   }
   [[nodiscard]] constexpr term spread(term x) const {
@@ -226,7 +226,7 @@ class exact_parts {
   constexpr term largest_of_sum(exact_operand& result) const {
     const term x(g_, x_, at_);
     const term above = as_double(reduced(x)), below = as_double(reduced(-x));
-    const term largest = term::of<maximum_op>(above, below);
+    const term largest = term::of<max_op>(above, below);
     result.is_finite = term::of<compare_le_op>(largest, largest.number(0x1.fffffffffffffp1023)).id();
     result.if_not = (above - below).id();
     return largest;

@@ -103,7 +103,7 @@ class exact_sum {
     for (const int o : n.operands) any = any || is_floating(at(o).type);
     return any;
   }
-  static constexpr bool is_order(monoid kind) { return kind == monoid::maximum || kind == monoid::minimum; }
+  static constexpr bool is_order(monoid kind) { return kind == monoid::max || kind == monoid::min; }
   static constexpr bool is_sum(const node& n) {
     if (is_own(n.type)) return false;
     if (is_one_of<einsum_op, convolution_op>(n)) return true;
@@ -188,7 +188,7 @@ class exact_sum {
     for (int k = 0; k < t.operands.count; ++k) total = total * spread(k, cut[k].scale);
     for (int k = 0; k < t.operands.count; ++k)
       if (cut[k].further_scale >= 0) total = total * spread(k, cut[k].further_scale);
-    if (cut[0].is_finite >= 0) total = term::of<select_op>(spread(0, cut[0].is_finite), total, spread(0, cut[0].if_not));
+    if (cut[0].is_finite >= 0) total = term::of<where_op>(spread(0, cut[0].is_finite), total, spread(0, cut[0].if_not));
     const int id = converted(converted(total.id(), is_narrow(n.type) ? dtype::f32 : n.type, n.at), n.type, n.at);
     return is_product ? id : add_exact_link(g_, id, last, n.at);
   }
@@ -232,7 +232,7 @@ class exact_sum {
   }
   constexpr int converted(int id, dtype type, location where) {
     if (id < 0 || at(id).type == type) return id;
-    return add_elementwise(g_, code_of<convert_op>, {id}, where, type);
+    return add_elementwise(g_, code_of<cast_op>, {id}, where, type);
   }
 
   // ---- complex numbers ----

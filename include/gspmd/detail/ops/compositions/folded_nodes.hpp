@@ -12,7 +12,7 @@ namespace gspmd::detail {
 
 /// Operators whose result is known when the program is rewritten: one number in every element, or an operand.
 ///
-///   2 * 3, broadcast(4) + 1, select(true, 1, 2)      constants
+///   2 * 3, broadcast(4) + 1, where(true, 1, 2)      constants
 ///   x * 1, x / 1, x - 0, x + -0.0                    x
 ///   reshape(x, the shape of x), roll(x, 0)           x
 ///

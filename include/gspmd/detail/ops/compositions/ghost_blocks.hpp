@@ -157,11 +157,11 @@ class block_reads {
     const int sum = add_elementwise(g_, code_of<add_op>, {first, inside}, at);
     if (b->beyond == continuation::none) return b->low == 0 ? sum : combined(code_of<subtract_op>, sum, b->low, at);
     const auto turns = ceil_div(b->low, b->extent);  // so that the first index is not below 0
-    return combined(code_of<remainder_op>, combined(code_of<add_op>, sum, turns * b->extent - b->low, at), b->extent, at);
+    return combined(code_of<fmod_op>, combined(code_of<add_op>, sum, turns * b->extent - b->low, at), b->extent, at);
   }
   constexpr int index_as(dtype type, int d, location at) {
     const int i = index(d, at);
-    return type == dtype::s64 ? i : add_elementwise(g_, code_of<convert_op>, {i}, at, type);
+    return type == dtype::s64 ? i : add_elementwise(g_, code_of<cast_op>, {i}, at, type);
   }
   /// Adds a shift of a field by `map`. Elements beyond the field are `fill` if `map` has no continuation.
   constexpr int shifted(int x, const dim_map& map, std::int64_t offset, std::uint64_t fill, location at) {
@@ -183,12 +183,12 @@ class block_reads {
       c.integer = constant_of(type, fill).integer;
       const int is_inside = offset > 0 ? combined(code_of<compare_lt_op>, i, b->extent - offset, at)
                                        : combined(code_of<compare_ge_op>, i, -offset, at);
-      return add_elementwise(g_, code_of<select_op>, {is_inside, y, g_.add(c)}, at);
+      return add_elementwise(g_, code_of<where_op>, {is_inside, y, g_.add(c)}, at);
     }
     const auto outside = beyond_ends(b->extent, offset);
     for (auto e = outside.begin; e < outside.end; ++e) {
       const int instead = by(element_at(map.beyond, b->extent, e + offset) - e);
-      y = add_elementwise(g_, code_of<select_op>, {combined(code_of<compare_eq_op>, i, e, at), instead, y}, at);
+      y = add_elementwise(g_, code_of<where_op>, {combined(code_of<compare_eq_op>, i, e, at), instead, y}, at);
     }
     return y;
   }

@@ -261,7 +261,7 @@ constexpr int add_chosen_by_example(graph& g, int holds, int on_true, int on_fal
   if (holds < 0 || on_true < 0 || on_false < 0) return -1;
   const extents shape = g.nodes[static_cast<std::size_t>(on_true)].shape;
   const int chosen = add_broadcast(g, holds, shape, {static_cast<std::int8_t>(place)}, at);
-  return add_elementwise(g, code_of<select_op>, {chosen, on_true, on_false}, at);
+  return add_elementwise(g, code_of<where_op>, {chosen, on_true, on_false}, at);
 }
 
 /// Adds a scalar bool that is true if the bool of any example is true.

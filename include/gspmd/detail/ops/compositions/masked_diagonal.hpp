@@ -7,7 +7,7 @@
 
 namespace gspmd::detail {
 
-/// The diagonal of two dims of a value after a mask: select(iota of `kept` == iota of `dropped`, `of`, 0).
+/// The diagonal of two dims of a value after a mask: where(iota of `kept` == iota of `dropped`, `of`, 0).
 struct masked_diagonal {
   int of = -1, kept = 0, dropped = 0;  // of = -1: no diagonal
 };
@@ -21,7 +21,7 @@ constexpr masked_diagonal diagonal_of(const State& s, int v, dim_mask dims) {
     const bool is_source = s.waits_virtual(w) && facts_of(s.node_of(s.maker(w)).op).made == origin::source;
     return is_source ? facts_of(s.node_of(s.maker(w)).op).in_loop(*s.graph_, s.node_of(s.maker(w))) : scalar_op{};
   };
-  if (!is_made_by(v, code_of<select_op>) || s.uses_[v] != 1 || !is_made_by(s.maker(v).operands[0], code_of<compare_eq_op>))
+  if (!is_made_by(v, code_of<where_op>) || s.uses_[v] != 1 || !is_made_by(s.maker(v).operands[0], code_of<compare_eq_op>))
     return {};
   const instruction &select = s.maker(v), &equal = s.maker(select.operands[0]);
   const int of = select.operands[1];

@@ -12,7 +12,7 @@ namespace gspmd::detail {
 constexpr int rounded_result(const gradient_builder& b, int i) {
   if (i + 1 >= static_cast<int>(b.program().nodes.size())) return -1;
   const node& next = b.at(i + 1);
-  return next.op == code_of<convert_op> && next.operands[0] == i && is_floating(next.type) && is_narrow(next.type) ? i + 1 : -1;
+  return next.op == code_of<cast_op> && next.operands[0] == i && is_floating(next.type) && is_narrow(next.type) ? i + 1 : -1;
 }
 
 /// Adds the gradient of a softmax or log_softmax. Returns false if the visited operator is neither. If x is bf16 or
@@ -32,11 +32,10 @@ constexpr bool give_softmax(gradient_builder& b) {
   const auto spread = [&](term x) { return b.as_term(add_spread(b.program(), x.id(), total)); };
   const int rounded = rounded_result(b, b.visited());
   if (b.at(b.visited()).op == code_of<divide_op>) {
-    const term p =
-        rounded < 0 ? y : b.as_term(add_elementwise(b.program(), code_of<convert_op>, {rounded}, total.at, total.type));
+    const term p = rounded < 0 ? y : b.as_term(add_elementwise(b.program(), code_of<cast_op>, {rounded}, total.at, total.type));
     b.give(m.source, (p * (dy - spread(sum_of(p * dy)))).id());
   } else if (rounded >= 0) {
-    b.give(m.source, (dy - term::of<exponential_op>(y) * spread(sum_of(dy))).id());
+    b.give(m.source, (dy - term::of<exp_op>(y) * spread(sum_of(dy))).id());
   } else {
     const term share = spread(sum_of(dy) / b.as_term(m.sum));
     b.give(m.source, (dy - b.as_term(m.exponential) * share).id());

@@ -31,7 +31,7 @@ class softmax_matcher {
     const int sum = spread_sum(n.operands[1], is_log);
     if (sum < 0) return;
     const int e = at(sum).operands[0];
-    if (at(e).op != code_of<exponential_op> || !is_here(e)) return;
+    if (at(e).op != code_of<exp_op> || !is_here(e)) return;
     const int z = at(e).operands[0];
     if (n.operands[0] != (is_log ? z : e)) return;
     result = {e, sum, z};

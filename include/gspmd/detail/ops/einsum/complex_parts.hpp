@@ -34,8 +34,8 @@ constexpr int add_both_turns(Group& group, dtype type) {
   const dtype part = part_of(type);
   const int z = group.add_op(load), index = group.add_op(turn), zero = group.add_op(scalar_op::constant(dtype::s32, 0, 0));
   const int real = add(scalar_code_of<real_op>, type, {z}), imag = add(scalar_code_of<imag_op>, type, {z});
-  const int turned = add(scalar_code_of<complex_op>, part, {add(scalar_code_of<negate_op>, part, {imag}), real});
-  return add(scalar_code_of<select_op>, type, {add(scalar_code_of<compare_eq_op>, dtype::s32, {index, zero}), z, turned});
+  const int turned = add(scalar_code_of<complex_op>, part, {add(scalar_code_of<negative_op>, part, {imag}), real});
+  return add(scalar_code_of<where_op>, type, {add(scalar_code_of<compare_eq_op>, dtype::s32, {index, zero}), z, turned});
 }
 
 }  // namespace gspmd::detail

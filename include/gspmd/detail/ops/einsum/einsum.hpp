@@ -137,7 +137,7 @@ struct einsum_op : without_exchange, without_movements, reads_shards, outside_of
     const int dy = b.dy().id();
     const int count = n.operands.count;
     const auto as = [&](int id, dtype type) {
-      return id < 0 || b.at(id).type == type ? id : add_elementwise(g, code_of<convert_op>, {id}, n.at, type);
+      return id < 0 || b.at(id).type == type ? id : add_elementwise(g, code_of<cast_op>, {id}, n.at, type);
     };
     const auto letters = [&](int k) {
       inline_vec<char, max_rank> list;

@@ -61,7 +61,7 @@ constexpr einsum_equation parse_einsum(std::string_view s) {
       e.fail(d.column, "an index of one letter has no window; slice and shift take and move elements");
     else if (d.sum.terms.size() > 2) e.fail(d.sum.terms[2].column, "an index of an einsum has two letters: (2x+w-1)");
     else if (d.sum.terms[0].times < 0 && d.sum.terms[1].times < 0)
-      e.fail(d.column, "one letter of an index counts upwards: (x-w); reverse turns a tensor round");
+      e.fail(d.column, "one letter of an index counts upwards: (x-w); flip turns a tensor round");
     else if (p.windows.count == max_windows) e.fail(d.column, "an einsum has at most 4 indices");
     if (e.error != nullptr) return;
     windowed = k;

@@ -223,7 +223,7 @@ class einsum_of_many {
         const int equal = add_elementwise(
             g_, code_of<compare_eq_op>, {add_iota(g_, dtype::s64, own, first, at_), add_iota(g_, dtype::s64, own, d, at_)}, at_);
         const double nothing = is_floating(type) ? -0.0 : 0;  // 0.0 would turn -0.0 into 0.0
-        t.id = add_elementwise(g_, code_of<select_op>, {equal, t.id, add_constant(g_, type, own, nothing, 0, at_)}, at_);
+        t.id = add_elementwise(g_, code_of<where_op>, {equal, t.id, add_constant(g_, type, own, nothing, 0, at_)}, at_);
         if (operands_.size() == 1) {
           t.letters[d] = fresh();
           continue;

@@ -29,7 +29,7 @@ constexpr int add_first_or_zeros(graph& g, int x, int place, monoid kind, locati
   const node like = g.nodes[static_cast<std::size_t>(x)];
   const int is = add_elementwise(g, code_of<compare_eq_op>, {place, add_constant(g, dtype::s32, {}, 0, 0, at)}, at);
   const int zeros = add_identity(g, kind, like.type, like.shape, at);
-  return add_elementwise(g, code_of<select_op>, {add_broadcast(g, is, like.shape, {}, at), x, zeros}, at);
+  return add_elementwise(g, code_of<where_op>, {add_broadcast(g, is, like.shape, {}, at), x, zeros}, at);
 }
 
 /// Adds a value that has `x` as part number `place` of the `n` parts of dim `d`, and zeros in the other parts.
@@ -43,7 +43,7 @@ constexpr int add_among_zeros(graph& g, int x, int place, std::int64_t n, int d,
   for (int k = 0; k < like.shape.count; ++k) dims.push_back(static_cast<std::int8_t>(k < d ? k : k + 1));
   const int copies = add_broadcast(g, x, wide, dims, at), own = add_broadcast(g, place, wide, {}, at);
   const int is = add_elementwise(g, code_of<compare_eq_op>, {add_iota(g, dtype::s32, wide, d, at), own}, at);
-  return add_reshape(g, add_elementwise(g, code_of<select_op>, {is, copies, add_identity(g, kind, like.type, wide, at)}, at),
+  return add_reshape(g, add_elementwise(g, code_of<where_op>, {is, copies, add_identity(g, kind, like.type, wide, at)}, at),
                      joined, at);
 }
 

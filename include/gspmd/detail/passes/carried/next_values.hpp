@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "gspmd/detail/ops/next_value.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/ops/update.hpp"
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/detail/support/vec.hpp"
 
@@ -28,9 +28,8 @@ constexpr bool is_operand_reshaped(const node& n) {
 /// which is marked already. Nested marks count as one mark.
 constexpr int first_mark(span<const node> nodes, int mark) {
   const auto at = [&](int i) -> const node& { return nodes[static_cast<std::size_t>(i)]; };
-  const auto input = next_value_mark::of(at(mark)).input;
-  for (int o = at(mark).operands[0]; next_value_mark::is_on(at(o)) && next_value_mark::of(at(o)).input == input;
-       o = at(o).operands[0])
+  const auto input = update_mark::of(at(mark)).input;
+  for (int o = at(mark).operands[0]; update_mark::is_on(at(o)) && update_mark::of(at(o)).input == input; o = at(o).operands[0])
     mark = o;
   return mark;
 }
@@ -43,8 +42,8 @@ constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<
   has_next.resize(inputs.size(), -1);
   for (const int o : outputs) {
     const node& n = nodes[static_cast<std::size_t>(o)];
-    if (!next_value_mark::is_on(n)) continue;
-    const auto input = next_value_mark::of(n).input;
+    if (!update_mark::is_on(n)) continue;
+    const auto input = update_mark::of(n).input;
     const int mark = first_mark(nodes, o);
     if (has_next[input] >= 0 && has_next[input] != mark) return static_cast<int>(input);
     has_next[input] = mark;
@@ -57,8 +56,8 @@ constexpr int marked_twice(span<const node> nodes, span<const int> inputs, span<
 constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs, span<const int> outputs) {
   if (marked_twice(nodes, inputs, outputs) >= 0) return true;
   for (const node& n : nodes) {
-    if (!next_value_mark::is_on(n)) continue;
-    const auto mark = next_value_mark::of(n);
+    if (!update_mark::is_on(n)) continue;
+    const auto mark = update_mark::of(n);
     const node& before = nodes[static_cast<std::size_t>(inputs[static_cast<std::size_t>(mark.input)])];
     if (!before.annotated || before.annotation.open != 0 || !(n.annotation == before.annotation)) return true;
     if (mark.axes != 0 && mark.outcome == update_outcome::not_asked) return true;
@@ -69,15 +68,15 @@ constexpr bool has_open_marks(span<const node> nodes, span<const int> inputs, sp
 /// Annotates marked inputs with the shardings that completion found, and their next values with the same shardings.
 constexpr void place_next_values(graph& g, const vec<sharding>& layouts) {
   if (const int twice = marked_twice(g.nodes, g.inputs, g.outputs); twice >= 0) {
-    g.fail({}, "next_value", mistake::other,
+    g.fail({}, "update", mistake::other,
            text("input ") << twice << " has two next values, and the next step gets one; mark the one that it gets");
     return;
   }
   for (node& n : g.nodes) {
-    if (!next_value_mark::is_on(n)) continue;
-    const int input = g.inputs[static_cast<std::size_t>(next_value_mark::of(n).input)];
+    if (!update_mark::is_on(n)) continue;
+    const int input = g.inputs[static_cast<std::size_t>(update_mark::of(n).input)];
     node& before = g.nodes[static_cast<std::size_t>(input)];
-    if (!before.annotated) before.state = static_cast<int>(next_value_mark::of(n).input);
+    if (!before.annotated) before.state = static_cast<int>(update_mark::of(n).input);
     if (!before.annotated || before.annotation.open != 0) before.annotation = closed_place(before, layouts[input]);
     before.annotated = true;
     n.annotation = before.annotation;

@@ -42,8 +42,8 @@ class weight_updates {
         cut_dim_(g.nodes.size(), -1),
         seen_for_(g.nodes.size(), -1) {
     for (std::size_t i = 0; i < g.nodes.size(); ++i) {
-      if (!next_value_mark::is_on(g.nodes[i])) continue;
-      auto mark = next_value_mark::of(g.nodes[i]);
+      if (!update_mark::is_on(g.nodes[i])) continue;
+      auto mark = update_mark::of(g.nodes[i]);
       axes_ |= mark.axes;
       if (first_mark(g.nodes, static_cast<int>(i)) == static_cast<int>(i)) {
         marks_.push_back(static_cast<int>(i));
@@ -79,7 +79,7 @@ class weight_updates {
   [[nodiscard]] constexpr const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
   [[nodiscard]] constexpr bool is_split(int i) const { return (layouts_[i].split_axes() & axes_) != 0; }
   [[nodiscard]] constexpr int before(int mark) const {
-    return graph_.inputs[static_cast<std::size_t>(next_value_mark::of(at(mark)).input)];
+    return graph_.inputs[static_cast<std::size_t>(update_mark::of(at(mark)).input)];
   }
 
   /// Returns true if node `i` reduces parts of its operands over the axes, or if it consists of partial values.
@@ -120,7 +120,7 @@ class weight_updates {
   constexpr bool look_at_weight(int k) {
     const int m = marks_[k];
     const int input = before(m), next = updated_value(at(m).operands[0]);
-    auto mark = next_value_mark::of(at(m));
+    auto mark = update_mark::of(at(m));
     if (mark.outcome != update_outcome::not_asked || is_used_[input] == 0 || is_split(input)) return false;
     if (is_reduced_[next] == 0 || is_split(next)) return false;
     const group with = group_of(k, next);
@@ -143,7 +143,7 @@ class weight_updates {
   /// that has smaller parts. A new weight that is also the next value of a state is cut before its mark (floats of
   /// wide parameters, optimizer/master_weights.hpp).
   [[nodiscard]] constexpr int updated_value(int next) const {
-    while (next_value_mark::is_on(at(next))) next = at(next).operands[0];
+    while (update_mark::is_on(at(next))) next = at(next).operands[0];
     int best = next;
     std::int64_t least = part_of(next);
     for (int i = next; is_operand_reshaped(at(i)) && !at(i).annotated;) {
@@ -156,7 +156,7 @@ class weight_updates {
     const extents& shape = at(i).shape;
     return best_cut(shape, layouts_[i], local_elements(mesh_, shape, layouts_[i])).elems;
   }
-  constexpr void decide(next_value_mark& mark, const group& with, int input, int next) const {
+  constexpr void decide(update_mark& mark, const group& with, int input, int next) const {
     const extents& shape = at(next).shape;
     const std::int64_t whole = local_elements(mesh_, shape, layouts_[next]);
     const way_to_cut best = best_cut(shape, layouts_[next], whole);
@@ -207,8 +207,8 @@ class weight_updates {
     }
     return false;
   }
-  constexpr void split_state(int m, const next_value_mark& weight, int dim) {
-    auto mark = next_value_mark::of(at(m));
+  constexpr void split_state(int m, const update_mark& weight, int dim) {
+    auto mark = update_mark::of(at(m));
     mark.outcome = update_outcome::split_state;
     mark.weight = weight.input;
     mark.dim = dim;
@@ -221,7 +221,7 @@ class weight_updates {
     input.annotation = place;
   }
   constexpr void look_at_rest(int m) {
-    auto mark = next_value_mark::of(at(m));
+    auto mark = update_mark::of(at(m));
     if (mark.outcome != update_outcome::not_asked) return;
     const int next = at(m).operands[0];
     mark.outcome = is_split(before(m))      ? update_outcome::split_before
@@ -256,7 +256,7 @@ class weight_updates {
       if (facts_of(n.op).made != origin::given || is_used_[i] != 0 || (is_like && !(layouts_[i] == place))) continue;
       for (const int m : marks_)
         if (before(m) == i && is_reduced_[at(m).operands[0]] != 0 &&
-            next_value_mark::of(at(m)).outcome == update_outcome::not_asked) {
+            update_mark::of(at(m)).outcome == update_outcome::not_asked) {
           found.states.push_back(m);
           if (is_like) found.bytes += 2 * bytes_of(n.type);
           else found.is_any_unlike = true;
@@ -374,7 +374,7 @@ struct place_carried_pass : plain_pass {
   static constexpr node_order run(graph& g, const vec<sharding>& shardings) {
     axis_mask asked = 0;
     for (const node& n : g.nodes)
-      if (next_value_mark::is_on(n)) asked |= next_value_mark::of(n).axes;
+      if (update_mark::is_on(n)) asked |= update_mark::of(n).axes;
     if (g.mesh->shape.size_of(asked) > 1) weight_updates(g, shardings).run();
     if (!g.failed()) place_next_values(g, shardings);
     return node_order::kept;

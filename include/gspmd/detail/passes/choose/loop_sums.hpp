@@ -19,7 +19,7 @@ namespace gspmd::detail {
 constexpr int operand_added_to(const node& n, int k) {
   int added = -1;
   if (n.operands.count < 2 || partial_rule_of(n, k, monoid::add) != partial_rule::all) return -1;
-  if (partial_rule_of(n, k, monoid::maximum) == partial_rule::all) return -1;  // a write, no addition
+  if (partial_rule_of(n, k, monoid::max) == partial_rule::all) return -1;  // a write, no addition
   for (int o = 0; o < n.operands.count; ++o) {
     if (o == k || partial_rule_of(n, o, monoid::add) != partial_rule::all) continue;
     if (added >= 0) return -1;

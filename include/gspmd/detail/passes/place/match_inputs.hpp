@@ -11,7 +11,7 @@ namespace gspmd::detail {
 /// Finds the outputs that may be written to the memory of an input. An elementwise loop reads all operands at an index
 /// before it writes there. So each output that the loop computes may overwrite any input that the loop reads densely
 /// and for the last time. Type, shape and sharding must be equal. The planner puts nothing else into these outputs, so
-/// that the caller can choose (may_overwrite.hpp).
+/// that the caller can choose (can_alias.hpp).
 ///
 /// `shared_inputs` is one choice: first, outputs are matched with the inputs that they update; then the rest, in
 /// order. For Adam:

@@ -127,7 +127,7 @@ class memory_planner {
         if (fixed_[operand] != 0 || last_[operand] != end || first_[operand] < 0 || other_[operand] >= 0) continue;
         if (size_of(operand) != size_of(result) || written_[operand] == i) continue;
         if (bytes_of(plan_.values[operand].type) != bytes_of(plan_.values[result].type)) continue;  // fewer elements: a reduction
-        if (!may_overwrite(i, k) || !may_share(operand, result)) continue;
+        if (!can_alias(i, k) || !may_share(operand, result)) continue;
         storage_[operand] = result;
         first_[result] = first_[operand];
         if (last_[result] < i) last_[result] = i;
@@ -137,7 +137,7 @@ class memory_planner {
   }
   /// Returns true if step `i`, which works in place, has read each element of operand `k` before it writes there. The
   /// same must hold for other operands in that memory.
-  [[nodiscard]] constexpr bool may_overwrite(int i, int k) {
+  [[nodiscard]] constexpr bool can_alias(int i, int k) {
     const auto& s = plan_.steps[i];
     std::uint8_t* const kept = is_kept_.data() + s.operands.begin;
     if (is_known_[i] == 0) {
@@ -253,8 +253,7 @@ class memory_planner {
       if (facts_of(step).role == step_role::loop_begin && k > inner_end) inner_end = step.target;
       for (int o = 0; o < step.operands.count; ++o) {
         if (root(slot(step.operands, o)) != carried) continue;
-        if ((k < inner_end ? inner_end : k) > made ||
-            (k == made && (!facts_of(step).works_in_place(step) || !may_overwrite(k, o))))
+        if ((k < inner_end ? inner_end : k) > made || (k == made && (!facts_of(step).works_in_place(step) || !can_alias(k, o))))
           return take_turns(i, carried, next);
       }
     }

@@ -112,7 +112,7 @@ class operator_trial {
           return text("rule() leaves ") << name(n_.operands.count + r) << " partial over a factor of " << rule_.factors[f].size
                                         << " and sets no reduced_by; set rule.reduced_by to the monoid that joins the parts";
     }
-    for (const auto kind : {monoid::add, monoid::multiply, monoid::maximum, monoid::minimum, monoid::and_, monoid::or_}) {
+    for (const auto kind : {monoid::add, monoid::multiply, monoid::max, monoid::min, monoid::and_, monoid::or_}) {
       if (!reduces || kind == rule_.reduced_by) continue;
       const auto takes = facts_.meets(n_, kind).takes;
       if (takes != partial_class::none && takes != partial_class::affine)

@@ -73,9 +73,9 @@ class axis_rule {
     if (met.broken != conflict::none) return {{}, -1, kind_of(met.broken), met.operand};
     axis_result r;
     r.is.is = met.result;
-    r.is.reduced_by = c.turns_order && kind == monoid::maximum   ? monoid::minimum
-                      : c.turns_order && kind == monoid::minimum ? monoid::maximum
-                                                                 : kind;
+    r.is.reduced_by = c.turns_order && kind == monoid::max   ? monoid::min
+                      : c.turns_order && kind == monoid::min ? monoid::max
+                                                             : kind;
     if (rule_ != nullptr) split(in, result, r);
     if (c.detaches) r.is = without_gradient(r.is);
     return r;

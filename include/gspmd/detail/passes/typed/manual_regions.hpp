@@ -3,9 +3,9 @@
 
 #include <utility>
 
+#include "gspmd/detail/ops/flip.hpp"
 #include "gspmd/detail/ops/modes/local_zeros.hpp"
 #include "gspmd/detail/ops/placed.hpp"
-#include "gspmd/detail/ops/reverse.hpp"
 #include "gspmd/detail/ops/roll.hpp"
 #include "gspmd/detail/ops/shift.hpp"
 #include "gspmd/detail/passes/typed/find_types.hpp"
@@ -259,7 +259,7 @@ class region_planner {
     else if (shift.is == device_shift::kind::ended) all = add_shift(made_, all, dim, -shift.by, at_);
     else if (shift.is == device_shift::kind::listed)
       all = add_placed(made_, all, {shift.from.begin(), static_cast<std::size_t>(shift.from.count)}, dim, at_);
-    else all = add_reverse(made_, all, turned, at_);
+    else all = add_flip(made_, all, turned, at_);
     for (auto k = before; k < made_.nodes.size(); ++k) laid(static_cast<int>(k), view.layout(rows));
     return view.leave(all, of, s);
   }

@@ -114,13 +114,12 @@ inline mpi_elements mpi_elements_of(dtype type) { return {mpi_type(type), bytes_
 /// Returns the MPI operation that combines as combiner_of (combine_rows.hpp) does, except for NaN, for which MPI
 /// specifies no result. `type` is not an own type.
 inline MPI_Op mpi_op(dtype type, monoid kind) {
-  if (type == dtype::pred)
-    return kind == monoid::and_ || kind == monoid::minimum || kind == monoid::multiply ? MPI_LAND : MPI_LOR;
+  if (type == dtype::pred) return kind == monoid::and_ || kind == monoid::min || kind == monoid::multiply ? MPI_LAND : MPI_LOR;
   switch (kind) {
     case monoid::add: return MPI_SUM;
     case monoid::multiply: return MPI_PROD;
-    case monoid::maximum: return MPI_MAX;
-    case monoid::minimum: return MPI_MIN;
+    case monoid::max: return MPI_MAX;
+    case monoid::min: return MPI_MIN;
     case monoid::and_:
     case monoid::or_:
       if (facts_of(type).is_integer) return kind == monoid::and_ ? MPI_BAND : MPI_BOR;

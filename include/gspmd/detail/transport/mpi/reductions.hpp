@@ -84,7 +84,7 @@ class mpi_reductions {
   static bool is_reduced_here(const mpi_reduced& how) {
     const auto& facts = facts_of(how.type);
     const bool is_number = facts.is_floating || (facts.is_integer && facts.least == 0);
-    return facts.is_own || is_narrow(how.type) || (is_number && (how.kind == monoid::maximum || how.kind == monoid::minimum));
+    return facts.is_own || is_narrow(how.type) || (is_number && (how.kind == monoid::max || how.kind == monoid::min));
   }
 
   /// Reduces a few values; programs may branch on the result. Each member reduces all values in the order of the

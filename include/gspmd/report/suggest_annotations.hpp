@@ -13,9 +13,9 @@
 
 #include "gspmd/detail/passes/list/make_plan.hpp"
 #include "gspmd/detail/report/cost_report.hpp"
+#include "gspmd/report/explain_sharding.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
-#include "gspmd/report/why.hpp"
 #include "gspmd/run/compile.hpp"
 
 /// The most expensive collectives of a program, and annotations that avoid each: found by planning the program again.
@@ -227,7 +227,7 @@ class annotation_trials {
 
 }  // namespace detail
 
-/// Returns the collectives that take longest, as in `dearest_collectives`, and below each the annotations that make the
+/// Returns the collectives that take longest, as in `most_expensive_collectives`, and below each the annotations that make the
 /// step faster.
 ///
 /// The annotations are near the collective: existing annotations that are changed or omitted, or new annotations
@@ -235,19 +235,19 @@ class annotation_trials {
 /// device sends with this annotation. They are computed by planning the whole program again for each annotation: at
 /// most 48 times, and fewer if the program has more than 1,600 operators.
 ///
-/// Then follow the cheapest ways to run the operator that needs the collective, as in `why`, with times on the mesh's
+/// Then follow the cheapest ways to run the operator that needs the collective, as in `explain_sharding`, with times on the mesh's
 /// own network; `>` marks the chosen way. With a `scope` only that part of the program is reported. The program does
 /// not run.
 ///
 /// **Errors.** gspmd::error if the network does not describe an axis of the mesh, or if no scope has this name.
 /// **Example.**
 ///
-///     std::puts(what_would_avoid<step>(pod).c_str());
+///     std::puts(suggest_annotations<step>(pod).c_str());
 template <class Step>
-std::string what_would_avoid(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
+std::string suggest_annotations(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
   const detail::graph g = Step::planned_graph();
   detail::annotation_trials trials(g, Step::view, Step::mesh_type::info, Step::request(), net);
-  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).dearest(most, [&](const detail::plan_step& s) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).most_expensive(most, [&](const detail::plan_step& s) {
     return trials.remarks(s);
   });
 }
@@ -258,13 +258,13 @@ namespace dynamic {
 ///
 /// **Example.**
 ///
-///     std::puts(what_would_avoid(inspection(b), pod).c_str());
-inline std::string what_would_avoid(const inspection& plan, const network& net = default_network, std::size_t most = 10,
-                                    std::string_view scope = {}) {
+///     std::puts(suggest_annotations(inspection(b), pod).c_str());
+inline std::string suggest_annotations(const inspection& plan, const network& net = default_network, std::size_t most = 10,
+                                       std::string_view scope = {}) {
   const auto& program = plan.program();
   const detail::plan_view& view = program.view();
   detail::annotation_trials trials(plan.graph(), view, program.mesh_info(), plan.request(), net);
-  return detail::cost_report(view, program.mesh_info(), net, scope).dearest(most, [&](const detail::plan_step& s) {
+  return detail::cost_report(view, program.mesh_info(), net, scope).most_expensive(most, [&](const detail::plan_step& s) {
     return trials.remarks(s);
   });
 }

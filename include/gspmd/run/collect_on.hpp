@@ -46,7 +46,7 @@ void send_shards_to(Comm& comm, int to, const mesh_shape& mesh, const planned_va
                     T* whole) {
   static_assert(
       requires(const T* const* i, T* const* o, const std::int64_t* const* n) { comm.exchange(i, n, o, n); },
-      "gspmd: gather_to: the communicator has no exchange(in, sent, out, received)");
+      "gspmd: collect_on: the communicator has no exchange(in, sent, out, received)");
   const auto devices = static_cast<std::size_t>(comm.device_count());
   const auto held = static_cast<std::size_t>(comm.local_count());
   constexpr auto bytes = static_cast<std::int64_t>(sizeof(T));
@@ -103,16 +103,16 @@ void send_shards_to(Comm& comm, int to, const mesh_shape& mesh, const planned_va
 /// were compiled at run time.
 ///
 /// **Communication.** Collective. Each element that the device does not hold is sent to it once. Other devices receive
-/// nothing; with `gather` all devices receive all elements.
+/// nothing; with `collect` all devices receive all elements.
 /// **Errors.** Throws gspmd::error on all devices if the device does not exist, or if an array is partial or empty.
 /// **Example.**
 ///
-///     const auto whole = gather_to(comm, 0, w);
+///     const auto whole = collect_on(comm, 0, w);
 ///     if (comm.device(0) == 0) save(whole);
 template <communicator Comm, class Tree>
-auto gather_to(Comm& comm, int device, const Tree& tree) {
+auto collect_on(Comm& comm, int device, const Tree& tree) {
   if (device < 0 || device >= comm.device_count())
-    throw error("gather_to: there is no device " + std::to_string(device) + "; the communicator has " +
+    throw error("collect_on: there is no device " + std::to_string(device) + "; the communicator has " +
                 std::to_string(comm.device_count()) + " devices, which count from 0");
   bool is_here = false;
   for (int i = 0; i < comm.local_count(); ++i) is_here = is_here || comm.device(i) == device;
@@ -120,7 +120,7 @@ auto gather_to(Comm& comm, int device, const Tree& tree) {
       [&]<class T>(const sharded_array<T>& shards) {
         const auto& v = shards.planned();
         if (v.layout.partial != 0)
-          throw error("gather_to: the array is partial, so devices hold partial values of it; reshard it in a program first");
+          throw error("collect_on: the array is partial, so devices hold partial values of it; reshard it in a program first");
         require_devices(comm, static_cast<int>(shards.mesh().device_count()));
         using element = detail::listed_element_t<T>;
         array<T> whole;

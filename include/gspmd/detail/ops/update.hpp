@@ -23,7 +23,7 @@ enum class update_outcome : std::uint8_t {
 };
 
 /// The attributes of a next value.
-struct next_value_mark {
+struct update_mark {
   std::int64_t input = -1;  // its number among the inputs
   axis_mask axes = 0;       // the axes over which the update is split, if that is faster
   update_outcome outcome = update_outcome::not_asked;
@@ -37,7 +37,7 @@ struct next_value_mark {
     n.attributes.clear();
     add_attributes(n, input, axes, outcome, dim, weight, saved, sent_longer);
   }
-  static constexpr next_value_mark of(const node& n) {
+  static constexpr update_mark of(const node& n) {
     return {n.attributes[0],
             static_cast<axis_mask>(n.attributes[1]),
             static_cast<update_outcome>(n.attributes[2]),
@@ -52,10 +52,10 @@ struct next_value_mark {
 /// annotation is open.
 ///
 /// **Shapes.** x -> the shape of x. **Splits.** Those of the input.
-struct next_value_op : reshard_op {
-  static constexpr const char* name = "next_value";
+struct update_op : reshard_op {
+  static constexpr const char* name = "update";
 };
-constexpr bool next_value_mark::is_on(const node& n) { return n.op == code_of<next_value_op>; }
+constexpr bool update_mark::is_on(const node& n) { return n.op == code_of<update_op>; }
 
 /// Returns the number of a value among the inputs of a program, or -1.
 constexpr std::int64_t input_number(const graph& g, int id) {
@@ -65,19 +65,19 @@ constexpr std::int64_t input_number(const graph& g, int id) {
 }
 
 /// Adds the next value of an input with the type and shape of the input.
-constexpr int add_next_value(graph& g, int operand, std::int64_t input, location at) {
+constexpr int add_update(graph& g, int operand, std::int64_t input, location at) {
   const node& before = g.nodes[static_cast<std::size_t>(g.inputs[static_cast<std::size_t>(input)])];
   annotation place;
   place.open = ~dim_mask{0};
   node n;
-  n.op = code_of<next_value_op>;
+  n.op = code_of<update_op>;
   n.type = before.type;
   n.shape = before.shape;
   n.at = at;
   n.annotated = true;
   n.annotation = before.annotated ? before.annotation : place;
   n.operands.push_back(operand);
-  next_value_mark mark;
+  update_mark mark;
   mark.input = input;
   mark.keep(n);
   return g.add(n);

@@ -59,7 +59,7 @@ class sharding_reasons {
     for (const auto& hop : found.hops) {
       using direction = gspmd::dynamic::split_way::hop::direction;
       t += hop.to == direction::back ? ", back through " : hop.to == direction::forward ? ", through " : ", across ";
-      t += name_in_document(hop.op) + ' ' + p_.value(hop.label).name;
+      t += hop.op + ' ' + p_.value(hop.label).name;
     }
     return t;
   }
@@ -82,8 +82,7 @@ class sharding_reasons {
         const auto& [label, operand] = p_.on_device(o);
         const auto& name = p_.value(label).name;
         if (operand.is_partial_over(axis))
-          return "partial (" + kind + "), passed on from " + name + ", where " + name_in_document(p_.plan.operator_of(v)) +
-                 " is linear";
+          return "partial (" + kind + "), passed on from " + name + ", where " + p_.plan.operator_of(v) + " is linear";
         if (const int dim = operand.dim_split_by(axis); dim >= 0)
           return "partial (" + kind + "): it splits dim " + std::to_string(dim) + " of " + name +
                  ", which is reduced; a user that needs the whole result pays for the reduction";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the tensor does not have a named dim, or the operator does not accept it
-// expect: reverse at reverse.cpp:
+// expect: flip at flip.cpp:
 // expect: dim 1 of [64,512] twice; name it
 #include <gspmd/gspmd.hpp>
 
@@ -10,12 +10,12 @@ using four = mesh<axis<"x", 4>>;
 
 constexpr auto turned = [](auto x) {
 #ifdef FIXED
-  return reverse(x, {0, 1});
+  return flip(x, {0, 1});
 #else
-  return reverse(x, {1, 1});
+  return flip(x, {1, 1});
 #endif
 };
-using step = compile<turned, four, in<float, dims<64, 512>, split<"x", _>>>;
+using step = compile<turned, four, input<float, shape<64, 512>, split<"x", _>>>;
 
 int main() {
   array<float> x({64, 512});

@@ -26,7 +26,7 @@ constexpr bool works_in_place(const plan_view& p, const plan_step& s, int o, int
 ///   by the step that reads it last, which works in place  -> yes
 ///   by a step before that one                             -> no
 ///   in a loop whose body reads the input                  -> no: the next iteration reads it again
-constexpr bool may_overwrite(const plan_view& p, std::size_t output, std::size_t input) {
+constexpr bool can_alias(const plan_view& p, std::size_t output, std::size_t input) {
   if (p.shared_inputs[output] == static_cast<int>(input)) return true;
   const memory_place read{memory_place::kind::input, static_cast<std::int64_t>(input)};
   const memory_place written{memory_place::kind::output, static_cast<std::int64_t>(output)};

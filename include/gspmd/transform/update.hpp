@@ -17,7 +17,7 @@ namespace gspmd {
 namespace detail {
 
 /// Marks `next` as the next value of the input `before`. If the types or shapes differ, records a mistake.
-constexpr value mark_next_value(value before, value next, location at, const char* op = "next_value") {
+constexpr value mark_update(value before, value next, location at, const char* op = "update") {
   if (!before.is_valid() || !next.is_valid()) return next;
   graph& g = *next.graph();
   if (g.states_communication()) return next;  // types state the shardings
@@ -34,7 +34,7 @@ constexpr value mark_next_value(value before, value next, location at, const cha
                                << " and its next value " << name_of(next.type()) << shape_text(next.shape())
                                << "; give one of the same type and shape, so that a step can follow");
   add_pass<place_carried_pass>(g);
-  return made(add_next_value(g, next.id(), input, at), next);
+  return made(add_update(g, next.id(), input, at), next);
 }
 
 template <class Tree>
@@ -48,7 +48,7 @@ constexpr std::vector<value*> values_in(Tree& tree) {
 template <class Tree, class Next>
 consteval bool is_group_like() {
   static_assert(std::is_same_v<Tree, Next>,
-                "gspmd: next_value: the next value is a group of another form than the inputs; give a value for a value, and the "
+                "gspmd: update: the next value is a group of another form than the inputs; give a value for a value, and the "
                 "same struct, array or tuple for a group");
   return std::is_same_v<Tree, Next>;
 }
@@ -75,7 +75,7 @@ struct carrying_step {
     }(std::make_index_sequence<Count>{});
     const auto next = values_in(result);
     for (std::size_t k = 0; k < before.size() && k < next.size(); ++k)
-      *next[k] = mark_next_value(*before[k], *next[k], {}, "carried");
+      *next[k] = mark_update(*before[k], *next[k], {}, "carried");
     if (next.size() < before.size() && before[0]->graph() != nullptr)
       before[0]->graph()->fail(
           {}, "carried", mistake::other,
@@ -91,7 +91,7 @@ struct carrying_step {
 ///
 /// The output has the sharding of the input, also if completion chose that sharding. Therefore you can pass the shards
 /// of the output to the next step unchanged. If no later step of the plan reads the input, the output can overwrite its
-/// memory (`may_overwrite`). Optimizers mark parameters and state that are inputs.
+/// memory (`can_alias`). Optimizers mark parameters and state that are inputs.
 /// In programs whose types state shardings, it returns `next` unchanged.
 ///
 /// **Communication.** A reshard to the sharding of the input, if `next` has another sharding.
@@ -99,16 +99,16 @@ struct carrying_step {
 /// `before` that is not an input; two outputs that are next values of the same input.
 /// **Example.**
 ///
-///     constexpr auto step = [](value u, value f) { return next_value(u, 0.25 * (u + f)); };
+///     constexpr auto step = [](value u, value f) { return update(u, 0.25 * (u + f)); };
 template <class Tree, class Next>
-constexpr auto next_value(const Tree& before, Next next, location at = location::current()) {
+constexpr auto update(const Tree& before, Next next, location at = location::current()) {
   if constexpr (detail::is_group_like<Tree, Next>()) {
     auto inputs = before;
     const auto from = detail::values_in(inputs), to = detail::values_in(next);
     if (from.size() == to.size()) {
-      for (std::size_t k = 0; k < from.size(); ++k) *to[k] = detail::mark_next_value(*from[k], *to[k], at);
+      for (std::size_t k = 0; k < from.size(); ++k) *to[k] = detail::mark_update(*from[k], *to[k], at);
     } else if (!from.empty() && from[0]->graph() != nullptr) {
-      from[0]->graph()->fail(at, "next_value", detail::mistake::other,
+      from[0]->graph()->fail(at, "update", detail::mistake::other,
                              detail::text("the groups have ")
                                  << static_cast<std::int64_t>(from.size()) << " inputs and "
                                  << static_cast<std::int64_t>(to.size()) << " next values; give one for each");
@@ -120,7 +120,7 @@ constexpr auto next_value(const Tree& before, Next next, location at = location:
 /// Marks next values in a function of the form (state, batch) -> (state, ...). The first tensors of its result are the
 /// next values of the tensors in its first `Count` arguments. For `compile` and dynamic::compile.
 ///
-/// **Errors.** The errors of next_value; a result with fewer tensors than the first `Count` arguments.
+/// **Errors.** The errors of update; a result with fewer tensors than the first `Count` arguments.
 /// **Example.**
 ///
 ///     constexpr auto train = [](auto w, value x) { return std::tuple{descend(w, grad(loss(w, x), w)), loss(w, x)}; };

@@ -35,10 +35,10 @@ struct matrix_grid {
 /// **Errors.** Another rank, an axis that the mesh does not have, extents that are not multiples of R (C) blocks. Pad
 /// the matrix, or call cholesky or solve_positive with whole matrices, which pad.
 /// **Example.**
-///     const auto t = deal_matrix(a, {.rows = "x", .cols = "y", .block = 64});
-constexpr value deal_matrix(value a, matrix_grid grid, location at = location::current());
+///     const auto t = distribute_matrix(a, {.rows = "x", .cols = "y", .block = 64});
+constexpr value distribute_matrix(value a, matrix_grid grid, location at = location::current());
 
-/// Returns the matrix of distributed blocks: [R, C, p, q] -> [R p, C q]. Communication and errors: see deal_matrix.
+/// Returns the matrix of distributed blocks: [R, C, p, q] -> [R p, C q]. Communication and errors: see distribute_matrix.
 constexpr value collect_matrix(value t, matrix_grid grid, location at = location::current());
 
 namespace detail {
@@ -73,7 +73,7 @@ class dealt_blocks_of {
         (!is_square || s[2] * rows_ == s[3] * columns_))
       return true;
     t.graph()->fail(at_, op, mistake::extent,
-                    text("is given ") << shape_text(s) << "; it takes the blocks that deal_matrix makes of a "
+                    text("is given ") << shape_text(s) << "; it takes the blocks that distribute_matrix makes of a "
                                       << (is_square ? "square " : "") << "matrix, [" << rows_ << "," << columns_
                                       << ",p,q], p and q multiples of " << block_);
     return false;
@@ -151,7 +151,7 @@ class dealt_blocks_of {
     resolved_sharding r;
     for (const auto& use : sharding_.value.layout.splits)
       if (const int dim = use.dim == 0 ? row : column; dim >= 0) r.value.layout.add_split(use.axis, dim);
-    return annotate(x, r, "deal_matrix", at_);
+    return annotate(x, r, "distribute_matrix", at_);
   }
   static constexpr std::int64_t whole_rounds(std::int64_t n, std::int64_t parts, std::int64_t block) {
     const std::int64_t round = parts * parts * block;
@@ -183,13 +183,13 @@ constexpr value padded_by_ones(value a, std::int64_t padded, location at) {
   if (more == 0) return a;
   const value row = iota<std::int64_t>(a, {padded, padded}, 0, at), column = iota<std::int64_t>(a, {padded, padded}, 1, at);
   const value wide = pad(a, {0, 0}, {more, more}, 0, {}, at);
-  return select(row >= n, select(equal(row, column), 1.0, wide), wide);
+  return where(row >= n, where(equal(row, column), 1.0, wide), wide);
 }
 
 }  // namespace detail
 
-constexpr value deal_matrix(value a, matrix_grid grid, location at) {
-  constexpr const char* op = "deal_matrix";
+constexpr value distribute_matrix(value a, matrix_grid grid, location at) {
+  constexpr const char* op = "distribute_matrix";
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
   const detail::one_call call(&g, op, {a.id()});
@@ -228,7 +228,7 @@ constexpr value padded_to_rounds(value a, matrix_grid grid, const char* op, loca
   blocks.shrink_blocks(s[0]);
   grid.block = blocks.block();
   const std::int64_t round = blocks.round(), padded = (s[0] + round - 1) / round * round;
-  return f(deal_matrix(padded_by_ones(a, padded, at), grid, at), grid, padded);
+  return f(distribute_matrix(padded_by_ones(a, padded, at), grid, at), grid, padded);
 }
 
 }  // namespace detail

@@ -143,11 +143,12 @@ class why_text {
 /// **Errors.** gspmd::error if the row does not exist.
 /// **Example.**
 ///
-///     std::puts(why<step>(7).c_str());
+///     std::puts(explain_sharding<step>(7).c_str());
 template <class Step>
-std::string why(int row) {
+std::string explain_sharding(int row) {
   const detail::graph g = Step::planned_graph();
-  if (row < 0 || row >= static_cast<int>(g.nodes.size())) throw error("why: the program has no row " + std::to_string(row));
+  if (row < 0 || row >= static_cast<int>(g.nodes.size()))
+    throw error("explain_sharding: the program has no row " + std::to_string(row));
   return detail::why_text(g, Step::mesh_type::info, Step::request()).of(row, '#' + std::to_string(row));
 }
 
@@ -158,10 +159,10 @@ namespace dynamic {
 /// **Errors.** gspmd::error if no output needs the value.
 /// **Example.**
 ///
-///     b.label(7);  ...  std::puts(why(inspection(b), 7).c_str());
-inline std::string why(const inspection& plan, int label, const std::string& name = {}) {
+///     b.label(7);  ...  std::puts(explain_sharding(inspection(b), 7).c_str());
+inline std::string explain_sharding(const inspection& plan, int label, const std::string& name = {}) {
   const int i = plan.node_of(label);
-  if (i < 0) throw error("why: no output needs the value with the label " + std::to_string(label));
+  if (i < 0) throw error("explain_sharding: no output needs the value with the label " + std::to_string(label));
   return detail::why_text(plan.graph(), plan.program().mesh_info(), plan.request()).of(i, name);
 }
 
