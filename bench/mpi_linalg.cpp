@@ -50,8 +50,8 @@ double general_at(int64_t i, int64_t j) { return std::sin(static_cast<double>(i 
 double side_at(int64_t i) { return std::cos(static_cast<double>(i)); }
 
 constexpr matrix_grid grid{.rows = "x", .cols = "y", .block = block};
-constexpr auto factor = [](auto t) { return dealt_cholesky(t, grid); };
-constexpr auto system_of = [](auto t, auto b) { return solve_dealt(t, b, grid); };
+constexpr auto factor = [](auto t) { return block_cyclic_cholesky(t, grid); };
+constexpr auto system_of = [](auto t, auto b) { return block_cyclic_solve(t, b, grid); };
 template <int R, int C>
 using grid_of = mesh<axis<"x", R>, axis<"y", C>>;
 template <int R, int C>
@@ -59,7 +59,7 @@ using blocks_of = input<double, shape<R, C, n / R, n / C>, split<"x", "y", _, _>
 
 /// The blocks of device (r, c), row-major.
 template <class F>
-numbers dealt(int rows, int columns, int r, int c, F element) {
+numbers local_block(int rows, int columns, int r, int c, F element) {
   const int64_t p = n / rows, q = n / columns;
   numbers x(static_cast<std::size_t>(p * q));
   for (int64_t i = 0; i < p; ++i)
@@ -151,8 +151,8 @@ struct device {
   explicit device(int number)
       : r(number / C),
         c(number % C),
-        positive(dealt(R, C, r, c, positive_at)),
-        general(dealt(R, C, r, c, general_at)),
+        positive(local_block(R, C, r, c, positive_at)),
+        general(local_block(R, C, r, c, general_at)),
         sides(n),
         l(positive.size()),
         x(n) {
@@ -161,7 +161,7 @@ struct device {
   /// Returns true if this device's part of l equals LAPACK's.
   [[nodiscard]] bool has(const lapack& whole) const {
     double worst = 0;
-    const numbers of_lapack = dealt(R, C, r, c, [&](int64_t i, int64_t j) { return j > i ? 0 : whole.of_factor(i, j); });
+    const numbers of_lapack = local_block(R, C, r, c, [&](int64_t i, int64_t j) { return j > i ? 0 : whole.of_factor(i, j); });
     for (std::size_t e = 0; e < l.size(); ++e) worst = std::max(worst, std::fabs(l[e] - of_lapack[e]));
     return worst < 1e-9;
   }

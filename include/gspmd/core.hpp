@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The header that most programs include: meshes, shardings, `compile`, gradients, budgets, and `run` on serial, threads
-/// and simulated devices. The operators are einsum, elementwise operators, reductions, movements, loops and
+/// The header that most programs include: meshes, shardings, `compile`, gradients, budgets, and `run` on serial,
+/// threads and simulated devices. The operators are einsum, elementwise operators, reductions, movements, loops and
 /// conditionals.
 ///
 /// gspmd/gspmd.hpp also includes the other operators (windows, indices, sorting, custom operators), `explain` and other

@@ -178,7 +178,7 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
     const int matrix[] = {1, 0, 7, 5, 2, 3, devices - 1, 0, 9};
     const scalapack_matrix cyclic(matrix);
     const dynamic::mesh rows_and_one({{"x", devices}, {"one", 1}});
-    const auto dealt = cyclic.layout(rows_and_one, "x", "one");
+    const auto distributed = cyclic.layout(rows_and_one, "x", "one");
     launch(threads{}, devices, [&](auto& comm) {
       const int me = comm.device(0);
       const auto number = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
@@ -192,14 +192,14 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
       std::vector<double> u(80), v(80), next(60, -1), sums(8, -1);
       const strided_view mine(u.data(), {size_of(theirs, 0), 5}, {1, size_of(theirs, 0) + 1});
       each(theirs, mine, [](double& element, double n) { element = n; });
-      const auto columns = cyclic.block(v.data(), dealt, me);
-      each(dealt, columns, [](double& element, double n) { element = 100 * n; });
+      const auto columns = cyclic.block(v.data(), distributed, me);
+      each(distributed, columns, [](double& element, double n) { element = 100 * n; });
       const strided_view out(next.data(), {size_of(others, 0), size_of(others, 1)});
       const placed_view sums_out(own_sums, strided_view(sums.data(), {size_of(own_sums, 0)}));
       placed_session s(two);
       for (int again = 0; again < 2; ++again)
-        s(comm, placed_view(theirs, strided_view<const double>(mine)), placed_view(dealt, columns), placed_view(others, out),
-          sums_out);
+        s(comm, placed_view(theirs, strided_view<const double>(mine)), placed_view(distributed, columns),
+          placed_view(others, out), sums_out);
       bool is_right = true;
       each(others, out, [&](double element, double n) { is_right = is_right && element == 102 * n; });
       for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) {
@@ -208,7 +208,7 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
       }
       CHECK(is_right);
       CHECK_EQ(s.bytes_sent(), bytes_sent_to_redistribute(theirs, layout_of_input(two, 0), me, 8) +
-                                   bytes_sent_to_redistribute(dealt, layout_of_input(two, 1), me, 8) +
+                                   bytes_sent_to_redistribute(distributed, layout_of_input(two, 1), me, 8) +
                                    bytes_sent_to_redistribute(layout_of_output(two, 0), others, me, 8) +
                                    bytes_sent_to_redistribute(layout_of_output(two, 1), own_sums, me, 8));
       // together with sharded arrays and dense shards

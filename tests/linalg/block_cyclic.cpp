@@ -25,7 +25,7 @@
 #include "support/error_of.hpp"
 #include "support/random_program.hpp"
 
-namespace dealt {
+namespace matrix_on_grid {
 
 using namespace gspmd;
 using std::int64_t;
@@ -143,10 +143,10 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
   return {};
 }
 
-}  // namespace dealt
+}  // namespace matrix_on_grid
 
 TEST_CASE("block_cyclic: random grids, extents, blocks and shardings, beside a loop by hand") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   reference::random_numbers random(21);
   const std::vector<std::array<int, 2>> meshes = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {3, 1}, {3, 2}, {2, 4}, {4, 2}, {1, 5}, {4, 4}};
   const std::vector<std::array<const char*, 2>> axes = {{"x", "y"},  {"y", "x"},  {"x", ""}, {"", "y"},
@@ -178,7 +178,7 @@ TEST_CASE("block_cyclic: random grids, extents, blocks and shardings, beside a l
 }
 
 TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting gives the matrix back") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   for (const auto& [rows, columns, block, m, n] : std::vector<std::array<int64_t, 5>>{
            {1, 1, 2, 4, 6}, {2, 2, 3, 12, 18}, {2, 3, 2, 20, 12}, {3, 1, 1, 6, 5}, {4, 2, 2, 24, 8}, {2, 2, 2, 0, 4}}) {
     const matrix_grid grid{.rows = "x", .cols = "y", .block = block};
@@ -205,11 +205,11 @@ TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting 
 }
 
 TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops are a little more than a third of n^3") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 4096, block = 64, element = sizeof(double);
   for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{{2, 2}, {4, 4}, {2, 4}, {8, 8}}) {
     const int64_t devices = rows * columns;
-    const auto p = dynamic::compile([&](value t) { return dealt_cholesky(t, {.rows = "x", .cols = "y", .block = block}); },
+    const auto p = dynamic::compile([&](value t) { return block_cyclic_cholesky(t, {.rows = "x", .cols = "y", .block = block}); },
                                     dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
                                     dynamic::input<double>({rows, columns, n / rows, n / columns}, {"x", "y", "", ""}));
     // For each block column, broadcasts of panels send the part below it along the rows and columns of the grid. Here
@@ -228,7 +228,7 @@ TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops
 }
 
 TEST_CASE("block_cyclic: gradients are those of differences") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 6;
   reference::random_numbers random(2);
   auto a = matrix_of<double>(n, random);
@@ -265,7 +265,7 @@ TEST_CASE("block_cyclic: gradients are those of differences") {
 }
 
 TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or NaNs") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 16;
   reference::random_numbers random(5);
   const auto symmetric = matrix_of<double>(n, random);
@@ -285,11 +285,12 @@ TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or 
 }
 
 TEST_CASE("block_cyclic: of no rows") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   const matrix_grid grid{.rows = "x", .cols = "y", .block = 2};
   const auto p = dynamic::compile(
       [&](value a, value b) {
-        return std::tuple{solve_positive(a, b, grid), dealt_solve(dealt_cholesky(distribute_matrix(a, grid), grid), b, grid)};
+        return std::tuple{solve_positive(a, b, grid),
+                          block_cyclic_cholesky_solve(block_cyclic_cholesky(distribute_matrix(a, grid), grid), b, grid)};
       },
       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({0, 0}, {"x", "y"}), dynamic::input<double>({0, 3}));
   const double none = 0;
@@ -308,7 +309,7 @@ using on_grid =
 }  // namespace
 
 TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive definite gives NaNs from there on") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   array<double> a({32, 32}), b({32, 2});
   for (std::size_t i = 0; i < 32; ++i)
     for (std::size_t j = 0; j < 32; ++j) a.data()[i * 32 + j] = (i == j ? 33 : 0) + std::cos(3.0 * static_cast<double>(i + j));
@@ -337,7 +338,7 @@ TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive defi
 }
 
 TEST_CASE("block_cyclic: no number below the square of a strip stays in its row until that is on the diagonal") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 24, strip = 12, row = 20, column = 5;
   reference::random_numbers random(6);
   const auto a = matrix_of<double>(n, random);
@@ -359,7 +360,7 @@ TEST_CASE("block_cyclic: no number below the square of a strip stays in its row 
 }
 
 TEST_CASE("block_cyclic: several matrices by vmap") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 7;
   reference::random_numbers random(4);
   auto a = matrix_of<double>(n, random);
@@ -391,16 +392,16 @@ TEST_CASE("block_cyclic: mistakes have words") {
   says(refusal([](value a) { return cholesky(a, {.rows = "x", .cols = "x"}); }, f64({8, 8})), "cholesky",
        "axis `x` is used twice");
   says(refusal([](value a) { return distribute_matrix(a, {.rows = "x", .block = 0}); }, f64({8, 8})), "distribute_matrix",
-       "deals blocks of 0 in 0 strips; there is at least one of each, or 0 strips for the default");
+       "distributes blocks of 0 in 0 strips; there is at least one of each, or 0 strips for the default");
   says(refusal([&](value a) { return distribute_matrix(a, grid); }, f64({8, 6})), "distribute_matrix",
        "is given [8,6]; it takes a matrix whose extents are multiples of 2 x 2 blocks of 2: pad it, or call cholesky, solve or "
        "solve_positive, which take whole matrices");
   says(refusal([&](value a) { return collect_matrix(a, grid); }, f64({8, 8})), "collect_matrix",
        "is given [8,8]; it takes the blocks that distribute_matrix makes of a matrix, [2,2,p,q], p and q multiples of 2");
-  says(refusal([&](value a) { return dealt_cholesky(a, grid); }, f64({2, 2, 4, 2})), "dealt_cholesky",
+  says(refusal([&](value a) { return block_cyclic_cholesky(a, grid); }, f64({2, 2, 4, 2})), "block_cyclic_cholesky",
        "is given [2,2,4,2]; it takes the blocks that distribute_matrix makes of a square matrix, [2,2,p,q]");
-  says(refusal([&](value a, value b) { return dealt_solve(a, b, grid); }, f64({2, 2, 4, 4}), f64({4, 1})), "dealt_solve",
-       "is given right-hand sides f64[4,1]; it takes f64[8,k]");
+  says(refusal([&](value a, value b) { return block_cyclic_cholesky_solve(a, b, grid); }, f64({2, 2, 4, 4}), f64({4, 1})),
+       "block_cyclic_cholesky_solve", "is given right-hand sides f64[4,1]; it takes f64[8,k]");
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({3, 8, 8})), "cholesky",
        "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({8, 6})), "cholesky", "the last two dims, a matrix, are equal");

@@ -50,7 +50,8 @@ input_spec input(std::vector<std::int64_t> shape, std::vector<std::string> shard
 /// **Example.**
 ///
 ///     dynamic::builder b(m);
-///     auto x = b.input(dynamic::input<float>({n, 512}, {"data", ""}));   auto w = b.input(dynamic::input<float>({512, 64}));
+///     auto x = b.input(dynamic::input<float>({n, 512}, {"data", ""}));
+///     auto w = b.input(dynamic::input<float>({512, 64}));
 ///     b.output(relu(einsum("bd,df->bf", x, w)));
 ///     auto step = b.compile();
 class builder {

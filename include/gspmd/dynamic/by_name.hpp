@@ -18,7 +18,8 @@
 /// Operators whose names or types are known at run time, for programs that are read from a file.
 namespace gspmd {
 
-/// An elementwise operator and its number of operands. Names are those of `explain`: the name of the function, if it exists.
+/// An elementwise operator and its number of operands. Names are those of `explain`: the name of the function, if it
+/// exists.
 struct elementwise_operator {
   std::string_view name;
   int operands = 0;

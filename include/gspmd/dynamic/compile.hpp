@@ -53,7 +53,8 @@ builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
 /// **Errors.** Throws gspmd::error for the first mistake, with the text of the compile error.
 /// **Example.**
 ///
-///     auto step = dynamic::compile(mlp, m, dynamic::input<float>({n, 512}, {"data", ""}), input<float, shape<512, 2048>>{});
+///     auto step =
+///         dynamic::compile(mlp, m, dynamic::input<float>({n, 512}, {"data", ""}), input<float, shape<512, 2048>>{});
 ///     auto y = step.run(threads{}, x, w)[0];
 template <class Callable, class... Inputs>
 program compile(Callable&& callable, const mesh& m, const Inputs&... inputs) {

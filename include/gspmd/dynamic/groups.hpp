@@ -39,7 +39,8 @@ namespace gspmd::dynamic {
 ///
 /// **Example.**
 ///
-///     const std::vector<layer<dynamic::input_spec>> layers{{dynamic::input<float>({n, n}), dynamic::input<float>({n})}};
+///     const std::vector<layer<dynamic::input_spec>> layers{
+///         {dynamic::input<float>({n, n}), dynamic::input<float>({n})}};
 ///     const auto w = dynamic::inputs(b, layers);
 template <class Tree>
 auto inputs(builder& b, const Tree& tree) {

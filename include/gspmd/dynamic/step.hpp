@@ -138,10 +138,10 @@ class step {
   /// Runs the program on the devices of `comm`. Pass the shards of the inputs, then the shards of the outputs, one by
   /// one, in groups or in vectors.
   ///
-  /// A shard is a sharded_array of `distribute`, `make_result` or a compiled step. If `comm` holds one device, a shard may
-  /// also be a pointer or a contiguous range. Its elements are dense and row-major, with the local shape or with one
-  /// dim. After the first call nothing is allocated. Outputs must not overlap inputs or each other. But output `k` may
-  /// use the memory of input `i` if program().can_alias(k, i).
+  /// A shard is a sharded_array of `distribute`, `make_result` or a compiled step. If `comm` holds one device, a shard
+  /// may also be a pointer or a contiguous range. Its elements are dense and row-major, with the local shape or with
+  /// one dim. After the first call nothing is allocated. Outputs must not overlap inputs or each other. But output `k`
+  /// may use the memory of input `i` if program().can_alias(k, i).
   ///
   /// **Communication.** Collective.
   /// **Errors.** gspmd::error that names the input or output with its type and shape, if a tensor is missing or has

@@ -35,8 +35,8 @@ struct ghost_widths {
 ///
 /// `widths` are the layers of the inputs, then of the outputs. Leaves without layers are shards as in a
 /// strided_session. An input with a dim of one element may be copied, if the plan moves it before it reads it. Then the
-/// program's boundary is read, and its layers are neither filled nor read. So a session takes only `exchange_ghosts` views of
-/// such an input. Each device plans the program when it makes one. Copies share the plan.
+/// program's boundary is read, and its layers are neither filled nor read. So a session takes only `exchange_ghosts`
+/// views of such an input. Each device plans the program when it makes one. Copies share the plan.
 ///
 /// **Communication.** `traffic` for a call, and bytes_exchanged for `exchange_ghosts`.
 /// **Errors.** Throws gspmd::error: the errors of builder.compile(); more widths than inputs and outputs; a number of

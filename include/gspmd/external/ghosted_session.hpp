@@ -21,7 +21,8 @@ namespace gspmd {
 /// first call, no memory in proportion to the blocks is allocated.
 ///
 /// **Communication.** Collective.
-/// **Errors.** Throws gspmd::error: the errors of ghosted_step; `exchange_ghosts` for an input whose layers cannot be filled.
+/// **Errors.** Throws gspmd::error: the errors of ghosted_step; `exchange_ghosts` for an input whose layers cannot be
+/// filled.
 /// **Threads.** Like session.
 /// **Example.**
 ///

@@ -67,8 +67,8 @@ inline constexpr auto fillable_inputs = [] {
 /// A view has the elements of the device, without padding, and the layers around them. Its last dim is dense; the other
 /// strides are arbitrary. The layers of an input must contain all elements that the program reads: the elements of
 /// other devices and, beyond the ends of the tensor, the program's boundary. If you keep other boundary values in the
-/// layers, the step reads these instead of the program's boundary. `exchange_ghosts` brings the elements of the neighbours,
-/// including corners, in one exchange, and writes the boundary. Layers of results stay unchanged.
+/// layers, the step reads these instead of the program's boundary. `exchange_ghosts` brings the elements of the
+/// neighbours, including corners, in one exchange, and writes the boundary. Layers of results stay unchanged.
 ///
 /// An input is used in place if it is read by elementwise operators, reductions of their results, and stencils and
 /// shifts within its layers. A result is in place if an elementwise operator computes it. Other results are copied:
@@ -78,7 +78,8 @@ inline constexpr auto fillable_inputs = [] {
 /// **Errors.** Throws gspmd::error: a view of another shape, or with a last dim that is not dense; results that overlap
 /// inputs or each other; filled layers that overlap another input, unless both are the same block and filled with the
 /// same boundary; several devices in one communicator; the errors of the step. Compile error: an input with ghosts<>
-/// that is read in another way, or beyond its layers; `exchange_ghosts` if two operators use different boundaries at an end.
+/// that is read in another way, or beyond its layers; `exchange_ghosts` if two operators use different boundaries at an
+/// end.
 /// **Threads.** Like the step.
 /// **Example.**
 ///

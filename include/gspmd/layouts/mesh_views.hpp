@@ -27,7 +27,8 @@ namespace gspmd {
 ///     using dense  = mesh<axis<"pp", 2>, axis<"dp_shard", 2>, axis<"cp", 2>, axis<"tp", 2>>;
 ///     using expert = mesh<axis<"pp", 2>, axis<"ep", 4>, axis<"tp", 2>>;
 ///     using step = compile<experts, mesh_views<dense, expert>,
-///         input<float, shape<64, 8, 32>, split<"dp_shard,cp", _, _>>, input<float, shape<8, 32, 64>, split<"ep", _, "tp">>>;
+///                           input<float, shape<64, 8, 32>, split<"dp_shard,cp", _, _>>,
+///                           input<float, shape<8, 32, 64>, split<"ep", _, "tp">>>;
 /// **Source.** GSPMD, section 3.1.
 template <class First, class... Others>
 struct mesh_views {
@@ -102,7 +103,8 @@ constexpr resolved_sharding on_views(resolved_sharding r, const mesh_info& own, 
 ///
 /// **Example.**
 ///     input<float, shape<512, 64>, on<expert, split<"ep", _>>>
-///     input<float, shape<512, 64>, on<expert, placements<per_axis::replicate, per_axis::shard(0), per_axis::replicate>>>
+///     input<float, shape<512, 64>,
+///           on<expert, placements<per_axis::replicate, per_axis::shard(0), per_axis::replicate>>>
 template <class Mesh, class Sharding, class Partial = partial<"">>
 struct on {
   static constexpr bool is_annotation = true;

@@ -9,7 +9,8 @@
 /// **Example.**
 ///
 ///     using step = compile<layer, pod, with<options{.search = true}>, input<float, shape<64, 512>>, ...>;
-///     static_assert(step::traffic.bytes < compile<layer, pod, input<...>...>::traffic.bytes);   // the gain of the search
+///     // the gain of the search
+///     static_assert(step::traffic.bytes < compile<layer, pod, input<...>...>::traffic.bytes);
 namespace gspmd::detail {
 
 template <class Mesh>

@@ -56,8 +56,8 @@ constexpr bool finds_row_major() {
 
 }  // namespace detail
 
-/// True if the elements of a container are in row-major order, like the elements of all tensors. `run`, `distribute` and
-/// shard_view require it.
+/// True if the elements of a container are in row-major order, like the elements of all tensors. `run`, `distribute`
+/// and shard_view require it.
 ///
 /// It is true for containers with one dim. For containers of several dims it is true only if the type states the order.
 /// If the type does not state it, declare the container row-major with a specialisation.

@@ -71,8 +71,8 @@ class sharded_memory {
 
 /// A tensor on the devices that a communicator holds: the shard of each device, in memory that this object owns.
 ///
-/// `distribute` and `make_result` make sharded_arrays, a step reads and writes them, and `collect` returns the whole array.
-/// A default-constructed or moved-from array is empty: local_count() is 0.
+/// `distribute` and `make_result` make sharded_arrays, a step reads and writes them, and `collect` returns the whole
+/// array. A default-constructed or moved-from array is empty: local_count() is 0.
 ///
 /// **Errors.** All other functions of an empty array throw gspmd::error.
 /// **Threads.** Like a container: several readers or one writer. A step reads its inputs and writes its outputs.

@@ -18,8 +18,8 @@ namespace gspmd {
 /// network.
 ///
 /// Pass a compiled step as a template argument, or a program that was compiled at run time. With a `scope` the page
-/// shows only that part. `most_expensive` is the text about the most expensive collectives: by default most_expensive_collectives, or
-/// pass the text of suggest_annotations. The program does not run.
+/// shows only that part. `most_expensive` is the text about the most expensive collectives: by default
+/// most_expensive_collectives, or pass the text of suggest_annotations. The program does not run.
 ///
 /// **Errors.** gspmd::error as for the other reports (report.hpp).
 /// **Example.**

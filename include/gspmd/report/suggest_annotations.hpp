@@ -227,17 +227,17 @@ class annotation_trials {
 
 }  // namespace detail
 
-/// Returns the collectives that take longest, as in `most_expensive_collectives`, and below each the annotations that make the
-/// step faster.
+/// Returns the collectives that take longest, as in `most_expensive_collectives`, and below each the annotations that
+/// make the step faster.
 ///
 /// The annotations are near the collective: existing annotations that are changed or omitted, or new annotations
 /// (`reshard<split<"data", _>>(einsum at mlp.cpp:12)`). Each line has the seconds of the step and the bytes that a
 /// device sends with this annotation. They are computed by planning the whole program again for each annotation: at
 /// most 48 times, and fewer if the program has more than 1,600 operators.
 ///
-/// Then follow the cheapest ways to run the operator that needs the collective, as in `explain_sharding`, with times on the mesh's
-/// own network; `>` marks the chosen way. With a `scope` only that part of the program is reported. The program does
-/// not run.
+/// Then follow the cheapest ways to run the operator that needs the collective, as in `explain_sharding`, with times on
+/// the mesh's own network; `>` marks the chosen way. With a `scope` only that part of the program is reported. The
+/// program does not run.
 ///
 /// **Errors.** gspmd::error if the network does not describe an axis of the mesh, or if no scope has this name.
 /// **Example.**

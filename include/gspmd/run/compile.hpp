@@ -107,8 +107,8 @@ class compile {
   static constexpr bool accepted = program::is_accepted;
   static constexpr bool is_form_known = checked::returns;
 
-  /// Return the planned program, and the mesh's request for the plan, so that report/explain_sharding.hpp can plan the program
-  /// again.
+  /// Return the planned program, and the mesh's request for the plan, so that report/explain_sharding.hpp can plan the
+  /// program again.
   static detail::graph planned_graph() { return program::passes::program(); }
   static const detail::plan_request& request() { return program::passes::request(); }
 

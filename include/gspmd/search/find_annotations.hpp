@@ -277,7 +277,8 @@ namespace dynamic {
 ///
 ///     const auto found = dynamic::find_annotations([](const dynamic::mesh& m) {
 ///       dynamic::builder b(m);
-///       const value x = b.input(dynamic::input<float>({4096, 1024})), w = b.input(dynamic::input<float>({1024, 1024}));
+///       const value x = b.input(dynamic::input<float>({4096, 1024}));
+///       const value w = b.input(dynamic::input<float>({1024, 1024}));
 ///       b.output(relu(einsum<"bd,df->bf">(x, w)));
 ///       return b;
 ///     }, {.meshes = dynamic::meshes_of(16), .memory_per_device = 8 * GiB});

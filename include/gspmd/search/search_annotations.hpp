@@ -113,7 +113,8 @@ consteval bool is_small_search() {
 /// the program without annotations.
 /// **Example.**
 ///
-///     using found = search_annotations<20, layer, pod, input<float, shape<4096, 512>>, input<float, shape<512, 2048>>>;
+///     using found =
+///         search_annotations<20, layer, pod, input<float, shape<4096, 512>>, input<float, shape<512, 2048>>>;
 ///     using step = found::step;   // compile<layer, pod, input<float, shape<4096, 512>, split<"x", _>>, ...>
 ///     static_assert(std::is_same_v<found::input<0>, input<float, shape<4096, 512>, split<"x", _>>>);
 ///     found::text                 // the annotations, and the plans that were compared, a constant

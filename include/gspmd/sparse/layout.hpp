@@ -236,8 +236,8 @@ class sparse_pattern {
 }  // namespace detail
 
 /// Returns the layout of a matrix of `rows` x `columns` (blocks) in CSR, with its rows split over `devices`. A
-/// compiled program takes the layout as a constant (`sparse_input`). For small matrices the compiler can compute it. You
-/// can also write it as a constant. A layout with more space than the matrix requires is valid.
+/// compiled program takes the layout as a constant (`sparse_input`). For small matrices the compiler can compute it.
+/// You can also write it as a constant. A layout with more space than the matrix requires is valid.
 ///
 /// **Errors.** Throws gspmd::error for row pointers that decrease, or a column outside; the message has the row and
 /// the number.

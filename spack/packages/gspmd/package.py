@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# spack repo add spack && spack dev-build --source-path . gspmd@0.1.3   installs the checkout that contains this recipe.  # checkout
+# spack repo add spack && spack dev-build --source-path . gspmd@0.2.0   installs the checkout that contains this recipe.  # checkout
 # cmake/registry_recipes writes the form for Spack's registry: it drops `# checkout` and uncomments `# registry:`.  # checkout
 try:  # Spack 1.0
     from spack_repo.builtin.build_systems.cmake import CMakePackage
@@ -16,7 +16,7 @@ class Gspmd(CMakePackage):
     # registry: url = "@ARCHIVE_URL@"
     license("Apache-2.0")
 
-    version("0.1.3")  # checkout
+    version("0.2.0")  # checkout
     # registry: version("@VERSION@", sha256="@SHA256@")
 
     variant("cblas", default=True, description="Multiply matrices with OpenBLAS instead of Eigen")

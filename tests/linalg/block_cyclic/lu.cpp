@@ -295,7 +295,7 @@ TEST_CASE("block_cyclic: mistakes of solve have words") {
   says(refusal([](value a, value b) { return solve(a, b, {.rows = "z"}); }, f64({8, 8}), f64({8, 1})),
        "`z` is not an axis of the mesh; its axes are x,y");
   says(refusal([](value a, value b) { return solve(a, b, {.rows = "x", .strips = -1}); }, f64({8, 8}), f64({8, 1})),
-       "deals blocks of 64 in -1 strips; there is at least one of each, or 0 strips for the default");
+       "distributes blocks of 64 in -1 strips; there is at least one of each, or 0 strips for the default");
   says(refusal(f, f64({3, 8, 8}), f64({3, 8, 1})), "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal(f, f64({8, 6}), f64({8, 1})), "the last two dims, a matrix, are equal");
   says(refusal(f, dynamic::input<int>({8, 8}), dynamic::input<int>({8, 1})), "it takes float, double and complex numbers");

@@ -111,7 +111,7 @@ inline void require_whole_shape(const std::string& what, const extents& wanted, 
               (turned == wanted ? "; its reversed() has the dims in the other order" : ""));
 }
 
-/// Fills the shard of the device at `at` from a view of the whole tensor. scatter.hpp has the overload for a dense
+/// Fills the shard of the device at `at` from a view of the whole tensor. distribute.hpp has the overload for a dense
 /// array.
 inline void cut_shard(const mesh_shape& mesh, const planned_value& v, const coordinates& at, const external_block& whole,
                       void* shard) {

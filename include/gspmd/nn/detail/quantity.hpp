@@ -63,7 +63,7 @@ class quantity {
     const location at = line_of(a, b);
     return {a.as_operand(at) > b.as_operand(at), at};
   }
-  friend constexpr quantity select(const quantity& condition, const quantity& a, const quantity& b) {
+  friend constexpr quantity where(const quantity& condition, const quantity& a, const quantity& b) {
     const location at = condition.at_;
     return {gspmd::where(condition.as_operand(at), a.as_operand(at), b.as_operand(at)), at};
   }

@@ -183,14 +183,14 @@ struct stages_on {
     return transform_leaves(
         [&](value x, value before) {
           const value one = for_each_stage(row_of(x, microbatch, at), schedule.stages, at);
-          return select(here(along_stages(is_entering, before, at)), here(one), here(before));
+          return where(here(along_stages(is_entering, before, at)), here(one), here(before));
         },
         xs, arrived);
   }
   /// Returns the rows of one stage, computed as a sum over the rows of all stages. The rows of other stages count as 0.
   constexpr value of_stage(value rows, value place, std::int64_t stage_number) const {
     const value is_it = broadcast_in_dim(equal(here(place), here(stage_number)), as_integers(rows.shape()), {1}, at);
-    return reduce(select(here(is_it), here(rows), here(zeros_like(rows, at))), monoid::add, 1, at);
+    return reduce(where(here(is_it), here(rows), here(zeros_like(rows, at))), monoid::add, 1, at);
   }
   /// Returns the result of a stage for one microbatch. Records an error if the result has another type or shape than
   /// `x`.

@@ -45,12 +45,12 @@ class packed_table {
     detail::constant_vector<value> fields(widths_.size(), made(g, add_constant(g, dtype::s64, {}, 0, 0, at), dtype::s64, {}));
     if (width_ == 0) return fields;
     value left = row_of(all, here(row) / here(rows_of_word_), at);
-    const value place = remainder(here(row), here(rows_of_word_));
+    const value place = fmod(here(row), here(rows_of_word_));
     left = right_shift(here(left), here(here(place) * here(std::int64_t{width_})));  // the fields cut off the bits above
     for (std::size_t k = widths_.size(); k-- > 0;) {
       if (widths_[k] == 0) continue;  // the only number is 0
       const std::int64_t size = std::int64_t{1} << widths_[k];
-      fields[k] = remainder(here(left), here(size));
+      fields[k] = fmod(here(left), here(size));
       if (k > 0) left = here(left) / here(size);
     }
     return fields;

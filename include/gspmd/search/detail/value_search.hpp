@@ -25,8 +25,8 @@ namespace gspmd::detail {
 using std::string_view_literals::operator""sv;
 
 /// Searches annotations of values next to the most expensive collectives. The candidates are those of
-/// `suggest_annotations`. It annotates all equal values together, for example in all layers of a network. An annotation is
-/// kept if it makes the step at least 1% faster.
+/// `suggest_annotations`. It annotates all equal values together, for example in all layers of a network. An annotation
+/// is kept if it makes the step at least 1% faster.
 class value_search {
  public:
   struct found_value {
