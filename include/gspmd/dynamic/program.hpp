@@ -99,8 +99,8 @@ class program {
   /// Returns the time of the plan and its lower bound, by the planner's prices. Returns nullopt without the option
   /// `solve`, and if the solver does not support the program.
   [[nodiscard]] std::optional<plan_bound> bound() const {
-    if (view_.least_time < 0) return {};
-    return plan_bound{static_cast<double>(view_.time) / 1e12, static_cast<double>(view_.least_time) / 1e12};
+    if (view_.times.least < 0) return {};
+    return plan_bound{static_cast<double>(view_.times.plan) / 1e12, static_cast<double>(view_.times.least) / 1e12};
   }
 
   /// The inputs, the outputs, and the results of all operators that the outputs need, with their shardings, in the

@@ -74,8 +74,7 @@ struct plan : owned_tables<kernel_tables> {
   vec<int> shared_inputs;  // by output: the input whose memory it can use; -1: no such input
   vec<scope> scopes;       // named parts of the program
   std::int64_t arena_bytes = 0;
-  // of a plan that was solved: the planner's picoseconds of a step, and a time that no plan is below. -1: not solved
-  std::int64_t time = -1, least_time = -1;
+  solved_times times;
   text error;                      // the reason if the program is refused
   mistake broken = mistake::none;  // the rule it breaks
 
@@ -113,16 +112,11 @@ struct plan_view : table_views {
   span<const int> shared_inputs;
   span<const scope> scopes;
   std::int64_t arena_bytes = 0;
-  std::int64_t time = -1, least_time = -1;
+  solved_times times;
 
   constexpr plan_view() = default;
   constexpr explicit plan_view(const plan& p)
-      : mesh(&p.mesh),
-        saving(p.saving),
-        is_checked(p.is_checked),
-        arena_bytes(p.arena_bytes),
-        time(p.time),
-        least_time(p.least_time) {
+      : mesh(&p.mesh), saving(p.saving), is_checked(p.is_checked), arena_bytes(p.arena_bytes), times(p.times) {
     lists_of_plan(*this, [&](auto&... view) {
       lists_of_plan(
           p, [&](const auto&... list) { ((view = std::remove_reference_t<decltype(view)>(list.data(), list.size())), ...); });

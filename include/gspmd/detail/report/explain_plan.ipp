@@ -304,9 +304,9 @@ class plan_explainer {
     table.add({"  outputs", bytes(sum(plan_.outputs))});
     table.add({"  arena", bytes(plan_.arena_bytes)});
     table.add({"  in total", bytes(peak_bytes(plan_))});
-    if (plan_.least_time >= 0)
-      table.add({"one step takes " + time_text(plan_.time) + "; no plan over these shardings takes less than " +
-                 time_text(plan_.least_time)});
+    if (plan_.times.least >= 0)
+      table.add({"one step takes " + time_text(plan_.times.plan) + "; no plan over these shardings takes less than " +
+                 time_text(plan_.times.least)});
     return table.str();
   }
 

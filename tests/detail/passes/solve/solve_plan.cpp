@@ -144,6 +144,27 @@ TEST_CASE("solved plans are within 1 % of the best plans there are, and no plan 
   CHECK(better >= 5);
 }
 
+TEST_CASE("a value that is partial by one reduction becomes partial by another: it is reduced, then stored once") {
+  const auto mesh = mesh_of({2, 4, 1});
+  for (const axis_mask axes : {axis_bit(0), axis_bit(0) | axis_bit(1), axis_bit(2)})
+    for (const bool is_scattered : {false, true}) {
+      const sharding from = partial(split({{}, {}}), axes);
+      sharding to = partial(is_scattered ? split({{1}, {}}) : split({{}, {}}), axis_bit(0) | axis_bit(2));
+      if (is_scattered && (axes & axis_bit(1)) == 0) continue;
+      to.reduced_by = monoid::max;
+      sharding at = from;
+      int steps = 0, reductions = 0;
+      for (; at != to && steps < 8; ++steps) {
+        const auto step = next_step(mesh, {}, shape_of({8, 8}), at, to);
+        reductions += step.what == reshard_step::kind::reduce ? 1 : 0;
+        at = step.to;
+      }
+      CAPTURE(axes);
+      CHECK(at == to);
+      CHECK(reductions == (axes == axis_bit(2) ? 0 : 1));
+    }
+}
+
 namespace {
 /// Returns the bytes that a device sends in the solved plan. Runs the plan unless it takes long.
 std::int64_t solved_bytes(graph_builder& b, bool is_run = true) {
@@ -178,9 +199,13 @@ TEST_CASE("the gradient of a weight that is an output is reduced and scattered")
   CHECK(solved_bytes(b) == 3 * (16 * 32 / 2) / 4 * 4);  // an all_reduce sends twice as much
 }
 
-TEST_CASE("a program without annotations sends nothing") {
+TEST_CASE("a program without annotations sends nothing, and no device holds the whole of a value that can be split") {
   graph_builder b({4, 2});
   const int x = b.input({4096, 256}), w = b.input({256, 512}), v = b.input({512, 256});
   b.g.outputs = {b.einsum("bf,fd->bd", b.op(code_of<negative_op>, b.einsum("bd,df->bf", x, w)), v)};
   CHECK(solved_bytes(b, false) == 0);
+  const pass_results passes(b.g, b.mesh, b.request);
+  const auto& book = passes.of<gspmd::detail::search_pass>().best.book;
+  CHECK(local_elements(b.mesh, b.g.nodes[0].shape, book.layout_of(book.first_of(0))) ==
+        4096 * 256 / 8);  // not whole, then sliced
 }

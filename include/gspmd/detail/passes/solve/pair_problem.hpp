@@ -12,7 +12,7 @@
 namespace gspmd::detail {
 
 /// A problem over pairs: each variable takes one of its states, each state has a cost, and each edge has a cost for
-/// each pair of states of its two variables. The problem asks for the states with the least sum.
+/// each pair of states of its two variables. A solution has the least sum.
 ///
 /// Many states of a variable have equal costs on an edge, so an edge maps states to rows or columns of a table. Tables
 /// and maps are shared by edges.
@@ -251,7 +251,7 @@ class pair_solver {
       if (now_[x] < now_[first]) first = x;
     return first;
   }
-  /// Changes one variable at a time while this lowers the cost.
+  /// Changes one variable at a time while this lowers the cost. If states have equal costs, a variable takes the first of the states.
   constexpr void improve(vec<int>& states) {
     bool is_improved = true;
     for (int round = 0; round < 8 && is_improved; ++round) {
@@ -262,7 +262,7 @@ class pair_solver {
         now_.assign(p_.costs.data() + of.begin, p_.costs.data() + of.begin + of.states);
         add_known(of, states, true, true);
         const int first = first_least(of.states);
-        if (now_[first] >= now_[states[v]]) continue;
+        if (first == states[v]) continue;  // otherwise the cost falls, or stays and the number of the state falls
         states[v] = first;
         is_improved = true;
       }

@@ -61,10 +61,10 @@ class program_problem {
   program_problem& operator=(const program_problem&) = delete;
 
   /// Returns true if the problem describes the program: it has no types, no local views, no policies for communication,
-  /// no values that are sharded alike and no limit of the memory. A loop must not add a value that a conditional
+  /// no values with a common sharding (shard_alike) and no limit of the memory. A loop must not add a value that a conditional
   /// replaces by 0.
   static constexpr bool is_supported(const graph& g, const plan_request& request) {
-    if (g.find_types != nullptr || g.type_local != nullptr || request.saving > 0 || request.most_memory > 0) return false;
+    if (g.states_communication() || request.saving > 0 || request.most_memory > 0) return false;
     for (const auto& n : g.nodes) {
       const auto& facts = facts_of(n.op);
       const bool has_policy = n.forbid_reshard || n.gather_limit >= 0 || n.keep_split || n.keep_partial;
@@ -126,7 +126,7 @@ class program_problem {
   }
 
  private:
-  /// A variable and the port of one of its values.
+  /// A variable, and the port of a value of the variable.
   struct end_point {
     int variable = -1, port = -1;
   };
@@ -328,7 +328,7 @@ class program_problem {
       edges_.push_back({form, b, part});
     }
   }
-  /// Adds the variable for the form of node `i` from which these users are served.
+  /// Adds the variable for the form of node `i` that serves these users.
   constexpr end_point add_form(int i, const end_point& made, const vec<end_point>& users) {
     vec<int> ports{made.port};
     for (const auto& user : users) {
