@@ -33,7 +33,7 @@ struct jacobi {
     return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
   };
   template <class Split>
-  using input = input<double, shape<4096, 4096>, Split>;
+  using input = gspmd::input<double, shape<4096, 4096>, Split>;
   using line = split<"x", _>;
   using square = split<"x", "y">;
 };
@@ -45,7 +45,7 @@ struct heat {
     return t + 0.1 * (around - 6.0 * t);
   };
   template <class Split>
-  using input = input<double, shape<256, 256, 256>, Split>;
+  using input = gspmd::input<double, shape<256, 256, 256>, Split>;
   using line = split<"x", _, _>;
   using square = split<"x", "y", _>;
 };

@@ -29,9 +29,9 @@ using caught::error_of;
 using golden::collectives_of;
 
 constexpr int steps = 20;
-using shape = std::vector<std::int64_t>;
-const std::vector<shape> shapes{{5, 3}, {7}, {2, 3, 4}};
-std::size_t size_of(const shape& s) {
+using sizes = std::vector<std::int64_t>;
+const std::vector<sizes> shapes{{5, 3}, {7}, {2, 3, 4}};
+std::size_t size_of(const sizes& s) {
   std::size_t n = 1;
   for (const auto e : s) n *= static_cast<std::size_t>(e);
   return n;
@@ -218,7 +218,7 @@ std::string mistake_of(Build build) {
 
 TEST_CASE("what is no update is refused") {
   const optimizer::adam adam{};
-  const auto in = [](dynamic::builder& b, shape s) { return b.input(dynamic::input<float>(std::move(s))); };
+  const auto in = [](dynamic::builder& b, sizes s) { return b.input(dynamic::input<float>(std::move(s))); };
   CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
                            const value w = b.input(dynamic::input<std::int32_t>({4}));
                            b.output(adam.update(w, w, optimizer::state_inputs(b, adam, w)).params);

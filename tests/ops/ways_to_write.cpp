@@ -183,7 +183,7 @@ TEST_CASE("a compiled callable may capture constant numbers") {
   constexpr auto written = [](auto x) { return x * 0.5F * 3 + 2.0; };
   auto not_constant = [](auto x) { return x * 0.5F * 3 + 2.0; };  // captures nothing, and so is known all the same
   using pod = mesh<axis<"x", 2>>;
-  using input = input<float, shape<5>, split<"x">>;
+  using input = gspmd::input<float, shape<5>, split<"x">>;
   array<float> x({5});
   for (std::int64_t i = 0; i < 5; ++i) x[i] = static_cast<float>(i);
   const auto by_capture = run<compile<captured, pod, input>>(simulated{}, x);

@@ -120,7 +120,7 @@ TEST_CASE("pad and slice are one collective_permute of what crosses the boundari
       for (std::int64_t i = 0; i < n; ++i)
         CHECK(sum.result[static_cast<std::size_t>(i)] == static_cast<double>(i + 2 * (i + 1) + (i + 1 < n ? i + 2 : 0)));
       // Any number of movements.
-      const auto turned = run(n, devices, [&](value x) { return roll(reverse(roll(reverse(x, {0}), 3, 0), {0}), 4, 0); });
+      const auto turned = run(n, devices, [&](value x) { return roll(flip(roll(flip(x, {0}), 3, 0), {0}), 4, 0); });
       CHECK(turned.collectives.size() == 1);
       CHECK(turned.bytes == 8);
       for (std::int64_t i = 0; i < n; ++i)

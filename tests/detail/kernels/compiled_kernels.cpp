@@ -75,7 +75,7 @@ constexpr auto softmax_of_rows = [](value q) { return std::tuple{softmax(q + q, 
 constexpr auto softmax_of_columns = [](value q) { return std::tuple{softmax(q + q, 0)}; };
 constexpr auto moved = [](value q) {
   const auto rows = q.shape()[0], columns = q.shape()[1];
-  return std::tuple{transpose(q, {1, 0}), reverse(q, {1}), pad(q, {1, 2}, {0, 1}, 7), slice(q, {0, columns / 2}, {rows, columns}),
+  return std::tuple{transpose(q, {1, 0}), flip(q, {1}), pad(q, {1, 2}, {0, 1}, 7), slice(q, {0, columns / 2}, {rows, columns}),
                     concatenate({q, q + q}, 1)};
 };
 constexpr auto stencil_of_rows = [](value q) {

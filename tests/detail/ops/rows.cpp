@@ -158,7 +158,7 @@ TEST_CASE("rows: gradients of reading and writing are each other, and move at mo
   const auto i = dynamic::input<int64_t>({}, {});
   const auto by_both = [](kind k) {
     return [k](value x, value r, value at) {
-      const value weights = convert<double>(iota<int64_t>(x, {6, 3}, 0)) + 1.0;
+      const value weights = cast<double>(iota<int64_t>(x, {6, 3}, 0)) + 1.0;
       const value loss = sum(with_row(k, x, r, at) * weights);
       return grad(loss, std::tuple{x, r});
     };

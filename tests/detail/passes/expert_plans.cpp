@@ -249,7 +249,7 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
   const std::vector<std::int64_t> shape{1 << 22};
   const value u = random::uniform<float>(random::fold_in(key, 1), shape),
               v = random::uniform<float>(random::fold_in(key, 2), shape);
-  b.output(mean(select(u * u + v * v < 1.0, zeros_like(u) + 1.0, 0.0)));
+  b.output(mean(where(u * u + v * v < 1.0, zeros_like(u) + 1.0, 0.0)));
   const auto p = b.compile();
   CHECK(collectives_of(p) == "all_reduce x,y");
   CHECK(p.traffic().bytes <= 8);

@@ -48,7 +48,7 @@ struct sort_by_columns {
 
 /// The algorithm that sorts a device's lines, which are split into parts along the sorted dim; see sort_op::lower.
 struct sort_on_parts {
-  enum class way { alone, exchange, lines, cols };
+  enum class way { alone, exchange, transpose, cols };
   std::int64_t parts = 1, line_count = 1, length = 0;  // length: of a part
 
   constexpr sort_on_parts(const mesh_shape& mesh, const extents& local, const sharding& s, int dim)
@@ -62,7 +62,7 @@ struct sort_on_parts {
   [[nodiscard]] constexpr way how() const {
     if (parts == 1 || line_count == 0 || length == 0) return way::alone;
     if (parts == 2) return way::exchange;
-    return 2 * (parts - 1) * length * lines_per_part() <= line_count * cols().elems ? way::lines : way::cols;
+    return 2 * (parts - 1) * length * lines_per_part() <= line_count * cols().elems ? way::transpose : way::cols;
   }
 };
 
@@ -104,7 +104,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     for (int k = 0; k < n.operands.count; ++k) switch (how.how()) {
         case sort_on_parts::way::alone: break;
         case sort_on_parts::way::exchange: send(k, collective_kind::collective_permute, how.line_count * how.length); break;
-        case sort_on_parts::way::lines:
+        case sort_on_parts::way::transpose:
           for (int turn = 0; turn < 2; ++turn)
             send(k, collective_kind::all_to_all, (how.parts - 1) * how.length * how.lines_per_part());
           break;
@@ -219,7 +219,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     constexpr void lower(const sort_on_parts& how, const vec<int>& operands, const vec<int>& results) {
       first.makes_rows = true;
       if (how.how() == sort_on_parts::way::exchange) return exchange(operands, results);
-      if (how.how() == sort_on_parts::way::lines) return by_lines(operands, results);
+      if (how.how() == sort_on_parts::way::transpose) return by_lines(operands, results);
       by_columns(how.cols().length, operands, results);
     }
 

@@ -111,8 +111,8 @@ class block_cyclic_matrix {
   [[nodiscard]] constexpr value conjugated(value x) const { return made(matrix_terms(*x.graph(), at_).conjugated(x.id()), x); }
   [[nodiscard]] constexpr value on_grid(value t) const { return split_as(t, 0, 1); }
 
-  // A reshape requires that each part of a contiguous matrix has whole rounds of blocks. So distribute and collect pad to R
-  // times the extent of a round.
+  // A reshape requires that each part of a contiguous matrix has whole rounds of blocks. So distribute and collect pad
+  // to R times the extent of a round.
   /// `width` is the number of columns of a block; 0: the number of rows.
   [[nodiscard]] constexpr value distribute(value a, std::int64_t width = 0) const {
     const extents s = a.shape();

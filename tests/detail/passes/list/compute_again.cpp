@@ -64,7 +64,7 @@ dynamic::builder with_peak(const dynamic::mesh& m, value (*make)(value x), std::
 }
 value chain(value x) { return tanh(cos(x) * 2.0 + 1.0); }
 value norm(value x) { return x * broadcast_in_dim(rsqrt(mean(x * x, 1) + 1e-5), {x.shape()[0], x.shape()[1]}, {0}); }
-value mask(value x) { return select(x > 0.25, x, x * 0.125); }
+value mask(value x) { return where(x > 0.25, x, x * 0.125); }
 
 }  // namespace
 

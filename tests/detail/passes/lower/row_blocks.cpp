@@ -108,7 +108,7 @@ struct row_program {
         case 3: h = layer_norm_by_hand(h, local); break;
         case 4: h = h * broadcast_in_dim(b, local, {last}); break;
         case 5: h = tanh(h) + h; break;
-        case 6: h = select(iota<std::int32_t>(h, local, last) < 7, h, h * 0.5); break;
+        case 6: h = where(iota<std::int32_t>(h, local, last) < 7, h, h * 0.5); break;
         case 7: h = log_softmax(h, last); break;
         default: h = times_vectors(h, local);
       }
@@ -144,7 +144,7 @@ std::vector<T> numbers(draws& r, std::int64_t n) {
 constexpr auto norms = [](auto x) {
   const auto along = [](auto v) { return expand_dims(v, 1); };
   const auto centred = x - along(mean(x, 1)), low = x - along(reduce(x, monoid::min, {1}));
-  const auto early = select(iota<std::int32_t>(x, x.shape(), 1) < 7, x, x * 0.5);
+  const auto early = where(iota<std::int32_t>(x, x.shape(), 1) < 7, x, x * 0.5);
   const auto normal = centred * along(rsqrt(mean(centred * centred, 1) + 1e-5));
   return std::tuple{softmax(x, 1),
                     log_softmax(early, 1),
@@ -163,7 +163,7 @@ bool is_same_number(T a, T b) {
 template <class T, int Devices, std::int64_t Rows, std::int64_t Columns>
 int differing_outputs(std::size_t& chains) {
   using on = mesh<axis<"x", Devices>>;
-  using input = input<T, shape<Rows, Columns>, split<"x", _>>;
+  using input = gspmd::input<T, shape<Rows, Columns>, split<"x", _>>;
   using step = compile<norms, on, input>;
   chains = 0;
   for (const auto rows : detail::rows_from_steps<detail::static_plan<norms, on, input>>) chains += rows != nullptr ? 1 : 0;
@@ -330,7 +330,7 @@ struct mixed_rows {
     draws r{std::mt19937_64(seed)};
     const std::vector<std::int64_t> shape{rows, width};
     std::vector<value> f{to.input(dynamic::input<float>(shape, split)), to.input(dynamic::input<float>(shape, split))};
-    std::vector<value> s{to.input(dynamic::input<std::int32_t>(shape, split))}, d{convert<double>(f[0])};
+    std::vector<value> s{to.input(dynamic::input<std::int32_t>(shape, split))}, d{cast<double>(f[0])};
     const auto some = [&](const std::vector<value>& of) {
       const auto n = static_cast<std::int64_t>(of.size());
       return of[static_cast<std::size_t>(n - 1 - r.below(std::min(n, std::int64_t{3})))];
@@ -342,10 +342,10 @@ struct mixed_rows {
         case 0: f.push_back(softmax(x, 1)); break;
         case 1: f.push_back(x * y * along(rsqrt(mean(y * y, 1) + 1e-3))); break;
         case 2: f.push_back(tanh(x * 1.25) + y * 0.25); break;
-        case 3: s.push_back(convert<std::int32_t>(x * 20.0) + i); break;
-        case 4: f.push_back(convert<float>(i - along(reduce(i, monoid::min, {1}))) * 0.03 + x); break;
+        case 3: s.push_back(cast<std::int32_t>(x * 20.0) + i); break;
+        case 4: f.push_back(cast<float>(i - along(reduce(i, monoid::min, {1}))) * 0.03 + x); break;
         case 5: d.push_back(cast<double>(x) * along(reduce(some(d), monoid::max, {1}))); break;
-        case 6: f.push_back(convert<float>(some(d)) * 0.5 + select(i < 3, x, y)); break;
+        case 6: f.push_back(cast<float>(some(d)) * 0.5 + where(i < 3, x, y)); break;
         default: s.push_back(i - along(reduce(some(s), monoid::max, {1})));
       }
     }

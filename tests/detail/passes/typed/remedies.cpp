@@ -93,7 +93,7 @@ const std::vector<call>& calls() {
        }},
       {"shift", {2}, [](const values& v) { return shift(v[0], 0, 1); }},
       {"roll", {2}, [](const values& v) { return roll(v[0], 1, 1); }},
-      {"flip", {2}, [](const values& v) { return reverse(v[0], {0}); }},
+      {"flip", {2}, [](const values& v) { return flip(v[0], {0}); }},
       {"concatenate",
        {2, 2},
        [](const values& v) {
