@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
-// mistakes: 4
+// mistakes: 5
 // expect: gspmd: options: `overlap` needs a header; add #include <gspmd/plan/overlap.hpp>
 // expect: gspmd: options: `search` needs a header; add #include <gspmd/plan/search.hpp>
+// expect: gspmd: options: `solve` needs a header; add #include <gspmd/plan/solve.hpp>
 // expect: gspmd: options: `network` refers to a network, and this one is a temporary; name it: const network n(...)
 // expect: gspmd: options: memory is not positive; write a positive number, or leave it out
 #include <gspmd/gspmd.hpp>
@@ -10,6 +11,7 @@
 #ifdef FIXED
 #include <gspmd/plan/overlap.hpp>
 #include <gspmd/plan/search.hpp>
+#include <gspmd/plan/solve.hpp>
 constexpr std::int64_t room = 1 << 20;
 #else
 constexpr std::int64_t room = 0;
@@ -22,6 +24,7 @@ template <options Options>
 using step = compile<twice, pod, with<Options>, input<float, shape<32>, split<"x">>>;
 constexpr auto hiding = step<options{.overlap = true}>::traffic.bytes;  // <- here
 constexpr auto sought = step<options{.search = true}>::traffic.bytes;   // <- here
+constexpr auto solved = step<options{.solve = true}>::traffic.bytes;    // <- here
 constexpr auto small = step<options{.memory = room}>::traffic.bytes;    // <- here
 
 #ifdef FIXED
@@ -31,4 +34,4 @@ const options on_cluster{.network = cluster};
 const options on_cluster{.network = network(1e12, 1e9, 0)};  // <- here
 #endif
 
-int main() { return static_cast<int>(hiding + sought + small) + (on_cluster.checked ? 1 : 0); }
+int main() { return static_cast<int>(hiding + sought + solved + small) + (on_cluster.checked ? 1 : 0); }

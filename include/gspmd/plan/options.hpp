@@ -19,7 +19,7 @@ namespace detail {
 
 using describe_network = described_network (*)(const network*, const mesh_info&);
 using hide_function = void (*)(plan&, span<const int> base, const network_rates&);
-using solve_function = decltype(plan_request::solve);
+using choose_all_function = decltype(plan_request::solve);
 
 // GCC 12 refuses addresses of functions inside template arguments, so the options below refer to variables with them.
 template <class Network>
@@ -32,7 +32,7 @@ struct overlap_header {
 };
 
 template <class>
-inline constexpr solve_function solve_function_for = nullptr;  // plan/solve.hpp specialises it for bool
+inline constexpr choose_all_function choose_all_by = nullptr;  // plan/solve.hpp specialises it for bool
 
 /// A network, as an option. It refers to the network, so the network has a name, and in a compiled program static
 /// storage.
@@ -66,11 +66,11 @@ struct overlap_option {
 };
 
 struct solve_option {
-  const solve_function* solve = nullptr;
+  const choose_all_function* solve = nullptr;
   constexpr solve_option() = default;
   template <std::same_as<bool> Switch>  // a template, so that this header does not include plan/solve.hpp
-  constexpr solve_option(Switch is_on) : solve(is_on ? &solve_function_for<Switch> : nullptr) {
-    static_assert(solve_function_for<Switch> != nullptr,
+  constexpr solve_option(Switch is_on) : solve(is_on ? &choose_all_by<Switch> : nullptr) {
+    static_assert(choose_all_by<Switch> != nullptr,
                   "gspmd: options: `solve` needs a header; add #include <gspmd/plan/solve.hpp>");
   }
 };
@@ -123,7 +123,7 @@ struct options {
   /// least 1 microsecond. Planning takes longer. Compiled programs include gspmd/plan/search.hpp.
   bool search = false;
 
-  /// The planner chooses the shardings of all values together, with a lower bound of the time. See gspmd/plan/solve.hpp.
+  /// The planner chooses all shardings together, and computes a lower bound of the time. See gspmd/plan/solve.hpp.
   detail::solve_option solve = {};
 
   /// Devices compute while collectives are under way. Include gspmd/plan/overlap.hpp, which says how.

@@ -7,9 +7,9 @@
 /// The option `solve`: the planner chooses the shardings of all values together and computes a lower bound of the time.
 /// `explain` and `dynamic::program::bound` report the bound. Include this header to use the option.
 ///
-/// Annotated values keep their shardings. Inputs and outputs without annotation may get any sharding. The
-/// planner never estimates a longer time for this plan than for the plan without the option. Planning takes longer. If `search` is set too, the
-/// search continues from the solved plan.
+/// Annotated values keep their shardings. Inputs and outputs without annotation may get any sharding. The planner never
+/// estimates a longer time for this plan than for the plan without the option. Planning takes longer. If `search` is
+/// set too, the search continues from the solved plan.
 ///
 /// Programs with a memory limit, explicit axes, manual regions, shard_alike or policies such as forbid_reshard get the
 /// plan without this option, and no bound.
@@ -21,6 +21,6 @@
 namespace gspmd::detail {
 
 template <>
-inline constexpr solve_function solve_function_for<bool> = solve_plan;
+inline constexpr choose_all_function choose_all_by<bool> = solve_plan;
 
 }  // namespace gspmd::detail

@@ -8,8 +8,8 @@
 
 namespace gspmd::detail {
 
-/// Chooses the shardings of all values together, and takes the plan if it is better than the best plan so far. Sets
-/// search_state::bound.
+/// Chooses the shardings of all values together, and takes the plan if it is better than the best plan so far. If both
+/// plans take equal time, it takes the plan whose inputs use less memory. Sets search_state::bound.
 ///
 /// Input: the best whole plan. Result: search_state::best, `preferred` and `bound`. A search by plan_search may follow.
 /// Does nothing for programs that program_problem does not support.
@@ -19,7 +19,7 @@ class plan_solver {
 
   constexpr void run() {
     state_.bound = state_.best.least;
-    if (gainable(state_.best) <= 0) return;
+    if (gainable(state_.best) <= 0 && !has_free_inputs()) return;
     const bool has_trees = solve(false);
     if (has_trees && state_.best.time - state_.bound > state_.bound / 256) solve(true);
     if (state_.bound > state_.best.time) state_.bound = state_.best.time;
@@ -58,9 +58,27 @@ class plan_solver {
         }
       }
     }
-    if (!best.is_better_than(state_.best)) return;
+    const bool is_smaller =
+        best.time == state_.best.time && best.forced <= state_.best.forced && input_bytes(best) < input_bytes(state_.best);
+    if (!best.is_better_than(state_.best) && !is_smaller) return;
     state_.best = std::move(best);
     state_.preferred = problem.preferred(solution);
+  }
+  [[nodiscard]] constexpr bool has_free_inputs() const {
+    for (const auto& n : in_.program.nodes)
+      if (facts_of(n.op).made == origin::given && !n.annotated && n.state < 0) return true;
+    return false;
+  }
+  /// Returns the bytes of the inputs of a plan on one device.
+  [[nodiscard]] constexpr std::int64_t input_bytes(const choose_state& plan) const {
+    std::int64_t bytes = 0;
+    for (int i = 0; i < static_cast<int>(in_.program.nodes.size()); ++i) {
+      const node& n = in_.program.nodes[i];
+      if (facts_of(n.op).made != origin::given || !plan.book.has_forms(i)) continue;
+      const auto elems = local_elements(in_.mesh, n.shape, plan.book.layout_of(plan.book.first_of(i)));
+      bytes = saturating_add(bytes, saturating_multiply(elems, bytes_of(n.type)));
+    }
+    return bytes;
   }
   constexpr choose_state plan_of(const program_problem& problem, const vec<int>& solution,
                                  const choose_state* rival = nullptr) const {
