@@ -86,7 +86,7 @@ inline constexpr std::int64_t unlimited_memory = INT64_MAX;
 ///
 /// **Errors.** Compile error, at run time gspmd::error: a memory limit that is not positive, or that no known plan
 /// fits; a network that does not describe a mesh axis of more than one device. Compile error: `search`, `solve` or
-/// `overlap` without its header; a network that is a temporary.
+/// `overlap` without its header; `solve` in a compiled program; a network that is a temporary.
 /// **Example.**
 ///
 ///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
@@ -123,7 +123,7 @@ struct options {
   /// least 1 microsecond. Planning takes longer. Compiled programs include gspmd/plan/search.hpp.
   bool search = false;
 
-  /// The planner chooses all shardings together, and computes a lower bound of the time. See gspmd/plan/solve.hpp.
+  /// At run time only: the planner chooses all shardings together, with a lower bound. See gspmd/plan/solve.hpp.
   detail::solve_option solve = {};
 
   /// Devices compute while collectives are under way. Include gspmd/plan/overlap.hpp, which says how.
@@ -182,6 +182,7 @@ struct mesh_with {
   static constexpr bool check() {
     static_assert(Options.memory > 0, "gspmd: options: memory is not positive; write a positive number, or leave it out");
     static_assert(has_header, "gspmd: options: `search` needs a header; add #include <gspmd/plan/search.hpp>");
+    static_assert(Options.solve.solve == nullptr, "gspmd: options: `solve` needs dynamic::compile; leave it out");
     if constexpr (!is_described) refuse<mistake::network, problem>();
     return true;
   }
@@ -189,7 +190,7 @@ struct mesh_with {
 
  public:
   /// False if an option is wrong. The compiler has then reported it.
-  static constexpr bool accepted = is_described && has_header && Options.memory > 0;
+  static constexpr bool accepted = is_described && has_header && Options.memory > 0 && Options.solve.solve == nullptr;
   static constexpr mesh_info info = [] {
     auto m = Mesh::info;
     if (accepted) add_options(m.request, Options, Mesh::info);

@@ -5,7 +5,8 @@
 #include "gspmd/plan/options.hpp"
 
 /// The option `solve`: the planner chooses the shardings of all values together and computes a lower bound of the time.
-/// `explain` and `dynamic::program::bound` report the bound. Include this header to use the option.
+/// `explain` and `dynamic::program::bound` report the bound. Include this header to use the option,
+/// at run time. In a compiled program it is a compile error.
 ///
 /// Annotated values keep their shardings. Inputs and outputs without annotation may get any sharding. The planner never
 /// estimates a longer time for this plan than for the plan without the option. Planning takes longer. If `search` is
