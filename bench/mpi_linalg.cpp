@@ -197,11 +197,12 @@ void race_over_processes(int rounds) {
         if (comm.device(0) == 0) f();
       };
     };
-    bench::race_over_mpi("cholesky [2048, 2048]", rounds, 1.05, "pdpotrf", factor_it, [&] { others.factor(); });
-    bench::race_over_mpi("cholesky [2048, 2048]", rounds, 1.05, "dpotrf, one thread", factor_it,
+    bench::race_over_mpi("block_cyclic_cholesky [2048, 2048], MPI", rounds, 1.05, "pdpotrf", factor_it, [&] { others.factor(); });
+    bench::race_over_mpi("block_cyclic_cholesky [2048, 2048], MPI", rounds, 1.05, "dpotrf, one thread", factor_it,
                          of_first([&] { alone.factor(); }));
-    bench::race_over_mpi("solve [2048, 2048]", rounds, 1.05, "pdgesv", solve_it, [&] { others.solve(); });
-    bench::race_over_mpi("solve [2048, 2048]", rounds, 1.05, "dgesv, one thread", solve_it, of_first([&] { alone.solve(); }));
+    bench::race_over_mpi("block_cyclic_solve [2048, 2048], MPI", rounds, 1.05, "pdgesv", solve_it, [&] { others.solve(); });
+    bench::race_over_mpi("block_cyclic_solve [2048, 2048], MPI", rounds, 1.05, "dgesv, one thread", solve_it,
+                         of_first([&] { alone.solve(); }));
     if (comm.device(0) == 0) bench::all_targets.print();
   });
 }
@@ -231,14 +232,12 @@ void race_on_threads(int rounds) {
       });
       if (round == -2) check(far_apart(own.x, alone.x()) < 1e-6, "a solution is not LAPACK's");
       if (round < 0 || !is_first) continue;
-      of_factor.ours.push_back(factored);
-      of_factor.by_hand.push_back(by_lapack);
-      of_solve.ours.push_back(solved);
-      of_solve.by_hand.push_back(solved_by_lapack);
+      of_factor.add(factored, by_lapack);
+      of_solve.add(solved, solved_by_lapack);
     }
   });
-  of_factor.print("cholesky [2048, 2048], two threads", 1.05, "dpotrf, one thread");
-  of_solve.print("solve [2048, 2048], two threads", 1.05, "dgesv, one thread");
+  of_factor.print("block_cyclic_cholesky [2048, 2048], threads", 1.05, "dpotrf, one thread");
+  of_solve.print("block_cyclic_solve [2048, 2048], threads", 1.05, "dgesv, one thread");
   bench::all_targets.print();
 }
 

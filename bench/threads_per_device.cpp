@@ -89,13 +89,11 @@ void compare(const char* name, int calls, const options& o) {
     const double devices = time_of<halves>(threads{}, calls);
     const double one = time_of<whole>(serial{}, calls);
     if (round < 0) continue;
-    of_devices.ours.push_back(team);
-    of_devices.by_hand.push_back(devices);
-    of_one.ours.push_back(team);
-    of_one.by_hand.push_back(one);
+    of_devices.add(team, devices);
+    of_one.add(team, one);
   }
   of_devices.print(name, 1.05, "two devices");
-  of_one.print(name, 1.0, "one thread ");
+  of_one.print(name, 1.0, "one thread");
 }
 
 template <class T, int64_t Rows, int64_t Columns>

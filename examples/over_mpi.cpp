@@ -10,12 +10,12 @@
 
 std::vector<gspmd::dynamic::any_array> run_over_mpi(const gspmd::dynamic::program& program,
                                                     const std::vector<const void*>& inputs) {
-  return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
+  return program.run(gspmd::mpi{MPI_COMM_WORLD}, inputs);
 }
 
 std::vector<gspmd::dynamic::any_array> run_native_over_mpi(const gspmd::dynamic::native_code& program,
                                                            const std::vector<const void*>& inputs) {
-  return program.run_pointers(gspmd::mpi{MPI_COMM_WORLD}, inputs);
+  return program.run(gspmd::mpi{MPI_COMM_WORLD}, inputs);
 }
 
 int over_mpi(int argc, char** argv, const char* usage, const std::function<int(int, bool)>& body) {

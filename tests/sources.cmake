@@ -98,7 +98,7 @@ list(APPEND until_the_doors
     detail/ir/mesh_info detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
     detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices
-    detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
+    detail/run/equality_check detail/run/loop_reduction_step
     detail/run/plan_runner detail/run/static_program)
 # Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
 # them.
@@ -280,8 +280,8 @@ foreach(file IN LISTS headers)
   endforeach()
   # Boost uses some of these names. These two headers save and undefine the macros while they include Boost.
   file(STRINGS "${file}" lines REGEX "^#include <boost/")
-  if(lines AND NOT file MATCHES "/detail/(support/mp11|ir/tree)\\.hpp$")
-    string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/detail/ir/tree.hpp:${lines}\n")
+  if(lines AND NOT file MATCHES "/(detail/support/mp11|program/hana)\\.hpp$")
+    string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/program/hana.hpp:${lines}\n")
   endif()
   # language.hpp must come first, so that a wrong -std gives one error.
   file(STRINGS "${file}" first REGEX "^#include \"gspmd/" LIMIT_COUNT 1)

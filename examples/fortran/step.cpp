@@ -11,7 +11,7 @@
 
 #include "gspmd/external/blocks.hpp"
 #include "gspmd/external/ghost_exchange.hpp"
-#include "gspmd/external/placed_step.hpp"
+#include "gspmd/external/placed_view.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/mpi.hpp"
 
@@ -44,7 +44,7 @@ struct solver {
   mpi_communicator comm;
   rows_layout layout;
   ghost_exchange ghosts;
-  placed_step<step> next;
+  step next;
 };
 
 /// Returns 0, or prints a message and returns 1: an exception must not reach Fortran.

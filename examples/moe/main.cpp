@@ -178,7 +178,7 @@ bool compare(const batch& given, std::uint64_t key, const tensors& parameters) {
   for (const std::int64_t devices : {1, 2, 3, 8})
     for (const auto how : {dispatch::products, dispatch::indices}) {
       const auto p = test_step(dynamic::mesh({{"d", devices}}), trained, how);
-      const auto result = p.run_pointers(simulated{}, pointers(given, key, parameters));
+      const auto result = p.run(simulated{}, pointers(given, key, parameters));
       const auto name = "d=" + std::to_string(devices);
       if (expected.empty()) expected = result;
       if (how == dispatch::indices && !is_algorithm_1(result, trained, name.c_str())) return false;
@@ -209,7 +209,7 @@ double train(const options& o, const text_file& text, tensors& parameters) {
     for (const auto& m : moments)
       for (const auto& w : m) inputs.push_back(w.data());
     inputs.push_back(&rate);
-    const auto result = p.run_pointers(threads{}, inputs);
+    const auto result = p.run(threads{}, inputs);
     std::size_t next = 1;
     for (auto* list : {&parameters, &moments[0], &moments[1]})
       for (auto& w : *list) {
@@ -226,7 +226,7 @@ double train(const options& o, const text_file& text, tensors& parameters) {
   const auto test = test_step(dynamic::mesh({{"d", o.devices}}), trained, o.how);
   const auto batches = text.test_batches(trained.groups, trained.tokens);
   for (const auto& given : batches)
-    total += static_cast<double>(*test.run_pointers(threads{}, pointers(given, 1, parameters))[0].data<float>());
+    total += static_cast<double>(*test.run(threads{}, pointers(given, 1, parameters))[0].data<float>());
   return total / static_cast<double>(batches.size());
 }
 

@@ -18,8 +18,7 @@ int main(int argc, char** argv) {
       "  --devices D    each a thread (4)\n" +
       std::string(nbody::options_text);
   return command_line::report_errors(usage.c_str(), [&] {
-    return nbody::simulate(nbody::parse(argc, argv, true), [](const auto& program, const auto& inputs) {
-      return program.run_pointers(gspmd::threads{}, inputs);
-    });
+    return nbody::simulate(nbody::parse(argc, argv, true),
+                           [](const auto& program, const auto& inputs) { return program.run(gspmd::threads{}, inputs); });
   });
 }

@@ -24,9 +24,8 @@ int main(int argc, char** argv) {
     int status = 0;
     for (const auto devices : o.devices) {
       const npb::machine m{
-          devices, npb::preparing(o.is_native, GSPMD_EXAMPLE_DIR "/../../include", [](const auto& program, const auto& inputs) {
-            return program.run_pointers(gspmd::threads{}, inputs);
-          })};
+          devices, npb::preparing(o.is_native, GSPMD_EXAMPLE_DIR "/../../include",
+                                  [](const auto& program, const auto& inputs) { return program.run(gspmd::threads{}, inputs); })};
       status |= npb::run_kernels(o, m);
     }
     return status;

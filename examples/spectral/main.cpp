@@ -18,8 +18,7 @@ int main(int argc, char** argv) {
       "  --devices D    each a thread (4)\n" +
       std::string(spectral::options_text);
   return command_line::report_errors(usage.c_str(), [&] {
-    return spectral::simulate(spectral::parse(argc, argv, true), [](const auto& program, const auto& inputs) {
-      return program.run_pointers(gspmd::threads{}, inputs);
-    });
+    return spectral::simulate(spectral::parse(argc, argv, true),
+                              [](const auto& program, const auto& inputs) { return program.run(gspmd::threads{}, inputs); });
   });
 }

@@ -82,7 +82,7 @@ std::vector<float> train(const settings& o, const images& given, std::int64_t da
   for (int k = 0; k < o.steps; ++k) {
     std::vector<const void*> inputs{given.voxels.data(), given.labels.data()};
     for (const auto& w : weights) inputs.push_back(w.data());
-    const auto result = program.run_pointers(threads{}, inputs);
+    const auto result = program.run(threads{}, inputs);
     losses.push_back(*result[0].data<float>());
     for (std::size_t w = 0; w < weights.size(); ++w)
       std::memcpy(weights[w].data(), result[w + 1].bytes.data(), result[w + 1].bytes.size());

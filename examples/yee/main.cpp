@@ -19,6 +19,6 @@ int main(int argc, char** argv) {
       std::string(yee::options_text);
   return command_line::report_errors(usage.c_str(), [&] {
     return yee::simulate(yee::parse(argc, argv, true), 4,
-                         [](const auto& program, const auto& inputs) { return program.run_pointers(gspmd::threads{}, inputs); });
+                         [](const auto& program, const auto& inputs) { return program.run(gspmd::threads{}, inputs); });
   });
 }

@@ -156,7 +156,7 @@ double largest_difference(const entry& e) {
     inputs.push_back(numbers(in.type(), count, k, e.indices));
     pointers.push_back(inputs.back().data());
   }
-  const auto found = split.run_pointers(threads{}, pointers), expected = whole.run_pointers(serial{}, pointers);
+  const auto found = split.run(threads{}, pointers), expected = whole.run(serial{}, pointers);
   double largest = found.size() == expected.size() ? 0 : INFINITY;
   for (std::size_t k = 0; k < found.size(); ++k) {
     double apart = 0, size = 0;

@@ -7,11 +7,12 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>>;
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 template <class T>
 struct network {
-  BOOST_HANA_DEFINE_STRUCT(network, (layer<T>, first), (T, scale));
+  layer<T> first;
+  T scale;
 };
 constexpr auto program = [](auto n) { return (n.first.w + n.first.b) * n.scale; };
 #ifdef FIXED

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/external/ghost_exchange.hpp"
-#include "gspmd/external/placed_session.hpp"
-#include "gspmd/external/placed_step.hpp"
+#include "gspmd/external/placed_view.hpp"
 #include "gspmd/external/scalapack.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/block_checks.hpp"
@@ -117,7 +117,7 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
   const auto others = layout_on<grid, shape<7, 5>, split<"x", "y">>(balanced{}, balanced{});
   launch(threads{}, 4, [&](auto& comm) {
     const int me = comm.device(0);
-    placed_step<two> s;
+    two s;
     const auto rows = static_cast<std::int64_t>(theirs.held(me, 0).size());
     const auto other_rows = static_cast<std::int64_t>(others.held(me, 0).size()),
                cols = static_cast<std::int64_t>(others.held(me, 1).size());
@@ -148,13 +148,13 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
     CHECK(contains(refusal([&] {
                      s(comm, placed_view(others, strided_view(u.data(), {1, 1})), rows_of_v, block_out, sums);
                    }),
-                   "placed_step: the block of device"));
+                   "step: the block of device"));
     // two results in the same memory
     const auto own = layout_of_output<two, 1>(balanced{});
     const auto held = static_cast<std::int64_t>(own.held(me, 0).size());
     const auto overlap = [&](const auto& sums_given) {
       return contains(refusal([&] { s(comm, block, rows_of_v, block_out, sums_given); }),
-                      "placed_step: outputs 0 and 1 are given memory that overlaps");
+                      "step: outputs 0 and 1 are given memory that overlaps");
     };
     CHECK(overlap(placed_view(own, strided_view(next.data(), {held}))));
     CHECK(overlap(strided_view(next.data(), {held})));
@@ -196,7 +196,7 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
       each(distributed, columns, [](double& element, double n) { element = 100 * n; });
       const strided_view out(next.data(), {size_of(others, 0), size_of(others, 1)});
       const placed_view sums_out(own_sums, strided_view(sums.data(), {size_of(own_sums, 0)}));
-      placed_session s(two);
+      dynamic::session s(two);
       for (int again = 0; again < 2; ++again)
         s(comm, placed_view(theirs, strided_view<const double>(mine)), placed_view(distributed, columns),
           placed_view(others, out), sums_out);
@@ -218,17 +218,17 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
       for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) CHECK(sums[static_cast<std::size_t>(i)] == 5);
       const auto says = [&](const char* words, auto&&... given) { CHECK(contains(refusal([&] { s(comm, given...); }), words)); };
       const placed_view block(theirs, mine);
-      says("placed_session: the block of device", placed_view(theirs, strided_view(u.data(), {9, 5})), second, kept, sums_out);
-      says("step: input 0 is f64 and the shard given is of f32",
+      says("step: the block of device", placed_view(theirs, strided_view(u.data(), {9, 5})), second, kept, sums_out);
+      says("step: input 0 is f64 and the view given is of f32",
            placed_view(theirs, strided_view(reinterpret_cast<float*>(u.data()), {1, 1})), second, kept, sums_out);
-      says("step: output 1 is written and the shard given is const", block, second, kept,
+      says("step: output 1 is given a const array, and outputs are written", block, second, kept,
            placed_view(own_sums, strided_view<const double>(sums_out.block())));
-      says("placed_session: the program has 2 inputs and 2 outputs, and the call gives 3 shards", block, second, kept);
+      says("step: the program has 2 inputs and 2 outputs and the call gives 3 tensors", block, second, kept);
       if (size_of(own_sums, 0) > 0)
-        says("placed_session: outputs 0 and 1 are given memory that overlaps", block, second, kept,
+        says("step: outputs 0 and 1 are given memory that overlaps", block, second, kept,
              placed_view(own_sums, strided_view(kept.data(), {size_of(own_sums, 0)})));
     });
-    CHECK(contains(refusal([&] { static_cast<void>(layout_of_input(two, 2)); }), "layout_of_input"));
+    CHECK(contains(refusal([&] { static_cast<void>(layout_of_input(two, 2)); }), "input 2 does not exist"));
     CHECK(contains(refusal([&] { static_cast<void>(layout_on(m, {7, 5}, {"x", "z"})); }), "layout_on: "));
   }
 }

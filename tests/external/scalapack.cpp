@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/external/placed_step.hpp"
+#include "gspmd/external/placed_view.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/error_of.hpp"
 
@@ -69,7 +69,7 @@ void check(const int (&in)[9], const int (&out)[9], int grid_rows, int grid_colu
         }
     };
     each(in, [&](std::size_t at, double x) { mine[at] = x; });
-    placed_step<step> s;
+    step s;
     for (int again = 0; again < 2; ++again)
       s(comm, placed_view(from, a.block(mine.data(), from, me)), placed_view(to, b.block(result.data(), to, me)));
     std::vector<double> expected(result.size(), -1);

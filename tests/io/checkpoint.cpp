@@ -258,7 +258,7 @@ TEST_CASE("a device reads the blocks that it needs, and no others") {
 
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 
 TEST_CASE("structs, tuples and vectors name their members; a checkpoint may hold more than is restored") {

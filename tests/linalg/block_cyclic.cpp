@@ -122,8 +122,7 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
       dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::input<T>({s.n, s.n}, s.a_split),
       dynamic::input<T>({s.n, s.k}, s.b_split));
   const auto lower = lower_of(s.n, a, T(std::numeric_limits<part>::quiet_NaN()));
-  const auto r =
-      random.chance(30) ? p.run_pointers(threads{}, pointers(lower, b)) : p.run_pointers(simulated{}, pointers(lower, b));
+  const auto r = random.chance(30) ? p.run(threads{}, pointers(lower, b)) : p.run(simulated{}, pointers(lower, b));
   const auto wanted = factor(s.n, a);
   const double eps = sizeof(part) == 8 ? 1e-13 : 1e-5;
   for (std::size_t e = 0; e < wanted.size(); ++e) {
@@ -191,7 +190,7 @@ TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting 
         dynamic::input<double>({m, n}, {"x", "y"}));
     std::vector<double> a(static_cast<std::size_t>(m * n));
     std::iota(a.begin(), a.end(), 1.0);
-    const auto r = p.run_pointers(simulated{}, pointers(a));
+    const auto r = p.run(simulated{}, pointers(a));
     CHECK(r[0].shape == std::vector<int64_t>{rows, columns, m / rows, n / columns});
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
@@ -245,12 +244,12 @@ TEST_CASE("block_cyclic: gradients are those of differences") {
           return grad(loss(x, y), std::tuple{x, y});
         },
         dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}), dynamic::input<double>({n, 1}));
-    const auto found = g.run_pointers(simulated{}, pointers(a, b));
+    const auto found = g.run(simulated{}, pointers(a, b));
     const auto slope = [&](std::size_t operand, std::vector<std::size_t> places) {
       const auto at = [&](double shift) {
         auto moved_a = a, moved_b = b;
         for (const auto i : places) (operand == 0 ? moved_a : moved_b)[i] += shift;
-        return f.run_pointers(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
+        return f.run(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
       };
       return (8 * (at(1e-3) - at(-1e-3)) - (at(2e-3) - at(-2e-3))) / 12e-3;
     };
@@ -277,7 +276,7 @@ TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or 
       const auto a = lower_of(n, symmetric, above);
       const auto p = dynamic::compile([&](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = block}); },
                                       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}));
-      const auto r = p.run_pointers(simulated{}, pointers(a));
+      const auto r = p.run(simulated{}, pointers(a));
       int wrong = 0;
       for (std::size_t e = 0; e < wanted.size(); ++e) wrong += std::fabs(r[0].data<double>()[e] - wanted[e]) < 1e-13 ? 0 : 1;
       CHECK(wrong == 0);
@@ -294,7 +293,7 @@ TEST_CASE("block_cyclic: of no rows") {
       },
       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({0, 0}, {"x", "y"}), dynamic::input<double>({0, 3}));
   const double none = 0;
-  for (const auto& x : p.run_pointers(simulated{}, {static_cast<const void*>(&none), static_cast<const void*>(&none)}))
+  for (const auto& x : p.run(simulated{}, {static_cast<const void*>(&none), static_cast<const void*>(&none)}))
     CHECK((x.shape == std::vector<std::int64_t>{0, 3} && x.bytes.empty()));
 }
 
@@ -327,7 +326,7 @@ TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive defi
   bad[5 * n + 5] = -1;
   const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); },
                                   dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}));
-  const auto r = p.run_pointers(simulated{}, pointers(bad));
+  const auto r = p.run(simulated{}, pointers(bad));
   const auto wanted = factor(n, bad);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j <= i; ++j) {
@@ -348,7 +347,7 @@ TEST_CASE("block_cyclic: no number below the square of a strip stays in its row 
   for (const double none : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     auto bad = a;
     bad[row * n + column] = none;
-    const auto r = p.run_pointers(simulated{}, pointers(bad));
+    const auto r = p.run(simulated{}, pointers(bad));
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j <= i; ++j) {
         const double l = r[0].data<double>()[i * n + j];
@@ -370,7 +369,7 @@ TEST_CASE("block_cyclic: several matrices by vmap") {
   const auto p = dynamic::compile(
       [](value both) { return vmap([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); })(both); },
       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({2, n, n}, {"", "x", "y"}));
-  const auto r = p.run_pointers(simulated{}, pointers(a));
+  const auto r = p.run(simulated{}, pointers(a));
   for (std::size_t i = 0; i < n * n; ++i) {
     CHECK(r[0].data<double>()[i] == doctest::Approx(static_cast<double>(first_l[i])));
     CHECK(r[0].data<double>()[n * n + i] == doctest::Approx(static_cast<double>(second_l[i])));

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/external/ghost_exchange.hpp"
-#include "gspmd/external/placed_session.hpp"
+#include "gspmd/external/placed_view.hpp"
+#include "gspmd/external/program.hpp"
 #include "gspmd/index.hpp"
 #include "gspmd/layouts/blocks.hpp"
 #include "gspmd/mpi.hpp"
@@ -46,7 +48,7 @@ TEST_CASE("shards with ghost layers around them, over MPI") {
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < 6; ++j)
       u[static_cast<std::size_t>((i + 1) * 8 + j + 1)] = whole[static_cast<std::size_t>((mine.begin + i) * 6 + j)];
-  strided_session s(p);
+  dynamic::session s(p);
   for (int again = 0; again < 2; ++again) s(comm, block.interior({1, 1}), next_block.interior({1, 1}));
   CHECK_EQ(s.copied_bytes(), 2 * rows * 6 * 8);
   bool is_right = true;
@@ -79,7 +81,7 @@ TEST_CASE("blocks of another code to a program and back, over MPI") {
   std::vector<float> u(rows.held(me, 0).size() * 5), next(7 * columns.held(me, 1).size(), -1);
   std::iota(u.begin(), u.end(), 0.0F);
   const auto width = static_cast<std::int64_t>(columns.held(me, 1).size());
-  placed_session s(p);
+  dynamic::session s(p);
   for (int again = 0; again < 2; ++again)
     s(comm, placed_view(rows, strided_view(u.data(), {static_cast<std::int64_t>(u.size()) / 5, 5})),
       placed_view(columns, strided_view(next.data(), {7, width})));

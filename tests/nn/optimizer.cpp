@@ -66,11 +66,12 @@ tensors<T> terms_of_step(int step) {
 /// A group of two levels: a struct, and a vector of structs in it.
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w));
+  T w;
 };
 template <class T>
 struct network {
-  BOOST_HANA_DEFINE_STRUCT(network, (T, matrix), (std::vector<layer<T>>, others));
+  T matrix;
+  std::vector<layer<T>> others;
 };
 
 struct placed_on {
@@ -134,7 +135,7 @@ void check(std::string_view name, const Optimizer& opt, double most, double clip
       std::vector<const void*> in;
       for (const auto& h : held) in.push_back(h.data());
       for (const auto& t : a) in.push_back(t.data());
-      const auto out = program.run_pointers(simulated{}, in);
+      const auto out = program.run(simulated{}, in);
       for (std::size_t k = 0; k < count; ++k) held[k].assign(out[k].bytes.begin(), out[k].bytes.end());
     }
     double worst = 0;
@@ -187,7 +188,7 @@ TEST_CASE("weight decay for some of the parameters, by their rank, number or nam
     b.output(opt.update(w, g, optimizer::state_inputs(b, opt, w)).params);
     const std::vector<float> one(4, 1), zero(4, 0);
     const std::int32_t count = 0;
-    return b.compile().run_pointers(simulated{}, {one.data(), zero.data(), zero.data(), &count})[0].data<float>()[1];
+    return b.compile().run(simulated{}, {one.data(), zero.data(), zero.data(), &count})[0].data<float>()[1];
   };
   const auto by_name = [](const optimizer::parameter& p) { return p.name != "bias"; };
   CHECK(moved(optimizer::momentum{.rate = 0.5, .weight_decay = 0.5, .decays = by_name}, "bias") == 1.0F);
@@ -271,7 +272,7 @@ TEST_CASE("a rate that the program is given goes before the schedule") {
   const std::vector<float> one(4, 1);
   const std::int32_t count = 7;
   const double half = 0.5;
-  const auto y = b.compile().run_pointers(simulated{}, {one.data(), &count, &half});
+  const auto y = b.compile().run(simulated{}, {one.data(), &count, &half});
   CHECK(y[0].data<float>()[3] == 0.5F);
 }
 
@@ -322,8 +323,8 @@ TEST_CASE("tensors of zeros are left: the ratio of lengths is 1 where there is n
   const std::vector<float> zero(4, 0), one(4, 1);
   const std::int32_t count = 0;
   const auto p = b.compile();
-  CHECK(p.run_pointers(simulated{}, {zero.data(), one.data(), zero.data(), &count})[0].data<float>()[2] == -0.5F);
-  CHECK(p.run_pointers(simulated{}, {zero.data(), zero.data(), zero.data(), &count})[0].data<float>()[2] == 0.0F);
+  CHECK(p.run(simulated{}, {zero.data(), one.data(), zero.data(), &count})[0].data<float>()[2] == -0.5F);
+  CHECK(p.run(simulated{}, {zero.data(), zero.data(), zero.data(), &count})[0].data<float>()[2] == 0.0F);
 }
 
 TEST_CASE("adafactor: the number of parameters does not matter") {

@@ -26,12 +26,13 @@ using namespace gspmd;
 
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w));
+  T w;
 };
 template <class T>
 struct network {
   using layers = std::array<layer<T>, 2>;
-  BOOST_HANA_DEFINE_STRUCT(network, (layer<T>, matrix), (layers, others));
+  layer<T> matrix;
+  layers others;
 };
 
 using square = mesh<axis<"x", 2>, axis<"y", 2>>;

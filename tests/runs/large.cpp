@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/dynamic/step.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include "support/large_memory.hpp"
@@ -65,7 +65,7 @@ TEST_CASE("large: a shard of more than 2^31 elements goes through a loop, and al
   std::fill_n(y.get(), n, int8_t{0});
   const auto program = dynamic::compile(more, dynamic::mesh({{"x", 1}}), dynamic::input<int8_t>({n}));
   launch(serial{}, 1, [&](auto& comm) {
-    dynamic::step step(program);
+    dynamic::session step(program);
     step(comm, x.data(), y.get());
   });
   CHECK(large::is_periodic(y.get(), n, more_of(once)));

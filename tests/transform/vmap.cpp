@@ -32,7 +32,7 @@ list numbers(std::size_t n, double scale = 0.25) {
 std::vector<list> run_all(const dynamic::program& p, const std::vector<list>& inputs) {
   std::vector<const void*> given;
   for (const auto& x : inputs) given.push_back(x.data());
-  const auto results = p.run_pointers(simulated{}, given);
+  const auto results = p.run(simulated{}, given);
   std::vector<list> found;
   for (const auto& r : results) {
     std::int64_t n = 1;

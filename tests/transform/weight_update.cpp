@@ -33,12 +33,12 @@ using splits = std::vector<std::string>;
 
 template <class T>
 struct mlp {
-  BOOST_HANA_DEFINE_STRUCT(mlp, (T, w1), (T, b1), (T, w2));
+  T w1, b1, w2;
 };
 /// One attention head and two layers, on the rows of an example.
 template <class T>
 struct block {
-  BOOST_HANA_DEFINE_STRUCT(block, (T, q), (T, k), (T, v), (T, up), (T, down));
+  T q, k, v, up, down;
 };
 value loss_of(const mlp<value>& w, value x) {
   const value y = einsum("bi,io->bo", tanh(einsum("bi,io->bo", x, w.w1) + w.b1), w.w2);
@@ -54,7 +54,7 @@ value loss_of(const block<value>& w, value x) {
 /// A convolution of 3 x 3 with one output position, and biases of the rows of a matrix.
 template <class T>
 struct conv {
-  BOOST_HANA_DEFINE_STRUCT(conv, (T, kernel), (T, bias), (T, out));
+  T kernel, bias, out;
 };
 value loss_of(const conv<value>& w, value x) {
   const value y = einsum("bo,oc->bc", tanh(einsum("bhwi,hwio->bo", x, w.kernel) + w.bias), w.out);
@@ -125,7 +125,7 @@ tensors train(const dynamic::program& step, const auto& backend, std::size_t wei
     std::vector<const void*> in;
     for (const auto& h : held) in.push_back(h.bytes.data());
     in.push_back(batch.bytes.data());
-    auto out = step.run_pointers(backend, in);
+    auto out = step.run(backend, in);
     out.pop_back();
     held = std::move(out);
   }
@@ -298,7 +298,7 @@ double difference_of(auto build, std::string& said, std::vector<collective>& sen
       for (std::size_t i = 0; i < elems; ++i) arrays[k][i] = static_cast<double>(static_cast<int>((i * 7 + k * 3) % 13) - 6) / 16;
     }
     for (const auto& a : arrays) in.push_back(a.data());
-    results.push_back(p.run_pointers(simulated{}, in));
+    results.push_back(p.run(simulated{}, in));
   }
   double worst = 0;
   for (std::size_t k = 0; k < results[0].size(); ++k)
@@ -447,7 +447,7 @@ TEST_CASE(
     }
     for (std::size_t k = 0; k < held.size(); ++k)
       in.push_back(parts.input(k).type() == dtype::f64 ? static_cast<const void*>(held[k].data()) : counts[k].data());
-    const auto wanted = alone.run_pointers(simulated{}, in), found = parts.run_pointers(simulated{}, in);
+    const auto wanted = alone.run(simulated{}, in), found = parts.run(simulated{}, in);
     for (std::size_t k = 0; k < wanted.size(); ++k) {
       REQUIRE(wanted[k].bytes.size() == found[k].bytes.size());
       if (wanted[k].type != dtype::f64) continue;

@@ -55,7 +55,7 @@ struct scalapack_blocks {
 ///
 ///     const scalapack_matrix a(desc_a);
 ///     const auto distributed = a.layout<pod, "row", "column">();
-///     s(comm, placed_view(distributed, a.block(local_a, distributed, comm.device(0))), ...);   // of a placed_step
+///     s(comm, placed_view(distributed, a.block(local_a, distributed, comm.device(0))), ...);
 ///
 /// **Source.** Blackford et al. 1997, ScaLAPACK Users' Guide, 4.3.
 class scalapack_matrix {

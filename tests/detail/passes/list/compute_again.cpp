@@ -40,7 +40,7 @@ std::vector<float> outputs_of(const dynamic::program& p) {
     pointers.push_back(inputs.back().data());
   }
   std::vector<float> elements;
-  for (const auto& result : p.run_pointers(threads{}, pointers))
+  for (const auto& result : p.run(threads{}, pointers))
     elements.insert(elements.end(), result.data<float>(), result.data<float>() + result.bytes.size() / 4);
   return elements;
 }

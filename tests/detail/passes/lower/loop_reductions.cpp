@@ -352,10 +352,10 @@ bool compare_moved(std::uint64_t seed, const dynamic::mesh& m) {
   source.output(f.template made<T>(source, source.input(dynamic::input<T>(f.small))));
   add_outputs(made, f.template made<T>(made, made.input(in)));
   add_outputs(moved, moved.input(dynamic::input<T>(f.shape, random_split(r, m, f.shape.size()))));
-  const auto elements = source.compile().run_pointers(simulated{}, {small.data()})[0];
+  const auto elements = source.compile().run(simulated{}, {small.data()})[0];
   const auto program = made.compile(), reference = moved.compile();
-  const auto got = program.run_pointers(simulated{}, {small.data()});
-  const auto want = reference.run_pointers(simulated{}, {elements.bytes.data()});
+  const auto got = program.run(simulated{}, {small.data()});
+  const auto want = reference.run(simulated{}, {elements.bytes.data()});
   for (std::size_t k = 0; k < want.size(); ++k) CHECK_MESSAGE(got[k].bytes == want[k].bytes, "seed ", seed, " output ", k);
   const auto movements = [](const auto& p) { return count<kernels::move>(p) + count<kernels::permute>(p); };
   return movements(program) == 0 && movements(reference) > 0;
@@ -417,20 +417,20 @@ void compare(std::uint64_t seed, const dynamic::mesh& m, bool is_even, bool is_a
     stored += g.reductions.count > 0 && g.stores.count > g.reductions.count ? 1 : 0;
   }
   programs_with_some += reductions > 0 ? 1 : 0;
-  const auto got = reduced.run_pointers(simulated{}, {x.data(), b.data()});
-  const auto stored_y = computed.run_pointers(simulated{}, {x.data(), b.data()})[0];
-  const auto together = read.run_pointers(simulated{}, {stored_y.bytes.data()});
+  const auto got = reduced.run(simulated{}, {x.data(), b.data()});
+  const auto stored_y = computed.run(simulated{}, {x.data(), b.data()})[0];
+  const auto together = read.run(simulated{}, {stored_y.bytes.data()});
   for (std::size_t k = 0; k < together.size(); ++k) {
     dynamic::builder alone(m);
     alone.output(reduce(alone.input(in), k == 0 ? first : second, f.dims));
-    const auto want = alone.compile().run_pointers(simulated{}, {stored_y.bytes.data()})[0];
+    const auto want = alone.compile().run(simulated{}, {stored_y.bytes.data()})[0];
     CHECK_MESSAGE(got[k].bytes == want.bytes, "seed ", seed, " output ", k);
     CHECK_MESSAGE(together[k].bytes == want.bytes, "seed ", seed, " output ", k);
   }
   if (reads_one) {
     dynamic::builder alone(m);
     alone.output(reduce(alone.input(in), second, f.dims));
-    const auto want = alone.compile().run_pointers(simulated{}, {x.data()})[0];
+    const auto want = alone.compile().run(simulated{}, {x.data()})[0];
     CHECK_MESSAGE(got[together.size()].bytes == want.bytes, "seed ", seed, " of an input");
   }
   if (also_stores) CHECK_MESSAGE(got.back().bytes == stored_y.bytes, "seed ", seed);

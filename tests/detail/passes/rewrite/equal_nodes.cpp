@@ -27,7 +27,7 @@ std::int64_t flops_of(F f) {
 template <class F>
 std::vector<float> run(F f, const std::vector<float>& x) {
   const auto p = dynamic::compile(f, one, dynamic::input<float>({static_cast<std::int64_t>(x.size())}));
-  const auto bytes = p.run_pointers(simulated{}, {x.data()})[0].bytes;
+  const auto bytes = p.run(simulated{}, {x.data()})[0].bytes;
   std::vector<float> y(bytes.size() / sizeof(float));
   std::memcpy(y.data(), bytes.data(), bytes.size());
   return y;

@@ -2,10 +2,11 @@
 // group: compiled
 // alone: yes
 // Steps that read the caller's ghost layers in place, compared with the same steps on dense shards.
-#include "gspmd/external/ghosted_step.hpp"
+#include "gspmd/external/with_ghosts.hpp"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <tuple>
 #include <utility>
@@ -28,7 +29,7 @@ using ghosted::number;
 /// The results must equal the step on whole arrays, to the bit.
 template <class Step, class In, class Out>
 void check_as_plain() {
-  using step = ghosted_step<Step, In, Out>;
+  using step = with_ghosts<Step, In, Out>;
   using from = typename Step::template input_element<0>;
   using to = typename Step::template output_element<0>;
   static_assert(step::is_in_place(0) && step::is_in_place(1) == (Out::rank > 0));
@@ -51,7 +52,7 @@ void check_as_plain() {
       });
     };
     s(comm, exchange_ghosts(u.view()), y.view());
-    const bool is_dense = Out::rank > 0 || (y.held == out.local && y.view().is_in_place());
+    const bool is_dense = Out::rank > 0 || (y.held == out.local && y.view().block.is_in_place());
     CHECK_EQ(s.copied_bytes(), is_dense ? 0 : detail::elements(y.held) * static_cast<std::int64_t>(sizeof(to)));
     look();
     s(comm, u.view(), y.view());  // whose layers are valid now
@@ -190,7 +191,7 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
   };
   using plain = compile<program, three, input<double, shape<8, 6>, split<"x", _>>, input<double, shape<8, 6>, split<"x", _>>,
                         input<double, shape<8, 6>, split<"x", _>>>;
-  using step = ghosted_step<plain, ghosts<layers{0, 1}, 0>, ghosts<>, ghosts<1, 1>, ghosts<1, 1>, ghosts<0>>;
+  using step = with_ghosts<plain, ghosts<layers{0, 1}, 0>, ghosts<>, ghosts<1, 1>, ghosts<1, 1>, ghosts<0>>;
   static_assert(step::is_in_place(0) && !step::is_in_place(1) && step::is_in_place(2) && step::is_in_place(3));
   static_assert(!step::is_in_place(4));  // no loop stores sums
   static_assert(step::traffic.bytes == 0 && plain::traffic.bytes > 0);
@@ -212,9 +213,20 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
     const auto factor = distribute<plain, 1>(comm, k);
     std::vector<double> sums(3), flow(3 * 6);
     step s;
-    for (int again = 0; again < 2; ++again)
-      s(comm, exchange_ghosts(mine.view()), factor, exchange_ghosts(speed.view()), next.view(),
+    const auto run_with = [&](const auto& factors) {
+      s(comm, exchange_ghosts(mine.view()), factors, exchange_ghosts(speed.view()), next.view(),
         strided_view(sums.data(), {next.held[0]}), flow);
+    };
+    run_with(factor);
+    // the factors are also in a block with a layout of its own
+    next = block_of<double>(*plain::view.mesh, in, ghosts<1, 1>::given, me, 0);
+    std::fill(flow.begin(), flow.end(), 0.0);
+    const auto theirs = layout_of_input<plain, 1>(ragged_list{{1, 5, 2}});
+    std::vector<double> own_rows;
+    for (const auto row : theirs.held(me, 0))
+      for (std::int64_t j = 0; j < 6; ++j) own_rows.push_back(k[row * 6 + j]);
+    run_with(placed_view(theirs, strided_view(own_rows.data(), {static_cast<std::int64_t>(own_rows.size()) / 6, 6})));
+    CHECK_EQ(s.bytes_sent(), bytes_sent_to_redistribute(theirs, layout_of_input<plain, 1>(), me, 8));
     bool is_right = true;
     next.each(in.global, [&](double& element, std::int64_t i) { is_right = is_right && element == std::get<0>(wanted)[i]; });
     for (std::int64_t r = 0; r < next.held[0]; ++r) {
@@ -240,7 +252,7 @@ TEST_CASE("a shift that reads an input through a reshard, or as another one is s
 
 TEST_CASE("a read beyond an end that nothing was found of is known to be one") {
   using plain = compile<diffuse, three, input<double, shape<6, 4>, split<"x", _>>>;
-  using step = ghosted_step<plain, ghosts<1, 1>>;
+  using step = with_ghosts<plain, ghosts<1, 1>>;
   static_assert(!detail::are_reads_known(step::view, detail::input_ends(), 0));
   static_assert(detail::are_reads_known(step::view, detail::input_ends(), 1));  // without an input
 }
@@ -249,41 +261,42 @@ TEST_CASE("boundary values of the caller's take the place of the program's") {
   using plain = compile<diffuse, three, input<double, shape<6, 4>, split<"x", _>>>;
   launch(threads{}, 3, [&](auto& comm) {
     std::vector<double> u(4 * 6, 1.0), next(2 * 4);
-    ghosted_step<plain, ghosts<1, 1>, ghosts<0, 0>> s;
-    s(comm, strided_view(u.data(), {4, 6}), strided_view(next.data(), {2, 4}));
+    with_ghosts<plain, ghosts<1, 1>, ghosts<0, 0>> s;
+    s(comm, ghosted_view(u.data(), {4, 6}), strided_view(next.data(), {2, 4}));
     CHECK(next == std::vector<double>(8, 1.0));
   });
 }
 
-TEST_CASE("what a ghosted_step is not given") {
+TEST_CASE("arguments that a step with ghost layers refuses") {
   using plain = compile<diffuse, three, input<double, shape<6, 4>, split<"x", _>>>;
-  using step = ghosted_step<plain, ghosts<1, 1>, ghosts<1, 1>>;
+  using step = with_ghosts<plain, ghosts<1, 1>, ghosts<1, 1>>;
   simulated_communicator all(3);
   std::vector<double> u(4 * 6), next(4 * 6), more(48);
   step s;
-  const strided_view from(u.data(), {4, 6}), to(next.data(), {4, 6});
+  const ghosted_view from(u.data(), {4, 6}), to(next.data(), {4, 6});
   CHECK(contains(refusal([&] { s(all, from, to); }), "holds 3 devices"));
   launch(threads{}, 3, [&](auto& comm) {
     step mine;
     const auto says = [&](const char* text, auto&&... shards) { CHECK(contains(refusal([&] { mine(comm, shards...); }), text)); };
-    says("input 0 with its ghost layers is [4,6] on device", from.interior({1, 1}), to);
-    says("the last dim of the view is not dense", strided_view(more.data(), {4, 6}, {12, 2}), to);
-    says("several indices of the view given have the same element", from, strided_view(more.data(), {4, 6}, {0, 1}));
+    says("input 0 with its ghost layers is [4,6] on device", ghosted_view(from.block.interior({1, 1})), to);
+    says("the last dim of the view is not dense", ghosted_view(more.data(), {4, 6}, {12, 2}), to);
+    says("several indices of the view given have the same element", from, ghosted_view(more.data(), {4, 6}, {0, 1}));
     says("output 0 is given memory that overlaps input 0", from, from);
-    says("has ghost layers; pass a strided_view that includes the layers", u.data(), to);
+    says("input 0 has ghost layers or strides; pass a ghosted_view or a strided_view", u.data(), to);
+    says("input 0 has ghost layers; pass a ghosted_view, with the layers, or exchange_ghosts(view)", from.block, to);
     says("several indices of the view given have the same element", exchange_ghosts(strided_view(more.data(), {4, 6}, {0, 1})),
          to);
   });
 }
 
-TEST_CASE("memory that dense shards of a ghosted_step may not have") {
+TEST_CASE("memory that dense shards of a step with ghost layers may not have") {
   constexpr auto program = [](auto u, auto k) { return std::tuple{shift(u, 0, -1) + k, k + 1.0}; };
   using field = input<double, shape<8, 3>, split<"x", _>>;
   using plain = compile<program, mesh<axis<"x", 2>>, field, field>;
   launch(threads{}, 2, [](auto& comm) {
     std::vector<double> u(5 * 3, 1.0), k(4 * 3 + 6, 2.0), one(4 * 3), two(4 * 3);
-    const strided_view block(u.data(), {5, 3}), next(one.data(), {4, 3});
-    ghosted_step<plain, ghosts<layers{1, 0}, 0>, ghosts<>, ghosts<0, 0>> s;
+    const ghosted_view block(u.data(), {5, 3}), next(one.data(), {4, 3});
+    with_ghosts<plain, ghosts<layers{1, 0}, 0>, ghosts<>, ghosts<0, 0>> s;
     const auto says = [](auto& step, const char* text, auto& on, auto&&... shards) {
       CHECK(contains(refusal([&] { step(on, shards...); }), text));
     };
@@ -294,7 +307,7 @@ TEST_CASE("memory that dense shards of a ghosted_step may not have") {
     says(s, "output 1 is given memory that overlaps output 0", comm, block, k.data(), next, one.data());
     says(s, "input 1 is given no memory", comm, block, static_cast<const double*>(nullptr), next, two);
     says(s, "output 1 is given no memory", comm, block, k.data(), next, static_cast<double*>(nullptr));
-    ghosted_step<plain, ghosts<layers{1, 0}, 0>> dense;
+    with_ghosts<plain, ghosts<layers{1, 0}, 0>> dense;
     says(dense, "output 1 is given memory that overlaps output 0", comm, block, k.data(), two, two);
     s(comm, exchange_ghosts(block), k.data(), next, two);
     CHECK_EQ(one.back(), 3.0);
@@ -313,11 +326,11 @@ TEST_CASE("one block for two inputs whose layers are to be filled") {
   constexpr auto agree = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * shift(b, 0, -1); };
   using field = input<double, shape<8, 3>, split<"x", _>>;
   using two = mesh<axis<"x", 2>>;
-  using differing = ghosted_step<compile<differ, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
-  using agreeing = ghosted_step<compile<agree, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
+  using differing = with_ghosts<compile<differ, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
+  using agreeing = with_ghosts<compile<agree, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
   launch(threads{}, 2, [](auto& comm) {
     std::vector<double> u(5 * 3, 1.0), y(4 * 3);
-    const strided_view block(u.data(), {5, 3}), next(y.data(), {4, 3});
+    const ghosted_view block(u.data(), {5, 3}), next(y.data(), {4, 3});
     differing s;
     for (int again = 0; again < 2; ++again)
       CHECK(contains(refusal([&] { s(comm, exchange_ghosts(block), exchange_ghosts(block), next); }),
@@ -326,14 +339,14 @@ TEST_CASE("one block for two inputs whose layers are to be filled") {
     same(comm, exchange_ghosts(block), exchange_ghosts(block), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 0.0 : 11.0);
     constexpr auto beside = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * b; };
-    ghosted_step<compile<beside, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<0, 0>> inner;
-    inner(comm, exchange_ghosts(block), block.part({1, 0}, {4, 3}), next);
+    with_ghosts<compile<beside, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<0, 0>> inner;
+    inner(comm, exchange_ghosts(block), block.block.part({1, 0}, {4, 3}), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 10.0 : 11.0);
   });
   // The third device holds nothing, and its layers may be anywhere.
   using short_field = input<double, shape<4, 3>, split<"x", _>>;
   using short_step =
-      ghosted_step<compile<differ, three, short_field, short_field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
+      with_ghosts<compile<differ, three, short_field, short_field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
   launch(threads{}, 3, [](auto& comm) {
     const int held = comm.device(0) == 2 ? 0 : 2;
     std::vector<double> u(3 * 3, 1.0), v(3 * 3, 2.0), y(2 * 3);

@@ -10,6 +10,7 @@
 
 #include "gspmd/external/blocks.hpp"
 #include "gspmd/external/detail/view_exchange.hpp"
+#include "gspmd/external/shards.hpp"
 
 namespace gspmd {
 template <class T, placement... P>
@@ -27,12 +28,18 @@ struct placed_edge : strided_edge<T> {
 
 }  // namespace detail
 
-/// The block of this device in another distribution than that of a step, in external memory: see placed_step and
-/// placed_session.
+/// The block of this device in another distribution than that of a step, in external memory. Pass it to a step or a
+/// session as a shard: see external/shards.hpp. The messages and their receivers are found in the first call with a
+/// layout, and kept. So keep the layout.
 ///
+/// **Communication.** Collective. Each element that is on another device in the step's sharding is sent once, before or
+/// after the step. The other elements are copied.
+/// **Errors.** Throws gspmd::error: the errors of to_step and from_step.
 /// **Example.**
 ///
-///     placed_view(layout_of_input<step, 0>(balanced{}), strided_view(mine, {rows, 64}))
+///     const auto theirs = layout_of_input<step, 0>(balanced{});
+///     s(comm, placed_view(theirs, strided_view(u, {rows, 64})), placed_view(theirs, strided_view(next, {rows, 64})));
+///     s.bytes_sent();                          // by this device, for both, in the last call
 template <class T, placement... P>
 class placed_view {
  public:
@@ -49,41 +56,60 @@ class placed_view {
 
 namespace detail {
 
-/// Converts the placed_views of a call to dense shards and back. The messages and their receivers are found in the
-/// first call with a layout, and kept.
-class placed_leaves {
+/// The views in a call with views that have their own layouts. Converts these views to dense shards and back.
+class placed_leaves : public strided_leaves {
  public:
-  /// Begins a call. `step` is the name of the object in messages.
-  void begin(const char* step, const plan_view& plan) {
-    step_ = step;
+  placed_leaves() { keeps_messages = true; }
+  void begin(const plan_view& plan, int device) {
+    strided_leaves::begin(plan, device);
     plan_ = &plan;
     leaves_.resize(plan.inputs.size() + plan.outputs.size());
-    results_.assign(plan.outputs.size(), {});
-    bytes_sent_ = 0;
+    for (auto& l : leaves_) l.is_placed = false;
   }
-  [[nodiscard]] bool is_leaf(std::size_t k) const { return k < leaves_.size(); }
-  [[nodiscard]] bool is_result(std::size_t k) const { return k >= plan_->inputs.size(); }
+  template <class Comm, class View>
+  typename View::element* take(Comm& comm, std::size_t k, const View& view) {
+    if constexpr (has_own_layout<View>) return bring(comm, k, view);
+    else return strided_leaves::take(comm, k, view);
+  }
+  void check_results(const plan_view& plan, const given_memory& given) {
+    strided_leaves::check_results(plan, given);
+    check_placed_results();
+  }
+  /// Writes the results to their views. Collective.
+  template <class Comm, class... Shards>
+  void put_back(Comm& comm, const Shards&... shards) {
+    strided_leaves::put_back(comm);
+    std::size_t k = 0;
+    const auto take_back = [&]<class Leaf>(const Leaf& given) {
+      if constexpr (has_own_layout<Leaf>)
+        if (is_result(k)) {
+          const auto shard = shard_of(k);
+          const external_block theirs(given);
+          leaves_[k].moved->run(comm, theirs.elem_bytes(), &shard, &theirs);
+        }
+      ++k;
+    };
+    (for_each_leaf(shards, take_back), ...);
+  }
 
-  /// Stores the memory of a result that is no placed_view. The pointer is null if the memory is unknown.
-  void note_result(std::size_t k, const strided_memory& memory) {
-    if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()].memory = memory;
+ protected:
+  [[nodiscard]] strided_memory memory_of(std::size_t k) const {
+    return leaves_[k].is_placed ? leaves_[k].given : strided_leaves::memory_of(k);
   }
-  template <class View>
-    requires(has_own_layout<View>)
-  void note_result(std::size_t k, const View& given) {
-    if (is_result(k) && is_leaf(k)) results_[k - plan_->inputs.size()] = {external_block(given).memory(), true};
-  }
+
+ private:
+  [[nodiscard]] bool is_result(std::size_t k) const { return k >= plan_->inputs.size(); }
   /// Throws gspmd::error if the result of a placed_view overlaps another result. (The step checks results that are no
   /// placed_views.)
-  void check_results() const {
-    const auto bytes = [&](std::size_t n) { return bytes_of(plan_->value(plan_->outputs[n]).type); };
+  void check_placed_results() const {
+    const auto inputs = plan_->inputs.size();
     const auto is_known = [](const strided_memory& m) { return m.data != nullptr && has_own_elements(m); };
-    for (std::size_t a = 0; a < results_.size(); ++a)
-      for (std::size_t b = 0; b < a; ++b) {
-        const auto &x = results_[a], &y = results_[b];
-        if ((!x.is_placed && !y.is_placed) || !is_known(x.memory) || !is_known(y.memory)) continue;
-        if (shared_elements::any(x.memory, bytes(a), y.memory, bytes(b)))
-          throw error(std::string(step_) + ": outputs " + std::to_string(b) + " and " + std::to_string(a) +
+    for (std::size_t a = inputs; a < leaves_.size(); ++a)
+      for (std::size_t b = inputs; b < a; ++b) {
+        if (!leaves_[a].is_placed && !leaves_[b].is_placed) continue;
+        const auto x = memory_of(a), y = memory_of(b);
+        if (is_known(x) && is_known(y) && shared_elements::any(x, bytes_of(value(a).type), y, bytes_of(value(b).type)))
+          throw error("step: outputs " + std::to_string(b - inputs) + " and " + std::to_string(a - inputs) +
                       " are given memory that overlaps, or whose strides differ so that gspmd cannot exclude an overlap; every "
                       "output needs memory of its own");
       }
@@ -94,42 +120,32 @@ class placed_leaves {
   template <class Comm, class View>
   typename View::element* bring(Comm& comm, std::size_t k, const View& given) {
     require_devices(comm, static_cast<int>(plan_->mesh->device_count()));
-    require_one_device(step_, comm.local_count());
     auto& mine = leaves_[k];
+    is_view_[k] = mine.is_placed = true;
     const auto& layout = View::edge::layout(given);
     const auto& tables = layout.tables();
     const external_block theirs(given);
-    require_block_shape(step_, tables, comm.device(0), theirs.shape());
+    require_block_shape("step", tables, comm.device(0), theirs.shape());
     if (is_result(k) && !theirs.has_own_elements())
-      throw error(std::string(step_) + ": several indices of the view given have the same element: " + theirs.text());
+      throw error(leaf_text(*plan_, k) +
+                  " is written, and several indices of the view given have the same element: " + theirs.text());
+    mine.given = theirs.memory();
     if (mine.tables != &tables || mine.device != comm.device(0)) find(comm, k, layout);
-    bytes_sent_ += mine.bytes;
+    bytes_sent += mine.bytes;
     const auto shard = shard_of(k);
     if (!is_result(k)) mine.moved->run(comm, theirs.elem_bytes(), &theirs, &shard);
     return reinterpret_cast<typename View::element*>(mine.dense.get());
   }
-  /// Writes a result to its block. Collective.
-  template <class Comm, class View>
-  void take_back(Comm& comm, std::size_t k, const View& given) {
-    const auto shard = shard_of(k);
-    const external_block theirs(given);
-    leaves_[k].moved->run(comm, theirs.elem_bytes(), &shard, &theirs);
-  }
-  /// Returns the bytes that this device sent in the last call.
-  [[nodiscard]] std::int64_t bytes_sent() const { return bytes_sent_; }
 
- private:
   struct leaf {
+    bool is_placed = false;
+    strided_memory given;  // the caller's
     std::unique_ptr<view_exchange> moved;
     std::shared_ptr<const void> layout;  // the layout of `moved`; kept alive, so that no other layout has its address
     const placed_tables* tables = nullptr;
     int device = -1;
     std::int64_t bytes = 0;
     aligned_bytes dense;
-  };
-  struct given_result {
-    strided_memory memory;
-    bool is_placed = false;
   };
   [[nodiscard]] const planned_value& value(std::size_t k) const {
     const auto inputs = plan_->inputs.size();
@@ -159,11 +175,13 @@ class placed_leaves {
     mine.tables = &theirs;
   }
 
-  const char* step_ = "";
   const plan_view* plan_ = nullptr;
   std::vector<leaf> leaves_;
-  std::vector<given_result> results_;
-  std::int64_t bytes_sent_ = 0;
+};
+
+template <class Comm>
+struct leaves_with_layouts {
+  using type = placed_leaves;
 };
 
 }  // namespace detail

@@ -4,17 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "gspmd/dynamic/program.hpp"
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/extend/edge.hpp"
-#include "gspmd/external/detail/taken_shards.hpp"
 #include "gspmd/external/whole.hpp"
 
-/// Programs that are compiled at run time, on external memory with any strides.
+/// Programs that are compiled at run time, on whole arrays in external memory with any strides. For shards in external
+/// memory, call a dynamic::session (external/shards.hpp).
 namespace gspmd {
 
 namespace detail {
@@ -27,12 +26,6 @@ void run_external(const dynamic::program& program, const Backend& backend, const
     run_whole<true>(program.view(), comm, inputs.data(), outputs,
                     [&](auto& devices, const void* const* in, void* const* out) { steps.run(devices, in, out); });
   });
-}
-
-/// Checks a sharded_array: see taken_shards.
-inline void check_given_array(const plan_view& plan, const mesh_info& mesh, std::size_t leaf, int count, const planned_value& has,
-                              const mesh_shape& on) {
-  check_sharded(plan, mesh, leaf, 1, count, has, on);
 }
 
 }  // namespace detail
@@ -79,50 +72,5 @@ void run_into(const dynamic::program& program, const Backend& backend, const Res
   detail::run_external(program, backend, inputs, outputs.pointers());
   outputs.put_back();
 }
-
-/// A session with typed and checked shards, which can be views of external memory, like strided_step for a program that
-/// is compiled at run time.
-///
-/// A shard is given as:
-///
-///   - a view, of the local extents or without the padding
-///   - a sharded_array
-///   - a contiguous range with the number of elements of a shard
-///   - a pointer
-///
-/// **Communication.** Collective.
-/// **Errors.** Throws gspmd::error: another number of shards; another type, shape, sharding or number of elements; the
-/// errors of session.
-/// **Threads.** Like session.
-/// **Example.**
-///
-///     strided_session s(program);
-///     s(comm, strided_view(u, {n + 2, m + 2}).interior({1, 1}), strided_view(next, {n + 2, m + 2}).interior({1, 1}));
-class strided_session {
- public:
-  explicit strided_session(const dynamic::program& p) : program_(p), session_(p) {}
-
-  /// Runs on the only device of `comm`, with the shards of all inputs, then of all outputs. Collective.
-  template <communicator Comm, class... Shards>
-  void operator()(Comm& comm, Shards&&... shards) {
-    static_assert((detail::accept_views<std::remove_cvref_t<Shards>>() && ...));
-    const auto used = use_.take();
-    const auto& plan = program_.view();
-    if (comm.local_count() != 1) detail::throw_several_devices(static_cast<std::size_t>(comm.local_count()));
-    shards_.begin("strided_session", plan, program_.mesh_info(), comm.device(0), detail::check_given_array);
-    (detail::for_each_leaf(shards, [&](auto& leaf) { shards_.add(leaf); }), ...);
-    shards_.finish();
-    session_.run(comm, shards_.inputs(), shards_.outputs());
-    shards_.put_back();
-  }
-  /// Returns the bytes that the last call copied, in and out. Returns 0 if all shards were used in place.
-  [[nodiscard]] std::int64_t copied_bytes() const { return shards_.copied_bytes(); }
-
- private:
-  dynamic::program program_;
-  dynamic::session session_;
-  detail::taken_shards shards_;
-  detail::exclusive_use use_;
-};
 
 }  // namespace gspmd

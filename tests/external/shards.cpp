@@ -17,7 +17,8 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/external/session.hpp"
+#include "gspmd/dynamic/session.hpp"
+#include "gspmd/external/program.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/eigen_if_there.hpp"
 #include "support/error_of.hpp"
@@ -330,7 +331,7 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
     using shard = step::input_shard<0>;
     const auto mine = shard::valid_range(me, 0);  // 3, 3, 1 rows
     const auto rows = mine.size();
-    strided_step<step> s;
+    step s;
     const auto check = [&](strided_view<double> in, strided_view<double> in_v, strided_view<double> out,
                            strided_view<double> sums, std::int64_t copied) {
       for (std::int64_t i = 0; i < rows; ++i)
@@ -389,7 +390,7 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
     CHECK(contains(refused(rows_view, rows_view, to, c.data() + 1), "outputs 0 and 1 are given memory that overlaps"));
   });
   simulated_communicator all(3);
-  strided_step<step> s;
+  step s;
   std::vector<double> a(28);
   CHECK(contains(refusal([&] { s(all, strided_view(a.data(), {3, 4}), a, a, a); }), "the communicator holds 3 devices"));
 }
@@ -397,7 +398,7 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
 namespace {
 template <class T>
 struct pair_of {
-  BOOST_HANA_DEFINE_STRUCT(pair_of, (T, u), (T, v));
+  T u, v;
 };
 }  // namespace
 
@@ -426,12 +427,28 @@ TEST_CASE("groups of views") {
   // shards: one device
   using alone = compile<swapped, mesh<axis<"x", 1>>, record<pair_of, input<double, shape<4, 3>>, input<double, shape<4, 3>>>>;
   simulated_communicator one(1);
-  strided_step<alone> s;
+  alone s;
   std::fill(a.begin(), a.end(), 0), std::fill(b.begin(), b.end(), 0);
   s(one, given, place);
   CHECK(listed(place.u) == doubled);
   CHECK(listed(place.v) == listed(given.u));
   CHECK_EQ(s.copied_bytes(), 4 * 12 * 8);
+  // views and arrays in one group, in a step and in a session
+  std::fill(a.begin(), a.end(), 0), std::fill(b.begin(), b.end(), 0);
+  s(one, std::tuple{given.u, listed(given.v)}, std::tuple{a.data(), place.v});
+  CHECK((a == doubled && listed(place.v) == listed(given.u)));
+  CHECK_EQ(s.copied_bytes(), 2 * 12 * 8);
+  const auto program = dynamic::compile([](value p, value q) { return std::pair(q * 2, p * 1); }, dynamic::mesh({{"x", 1}}),
+                                        dynamic::input<double>({4, 3}), dynamic::input<double>({4, 3}));
+  dynamic::session at_run_time(program);
+  std::fill(a.begin(), a.end(), 0), std::fill(b.begin(), b.end(), 0);
+  at_run_time(one, std::tuple{given.u, listed(given.v)}, std::tuple{a.data(), place.v});
+  CHECK((a == doubled && listed(place.v) == listed(given.u)));
+  CHECK_EQ(at_run_time.copied_bytes(), 2 * 12 * 8);
+  CHECK_EQ(refusal([&] {
+             at_run_time(one, given.u, strided_view(static_cast<const float*>(nullptr), {4, 0}), a, b);
+           }),
+           "step: input 1 is f64 and the view given is of f32");
 }
 
 TEST_CASE("programs compiled at run time") {
@@ -459,7 +476,7 @@ TEST_CASE("programs compiled at run time") {
       const auto all = p.input(1).valid_range(me, 0);
       auto& line = parts[static_cast<std::size_t>(me)];
       line.resize(static_cast<std::size_t>(p.output(1).local_elems()));
-      strided_session session(p);
+      dynamic::session session(p);
       for (int again = 0; again < 2; ++again)
         session(comm, u.part({rows.begin, 0}, {rows.size(), 4}), v.part({all.begin, 0}, {all.size(), 4}),
                 to.part({rows.begin, 0}, {rows.size(), 4}), line);
@@ -472,20 +489,23 @@ TEST_CASE("programs compiled at run time") {
   }
   const auto p =
       dynamic::compile(twice_and_sum, dynamic::mesh({{"x", 1}}), dynamic::input<double>({7, 4}), dynamic::input<double>({7, 4}));
-  strided_session session(p);
+  dynamic::session session(p);
   simulated_communicator comm(1), two(2);
   std::vector<double> y(28), s(7);
   std::vector<double> longer(200);
   const std::vector<float> floats(28);
   const auto refused = [&](auto&... shards) { return refusal([&] { session(comm, shards...); }); };
-  CHECK(contains(refused(u, v, y), "the program has 2 inputs and 2 outputs, and the call gives 3 shards"));
-  CHECK(contains(refused(u, v, y, s, s, s), "the call gives 6 shards"));
-  CHECK(contains(refused(u, floats, y, s), "step: input 1 is f64 and the shard given is of f32"));
-  CHECK(contains(refused(u, v, longer, s),
-                 "step: output 0 is [7,4] on every device, with 28 elements, and the range given has 200"));
+  CHECK(contains(refused(u, v, y), "the program has 2 inputs and 2 outputs and the call gives 3 tensors"));
+  CHECK(contains(refused(u, v, y, s, s, s), "the call gives 6 tensors"));
+  CHECK(contains(
+      refused(u, floats, y, s),
+      "step: input 1 is f64[7,4], whose shards are f64[7,4] with 28 elements, and the buffer given is f32 with 28 elements"));
+  CHECK(contains(
+      refused(u, v, longer, s),
+      "step: output 0 is f64[7,4], whose shards are f64[7,4] with 28 elements, and the buffer given is f64 with 200 elements"));
   const std::vector<double> constant(28);
-  CHECK(contains(refused(u, v, constant, s), "step: output 0 is written and the shard given is const"));
-  CHECK(contains(refused(u, y, s, y), "step: output 0 is [7,4]"));
+  CHECK(contains(refused(u, v, constant, s), "step: output 0 is given a const array"));
+  CHECK(contains(refused(u, y, s, y), "step: output 0 is f64[7,4]"));
   CHECK(contains(refusal([&] { session(two, u, v, y, s); }), "the communicator holds 2 devices"));
   CHECK(contains(refusal([&] { static_cast<void>(run(p, serial{}, u, u.reversed())); }),
                  "run: input 1 is [7,4] and the view given is [4,7]"));
@@ -500,13 +520,13 @@ TEST_CASE("programs compiled at run time") {
   CHECK(refused(u, shards, kept, s) == "accepted");
   CHECK(std::ranges::equal(kept.shard(), next));
   CHECK(contains(refused(u, empty, kept, s), "step: input 1 is given an empty sharded_array"));
-  CHECK(contains(refused(u, shards, constant_shards, s), "step: output 0 is written and the shard given is const"));
-  CHECK(contains(refused(u, shards, shards, s), "step: output 0 is written and the shard given is const"));
+  CHECK(contains(refused(u, shards, constant_shards, s), "step: output 0 is given a const array"));
+  CHECK(contains(refused(u, shards, shards, s), "step: output 0 is given a const array"));
   CHECK(contains(refused(u, shards, kept, kept), "step: output 1 is f64[7] and the sharded_array given is f64[7,4]"));
 }
 
 TEST_CASE("a second caller is refused before it touches the copies of the first one") {
-  strided_session* running = nullptr;
+  dynamic::session* running = nullptr;
   std::string said;
   std::vector<double> x(8, 1.0), y(8, -1.0), other(8, -1.0);
   const strided_view from(x.data(), {4}, {2}), to(y.data(), {4}, {2}), elsewhere(other.data(), {4}, {2});
@@ -517,7 +537,7 @@ TEST_CASE("a second caller is refused before it touches the copies of the first 
   };
   const auto program =
       dynamic::compile([&](value u) { return map(again, u); }, dynamic::mesh({{"x", 1}}), dynamic::input<double>({4}));
-  strided_session s(program);
+  dynamic::session s(program);
   running = &s;
   simulated_communicator comm(1);
   s(comm, from, to);

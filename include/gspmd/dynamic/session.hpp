@@ -13,15 +13,16 @@
 #include "gspmd/comm/communicator.hpp"
 #include "gspmd/detail/edge/given_memory.hpp"
 #include "gspmd/detail/edge/leaf_checks.hpp"
+#include "gspmd/detail/run/bound_devices.hpp"
+#include "gspmd/detail/run/interpreter.hpp"
 #include "gspmd/detail/run/step_checks.hpp"
-#include "gspmd/detail/transport/exclusive_use.hpp"
 #include "gspmd/dynamic/program.hpp"
 #include "gspmd/program/row_major.hpp"
 #include "gspmd/program/shard_view.hpp"
 #include "gspmd/program/sharded_array.hpp"
 #include "gspmd/program/tree.hpp"
 
-/// Programs made at run time, on typed shards: scatter, make_result and a callable step, as for compiled programs.
+/// Programs made at run time, on typed shards: scatter, make_result and a callable session, as for compiled programs.
 namespace gspmd {
 namespace detail {
 
@@ -65,8 +66,8 @@ namespace dynamic {
 
 /// Returns the shards of whole arrays for input `first` of a program and the inputs after it, one input per array.
 ///
-/// `whole` is an array, a contiguous range, a pointer, or a group of these (structs declared with Hana, arrays,
-/// vectors, tuples, nested). The result is a sharded_array, or a group of the same form. The arrays share ownership of
+/// `whole` is an array, a contiguous range, a pointer, or a group of these (structs, arrays, vectors, tuples,
+/// also nested). The result is a sharded_array, or a group of the same form. The arrays share ownership of
 /// the program data that they need. Every process passes the whole data, or at least the elements of its devices.
 ///
 /// **Communication.** None.
@@ -124,14 +125,27 @@ sharded_array<T> make_result(const Comm& comm, const program& p, std::size_t k) 
 /// A program on the devices of a communicator, with their scratch memory. Call it with shards, like an object of a
 /// compiled step. Each call checks the arguments, which a compiled step checks by their types.
 ///
-/// **Threads.** One thread at a time, else gspmd::error. Each device of `threads` needs its own step.
+/// **Threads.** One thread at a time, else gspmd::error. Each device of `threads` needs its own session.
 /// **Example.**
 ///
-///     dynamic::step s(program);
+///     dynamic::session s(program);
 ///     for (int t = 0; t < 100; ++t) s(comm, w, x, loss, w);   // if program.can_alias allows it
-class step {
+class session {
  public:
-  explicit step(const program& p) : program_(p), session_(program_) {}
+  explicit session(const dynamic::program& p) : session(p, std::make_unique<detail::interpreter>(p.view(), &p.mesh_info())) {}
+  /// The same with loops in native code: `dynamic::native_code code(p)` (gspmd/native/native_code.hpp).
+  template <class Native>
+    requires requires(const Native& code, const dynamic::program& p) { code.make_steps(p); }
+  session(const dynamic::program& p, const Native& code) : session(p, code.make_steps(p)) {}
+  /// The same for a program that is planned for ghost layers (external/ghosted_program.hpp).
+  template <class Ghosted>
+    requires requires(const Ghosted& p) { p.shared_facts(); }
+  explicit session(const Ghosted& p)
+      : session(p.program(), std::make_unique<detail::interpreter>(p.program().view(), &p.program().mesh_info()),
+                p.shared_facts()) {}
+  template <class Ghosted, class Native>
+    requires requires(const Ghosted& p) { p.shared_facts(); }
+  session(const Ghosted& p, const Native& code) : session(p.program(), code.make_steps(p.program()), p.shared_facts()) {}
 
   [[nodiscard]] const dynamic::program& program() const { return program_; }
 
@@ -139,9 +153,10 @@ class step {
   /// one, in groups or in vectors.
   ///
   /// A shard is a sharded_array of `distribute`, `make_result` or a compiled step. If `comm` holds one device, a shard
-  /// may also be a pointer or a contiguous range. Its elements are dense and row-major, with the local shape or with
-  /// one dim. After the first call nothing is allocated. Outputs must not overlap inputs or each other. But output `k`
-  /// may use the memory of input `i` if program().can_alias(k, i).
+  /// may also be a pointer, a contiguous range, or a view of external memory (external/shards.hpp). The elements of a
+  /// range are dense and row-major, with the local shape or with one dim. After the first call nothing is allocated.
+  /// Outputs must not overlap inputs or each other. But output `k` may use the memory of input `i` if
+  /// program().can_alias(k, i).
   ///
   /// **Communication.** Collective.
   /// **Errors.** gspmd::error that names the input or output with its type and shape, if a tensor is missing or has
@@ -149,7 +164,7 @@ class step {
   /// every error on a device.
   template <communicator Comm, class... Shards>
   void operator()(Comm& comm, Shards&&... shards) {
-    const auto used = use_.take();
+    const auto used = bound_.take();
     const auto& plan = program_.view();
     const auto wanted = plan.inputs.size() + plan.outputs.size();
     if (const std::size_t count = (std::size_t{0} + ... + detail::count_leaves(shards)); count != wanted)
@@ -159,21 +174,60 @@ class step {
                   "; give the shards of the inputs, then those of the outputs");
     const int held = comm.local_count();
     given_.resize(plan, static_cast<std::size_t>(held));
-    std::size_t leaf = 0;
-    (detail::for_each_leaf(shards, [&](auto& given) { put(held, leaf++, given); }), ...);
-    session_.run(comm, given_.inputs.data(), given_.outputs.data());
+    const auto put_all = [&](const auto& shard_of) {
+      std::size_t leaf = 0;
+      (detail::for_each_leaf(shards, [&](auto& given) { put(held, leaf++, given, shard_of); }), ...);
+    };
+    if constexpr (!(detail::has_view<std::remove_cvref_t<Shards>>() || ...)) {
+      put_all(nullptr);
+      run_on(comm, given_.inputs.data(), given_.outputs.data());
+    } else if constexpr (detail::accept_shard_views<Comm>()) {
+      detail::call_with_views<Comm>::template run<void>(
+          comm, plan, ghosts_.facts.get(), bound_, given_, put_all, [&] { start(comm); }, shards...);
+    }
   }
+  /// Returns the bytes that the last call with views copied, in and out, because a view was not dense or had no
+  /// padding.
+  [[nodiscard]] std::int64_t copied_bytes() const { return given_.copied_bytes(); }
+  /// Returns the bytes that this device sent in the last call with views for views with a layout of their own.
+  [[nodiscard]] std::int64_t bytes_sent() const { return given_.bytes_sent(); }
 
-  /// The same from pointers: `inputs[d * inputs + k]` is the shard of input k on device d of `comm`. The caller ensures
-  /// that the memory is right.
+  /// The same from pointers: `inputs[d * inputs + k]` is the shard of input k on device d of `comm`: dense, row-major,
+  /// with the local extents. The caller ensures that the memory is right.
   template <communicator Comm>
   void run(Comm& comm, const void* const* inputs, void* const* outputs) {
-    session_.run(comm, inputs, outputs);
+    const auto used = bound_.take();
+    run_on(comm, inputs, outputs);
   }
 
  private:
-  template <class Given>
-  void put(int held, std::size_t leaf, Given& given) {
+  session(const dynamic::program& p, std::unique_ptr<detail::interpreter> steps,
+          std::shared_ptr<const detail::ghosted_facts> ghosts = nullptr)
+      : program_(p), steps_(std::move(steps)), ghosts_{std::move(ghosts)} {
+    if (ghosts_.facts == nullptr) detail::require_dense_plan(p.mesh_info());
+  }
+  /// The facts of a plan for ghost layers, or null. A move is a copy, as for the program.
+  struct kept_ghosts {
+    std::shared_ptr<const detail::ghosted_facts> facts;
+    explicit kept_ghosts(std::shared_ptr<const detail::ghosted_facts> f) : facts(std::move(f)) {}
+    kept_ghosts(const kept_ghosts&) = default;
+    kept_ghosts& operator=(const kept_ghosts&) = default;
+  };
+  template <class Comm>
+  void run_on(Comm& comm, const void* const* inputs, void* const* outputs) {
+    if (ghosts_.facts != nullptr) detail::throw_no_ghosts();
+    bound_.bind(comm, program_.view(), inputs, outputs);
+    start(comm);
+  }
+  template <class Comm>
+  void start(Comm& comm) {
+    const auto& view = program_.view();
+    if (!steps_) steps_ = std::make_unique<detail::interpreter>(view, &program_.mesh_info());  // a moved-from session has none
+    steps_->run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
+  }
+  /// Stores the shards of a leaf. `shard_of(k, view)` returns the shard of a view of external memory.
+  template <class Given, class ShardOf>
+  void put(int held, std::size_t leaf, Given& given, const ShardOf& shard_of) {
     using plain = std::remove_cv_t<Given>;
     const auto& plan = program_.view();
     if constexpr (detail::is_sharded_array<plain>) {
@@ -182,6 +236,11 @@ class step {
                            "is given an empty sharded_array, never filled or moved from; make it with distribute or make_result");
       detail::check_sharded(plan, program_.mesh_info(), leaf, held, given.local_count(), given.planned(), given.mesh());
       for (int d = 0; d < held; ++d) put_at(leaf, static_cast<std::size_t>(d), given.data(d));
+    } else if constexpr (detail::is_external_view<plain>) {
+      using element = typename plain::element;
+      detail::check_element<std::remove_const_t<element>>(plan, leaf);
+      if constexpr (std::is_const_v<element>) detail::require_input(plan, leaf);
+      put_at(leaf, 0, shard_of(leaf, given));
     } else if constexpr (!detail::has_addresses<plain>) {
       static_assert(detail::accept_container<plain>());
     } else {
@@ -213,16 +272,16 @@ class step {
     detail::check_sharded(program_.view(), program_.mesh_info(), leaf, 1, 1, has, Mesh::info.shape);
   }
   void put_at(std::size_t leaf, std::size_t d, const void* shard) {
-    if (leaf >= program_.input_count())
-      detail::throw_leaf(program_.view(), leaf, "is given a const array, and outputs are written; give one that is not const");
+    detail::require_input(program_.view(), leaf);
     given_.put(program_.view(), leaf, d, shard);
   }
   void put_at(std::size_t leaf, std::size_t d, void* shard) { given_.put(program_.view(), leaf, d, shard); }
 
   dynamic::program program_;
-  session session_;
+  std::unique_ptr<detail::interpreter> steps_;
+  kept_ghosts ghosts_;
+  detail::bound_devices bound_;
   detail::given_memory given_;
-  detail::exclusive_use use_;
 };
 
 }  // namespace dynamic

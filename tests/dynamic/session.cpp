@@ -15,7 +15,7 @@
 
 #include "gspmd/dynamic.hpp"
 #include "gspmd/dynamic/groups.hpp"
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/layouts/to_step.hpp"
 #include "gspmd/run/collect_on.hpp"
@@ -32,7 +32,7 @@ using caught::refusal;
 
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 
 template <class T>
@@ -78,7 +78,7 @@ void check_stack(const Backend& backend, const dynamic::mesh& m, std::int64_t ro
     auto total = make_result<float>(comm, p, 0);
     auto y = make_result<float>(comm, p, 1);
     auto next = make_result(comm, p, 2, weights);
-    dynamic::step s(p);
+    dynamic::session s(p);
     s(comm, here, weights, total, y, next);
     auto& bad = wrong[static_cast<std::size_t>(comm.device(0))];
     bad += *collect(comm, total).data() != once[0].data<float>()[0];
@@ -187,7 +187,7 @@ TEST_CASE("arrays outlive the program they were made for") {
         dynamic::compile([](value v) { return v + 1.0; }, dynamic::mesh({{"x", 2}}), dynamic::input<float>({5}, {"x"})));
     x = distribute(comm, *p, 0, whole);
     y = make_result<float>(comm, *p, 0);
-    dynamic::step s(*p);
+    dynamic::session s(*p);
     p.reset();
     s(comm, *x, *y);
   }
@@ -210,7 +210,7 @@ TEST_CASE("buffers, pointers, C arrays and shards of compiled steps") {
     const auto me = static_cast<std::size_t>(comm.device(0));
     const std::vector<double> a(4, me == 0 ? 1.0 : 2.0);
     double b[2][2] = {{1, 2}, {3, 4}};
-    dynamic::step s(p);
+    dynamic::session s(p);
     s(comm, a, std::as_const(b), results[me], &sums[me]);
     s(comm, std::span(a), step::input_shard<0>(&b[0][0]), results[me].data(), std::span(&sums[me], 1));
     const auto of_step = distribute<step, 0>(comm, counting<double>({3, 2}, 6));  // of a mesh with another name for its axis
@@ -233,7 +233,7 @@ TEST_CASE("one dim is as good as the shape, and another shape is refused") {
   for (int i = 0; i < 24; ++i) flat[i] = rows[i / 4][i % 4] = i;
   const std::vector<double> list(std::begin(flat), std::end(flat));
   const array<double> one_dim = counting<double>({24}, 0), across({4, 6});
-  dynamic::step s(p);
+  dynamic::session s(p);
   const auto sent_back = [&](const auto& given) {
     auto x = distribute(comm, p, 0, given);
     array<double> y({6, 4});
@@ -298,7 +298,7 @@ TEST_CASE("element types at the edge: bool, integers, complex numbers") {
   auto i = distribute(comm, p, 1, n);
   auto c = distribute(comm, p, 2, z);
   auto [not_f, two_i, c_c] = make_result(comm, p, 0, std::tie(f, i, c));
-  dynamic::step{p}(comm, f, i, c, not_f, two_i, c_c);
+  dynamic::session{p}(comm, f, i, c, not_f, two_i, c_c);
   CHECK(collect_on(comm, 1, not_f)[1]);
   CHECK(collect_on(comm, 0, two_i)[2] == 6);
   CHECK(collect_on(comm, 0, c_c)[0] == std::complex<float>(-1, 0));
@@ -352,7 +352,7 @@ TEST_CASE("what is refused, by name, type and shape") {
   auto k = distribute(comm, p, 1, v);
   auto y = make_result(comm, p, 0, x);
   auto t = make_result(comm, p, 1, k);
-  dynamic::step s(p);
+  dynamic::session s(p);
   CHECK_EQ(refusal([&] { s(comm, x, k, y); }),
            "step: the program has 2 inputs and 2 outputs and the call gives 3 tensors; give the shards of the inputs, then those "
            "of the outputs");
@@ -382,7 +382,7 @@ TEST_CASE("what is refused, by name, type and shape") {
   const auto in_buffers = [&](auto& mine) {
     std::vector<float> rows(12), few(11);
     std::vector<double> vector(4), number(1);
-    dynamic::step own(p);
+    dynamic::session own(p);
     own(mine, rows, vector, rows, number);
     own(mine, few, vector, rows, number);
   };
@@ -393,7 +393,7 @@ TEST_CASE("what is refused, by name, type and shape") {
              launch(threads{}, 2, [&](auto& mine) {
                std::vector<double> rows(12);
                double number = 0;
-               dynamic::step{p}(mine, rows, rows.data(), rows, &number);
+               dynamic::session{p}(mine, rows, rows.data(), rows, &number);
              });
            }),
            "step: input 0 is f32[5,4], whose shards are f32[3,4] with 12 elements, and the buffer given is f64 with 12 elements; "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
 // Programs planned at run time on the caller's blocks with ghost layers, compared with sums computed by the test.
-#include "gspmd/external/ghosted_session.hpp"
+#include "gspmd/external/ghosted_program.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/error_of.hpp"
 #include "support/ghosted_blocks.hpp"
@@ -155,7 +156,7 @@ bool check_drawn(const drawn_stencil& s, const dynamic::mesh& m) {
       return k.memory;
     }();
     u.each(u_is.global, [](double& element, std::int64_t i) { element = number<double>(i); });
-    ghosted_session session(program);
+    dynamic::session session(program);
     bool is_right = true;
     const auto row = s.shape.back();
     const auto look = [&] {
@@ -249,7 +250,7 @@ TEST_CASE("a builder's callable, fields of which some have layers, and what is a
     block_of<double> next(*plan.mesh, is, program.facts().listed[2], me, 0);
     fill_in(mine, u);
     fill_in(speed, k);
-    ghosted_session s(program);
+    dynamic::session s(program);
     bool is_right = true;
     for (int again = 0; again < 2; ++again) {
       s(comm, exchange_ghosts(mine.view()), speed.view(), next.view());
@@ -274,8 +275,8 @@ TEST_CASE("of a tensor without elements nothing is read, filled or written, howe
       const std::int64_t rows = mine.end - mine.begin + 2, columns = shape[1] + 4;
       std::vector<double> u(static_cast<std::size_t>(rows * columns), 7.0), next = u;
       const auto before = u;
-      ghosted_session s(program);
-      const auto view = [&](std::vector<double>& of) { return strided_view(of.data(), {rows, columns}); };
+      dynamic::session s(program);
+      const auto view = [&](std::vector<double>& of) { return ghosted_view(of.data(), {rows, columns}); };
       for (int again = 0; again < 2; ++again, std::swap(u, next)) {
         s(comm, exchange_ghosts(view(u)), view(next));
         s(comm, view(u), view(next));
@@ -315,7 +316,7 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   says("a checked mesh compares dense shards", dynamic::build(down, m.with({.checked = true}), in), {{2, 0}});
   const ghosted_program program(written, {{layers{2, 0}, 0}, {0, 0}});
   CHECK(contains(refusal([&] { static_cast<void>(program.bytes_exchanged(1, 0)); }), "leaf 1 is no input with ghost layers"));
-  const char* const ghosted_only = "the program is planned for blocks among ghost layers; run it by a ghosted_session";
+  const char* const ghosted_only = "session: the program is planned for ghost layers; make a session of the ghosted_program";
   CHECK(contains(refusal([&] { dynamic::session{program.program()}; }), ghosted_only));
   CHECK(contains(refusal([&] { static_cast<void>(program.program().run(threads{}, std::vector<double>(24))); }), ghosted_only));
   const ghosted_program differing(dynamic::build(two_ends, m, in), {{1, 0}});
@@ -323,25 +324,28 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   std::vector<double> u(6 * 3), y(4 * 3), more(40);
   launch(threads{}, 2, [&](auto& comm) {
     std::vector<double> memory(6 * 3), next(4 * 3);
-    const strided_view block(memory.data(), {6, 3}), to(next.data(), {4, 3});
-    ghosted_session s(program), d(differing);
+    const ghosted_view block(memory.data(), {6, 3});
+    const strided_view to(next.data(), {4, 3});
+    dynamic::session s(program), d(differing);
     const auto refuses = [&](auto& session, const char* text, auto&&... shards) {
       CHECK(contains(refusal([&] { session(comm, shards...); }), text));
     };
-    refuses(s, "input 0 with its ghost layers is [6,3] on device", block.part({1, 0}, {5, 3}), to);
+    refuses(s, "input 0 with its ghost layers is [6,3] on device", ghosted_view(block.block.part({1, 0}, {5, 3})), to);
     refuses(
         s,
-        "; a reshard at the end of the program says how a result is split; pass parts with another distribution to a placed_step",
+        "; a reshard at the end of the program says how a result is split; pass parts with another distribution as a placed_view",
         block, to.part({0, 0}, {3, 3}));
-    refuses(s, "output 0 is given memory that overlaps input 0", block, block.part({2, 0}, {4, 3}));
-    refuses(s, "has ghost layers; pass a strided_view that includes the layers", memory.data(), to);
+    refuses(s, "output 0 is given memory that overlaps input 0", block, block.block.part({2, 0}, {4, 3}));
+    refuses(s, "step: the program is planned for ghost layers; pass a ghosted_view", block.block, to);
+    refuses(s, "step: the program is planned for ghost layers; pass a ghosted_view", memory.data(), next.data());
+    refuses(s, "output 0 has ghost layers or strides; pass a ghosted_view or a strided_view", block, next.data());
     refuses(s, "exchange_ghosts() is for inputs with ghost layers, and leaf 1 has none", block, exchange_ghosts(to));
-    refuses(s, "and the call gives 1 shard", block);
-    refuses(d, "the layers of input 0 cannot be filled: operators of the program go on differently beyond one end",
+    refuses(s, "and the call gives 1 tensor", block);
+    refuses(d, "input 0: its ghost layers cannot be filled: operators of the program go on differently beyond one end",
             exchange_ghosts(strided_view(memory.data(), {6, 3}).part({1, 0}, {6 - 1, 3})), next);
     s(comm, exchange_ghosts(block), to);
     CHECK_EQ(s.copied_bytes(), 0);
   });
-  ghosted_session s(program);
-  CHECK(contains(refusal([&] { s(both, strided_view(u.data(), {6, 3}), strided_view(y.data(), {4, 3})); }), "holds 2 devices"));
+  dynamic::session s(program);
+  CHECK(contains(refusal([&] { s(both, ghosted_view(u.data(), {6, 3}), strided_view(y.data(), {4, 3})); }), "holds 2 devices"));
 }
