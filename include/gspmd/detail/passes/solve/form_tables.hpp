@@ -10,7 +10,8 @@
 namespace gspmd::detail {
 
 /// Prices as costs of a pair_problem. Prices above `most` are cut to it, and all prices are divided by 2^shift, so that
-/// the sum of all costs fits into 64 bits. A plan whose time is known gives `most`: a plan with a larger price is worse.
+/// the sum of all costs fits into 64 bits. A plan whose time is known gives `most`: a plan with a larger price is
+/// worse.
 struct price_scale {
   std::int64_t most = 0;
   int shift = 0;
@@ -88,8 +89,8 @@ class form_tables {
     std::int64_t times = 1, shared_by = 1;
     friend constexpr bool operator==(const share&, const share&) = default;
   };
-  /// Adds the edge for the reshards from the forms of variable `from` to the forms of variable `to`. Adds nothing if all
-  /// prices are 0.
+  /// Adds the edge for the reshards from the forms of variable `from` to the forms of variable `to`. Adds nothing if
+  /// all prices are 0.
   constexpr void add_edge(int from, int from_port, int to, int to_port, const share& part) {
     const bool is_backward = from > to;  // to the value that a loop carries
     const int table = table_of(from_port, to_port, part, is_backward);

@@ -17,7 +17,7 @@ inline constexpr std::int64_t most_joint_splits = 160;
 
 /// Returns every way to split factors of these sizes. Each axis splits an `allowed` factor, or no factor.
 ///
-/// If there are too many ways, small axes split only the factors that `asked` names. Two axes that split the same factor
+/// If the ways are too many, small axes split only the factors in `asked`. Two axes that split the same factor
 /// are listed in both orders if there are few ways, otherwise in the order of the mesh. Parts are empty only if `asked`
 /// splits the factor by the axis.
 ///

@@ -101,9 +101,10 @@ class pair_problem {
 /// states with the least sum found. Both are the same on every machine, because all numbers are integers.
 ///
 /// Each edge holds two messages, which move costs from the edge to its two variables. For every assignment, the sum of
-/// all costs stays equal, whatever the messages are. Therefore the sum of the least costs of all variables and edges is a
-/// lower bound. A forward pass visits the variables in order. It collects the costs of the edges to earlier variables,
-/// and shares them among the edges to later variables. A backward pass does the reverse. The bound never falls.
+/// all costs stays equal, whatever the messages are. Therefore the sum of the least costs of all variables and edges is
+/// a lower bound. A forward pass visits the variables in order. It collects the costs of the edges to earlier
+/// variables, and shares them among the edges to later variables. A backward pass does the reverse. The bound never
+/// falls.
 class pair_solver {
  public:
   constexpr explicit pair_solver(const pair_problem& problem) : p_(problem), left_(problem.costs) {
@@ -157,8 +158,8 @@ class pair_solver {
     return least_cost;
   }
 
-  /// Collects the costs of the edges on one side of variable `v`, and shares its costs among the edges on the other side.
-  /// If `Forward`, it collects from earlier variables.
+  /// Collects the costs of the edges on one side of variable `v`, and shares its costs among the edges on the other
+  /// side. If `Forward`, it collects from earlier variables.
   template <bool Forward>
   constexpr void pass(int v) {
     const auto& of = p_.variables[v];
@@ -251,7 +252,7 @@ class pair_solver {
       if (now_[x] < now_[first]) first = x;
     return first;
   }
-  /// Changes one variable at a time while this lowers the cost. If states have equal costs, a variable takes the first of the states.
+  /// Changes one variable at a time while this lowers the cost. Takes the first of states with equal cost.
   constexpr void improve(vec<int>& states) {
     bool is_improved = true;
     for (int round = 0; round < 8 && is_improved; ++round) {

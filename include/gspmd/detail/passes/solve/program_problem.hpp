@@ -23,7 +23,7 @@ namespace gspmd::detail {
 /// 4. Two users of a value share reshards. The value gets a variable for a form that serves both users:
 ///        made -> form, form -> first user, form -> second user.
 ///    This is exact, because the cheapest tree to two ends branches once.
-/// 5. If a value has n > 2 users, each pair of consecutive users (and the last with the first) gets such a variable, and
+/// 5. If a value has n > 2 users, each pair of consecutive users (and the last with the first) gets this variable, and
 ///    each price is divided by n. The sum is at most the price of the cheapest tree to all users, since each of its n
 ///    parts is the price of a tree to two users, divided by n. So the problem gives a lower bound.
 /// 6. A value that is_made_again, such as a broadcast, is a separate variable for each user.
@@ -61,8 +61,8 @@ class program_problem {
   program_problem& operator=(const program_problem&) = delete;
 
   /// Returns true if the problem describes the program: it has no types, no local views, no policies for communication,
-  /// no values with a common sharding (shard_alike) and no limit of the memory. A loop must not add a value that a conditional
-  /// replaces by 0.
+  /// no values with a common sharding (shard_alike) and no limit of the memory. A loop must not add a value that a
+  /// conditional replaces by 0.
   static constexpr bool is_supported(const graph& g, const plan_request& request) {
     if (g.states_communication() || request.saving > 0 || request.most_memory > 0) return false;
     for (const auto& n : g.nodes) {
@@ -167,8 +167,8 @@ class program_problem {
       case origin::viewed: return;
     }
   }
-  /// Adds a value that a loop carries, a result of a loop or a conditional, or the predicate of a conditional. A carried
-  /// value has one form in all iterations, which its result keeps.
+  /// Adds a value that a loop carries, a result of a loop or a conditional, or the predicate of a conditional. A
+  /// carried value has one form in all iterations, which its result keeps.
   constexpr void add_region_value(int i) {
     const node& n = known_.at(i);
     const std::int64_t position = step * i;
@@ -260,7 +260,7 @@ class program_problem {
     way_of[i] = variable;
     return variable;
   }
-  /// Registers a user of a value. A value that is made again gets a variable for this user.
+  /// Registers a user of a value. A value that is_made_again gets a variable for this user.
   constexpr void add_user(int root, const end_point& user, std::int64_t position) {
     const node& n = known_.at(root);
     if (facts_of(n.op).made == origin::shards && facts_of(n.op).is_made_again(n)) {
