@@ -48,6 +48,7 @@ class strict_reader {
     const auto* outputs = top.require("outputs", "a list");
     const auto* loss = top.find("loss");
     const auto* cotangent = top.find("cotangent");
+    top.find("$schema");  // for editors
     top.refuse_unknown();
     if (mode && *mode != "explicit" && *mode != "manual")
       d_.errors.add("mode", "is " + in_quotes(*mode) + "; it is \"automatic\", \"explicit\" or \"manual\"");

@@ -36,7 +36,8 @@ struct planned_node {
   std::int8_t moved_dim = -1;
   axis_mask may_differ = 0;  // axes of a local view along which devices can hold different data, regardless of the layout
   std::int64_t moved_by = 0;
-  bool is_started = false;  // a collective that the program starts and finishes
+  bool is_started = false;            // a collective that the program starts and finishes
+  const char* gradient_of = nullptr;  // of a node of a backward pass: the name of the operator of the forward pass
 };
 
 /// The tables that kernels fill: the tables of listed kernels without duplicates, and the descriptions of all other
