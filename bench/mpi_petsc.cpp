@@ -150,7 +150,7 @@ void solve(const petsc_matrix& m) {
 /// and writes PETSc's vectors.
 constexpr PetscInt height = 4096, width = 2048;
 constexpr auto mean_of_neighbours = [](auto t) {
-  return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
+  return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
 };
 void race_on_grid(int rounds) {
   DM grid = nullptr;

@@ -102,9 +102,12 @@ constexpr auto layer_norm = [](auto x) {
 };
 constexpr auto softmax_of_rows = [](auto x) { return softmax(x, 1); };
 constexpr auto sum_of_polynomial = [](auto x) { return sum(x * x - x); };
-constexpr auto jacobi = [](auto t) { return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1)); };
+constexpr auto jacobi = [](auto t) {
+  return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
+};
 constexpr auto heat = [](auto t) {
-  const auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1) + shift(t, 2, -1) + shift(t, 2, 1);
+  const auto around = shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)) +
+                      shift(t, -1, along(2)) + shift(t, 1, along(2));
   return t + 0.1 * (around - 6.0 * t);
 };
 

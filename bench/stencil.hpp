@@ -30,7 +30,7 @@ struct jacobi {
   static constexpr const char* name = "jacobi 4096^2";
   static constexpr std::int64_t extents[] = {4096, 4096};
   static constexpr auto step = [](auto t) {
-    return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
+    return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
   };
   template <class Split>
   using input = gspmd::input<double, shape<4096, 4096>, Split>;
@@ -41,7 +41,8 @@ struct heat {
   static constexpr const char* name = "heat 256^3";
   static constexpr std::int64_t extents[] = {256, 256, 256};
   static constexpr auto step = [](auto t) {
-    const auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1) + shift(t, 2, -1) + shift(t, 2, 1);
+    const auto around = shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)) +
+                        shift(t, -1, along(2)) + shift(t, 1, along(2));
     return t + 0.1 * (around - 6.0 * t);
   };
   template <class Split>

@@ -24,7 +24,9 @@ namespace {
 using namespace gspmd;
 using std::int64_t;
 
-constexpr auto jacobi = [](auto t) { return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1)); };
+constexpr auto jacobi = [](auto t) {
+  return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
+};
 constexpr auto gelu_of = [](auto x) { return 0.5F * x * (1.0F + tanh(0.7978846F * (x + 0.044715F * x * x * x))); };
 constexpr auto softmax_of = [](auto x) { return softmax(x, 1); };
 constexpr auto sum_of = [](auto x) { return sum(x * x - x); };

@@ -20,7 +20,7 @@ namespace {
 using namespace gspmd;
 
 constexpr auto heat = [](auto t) {
-  auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1);
+  auto around = shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1));
   return t + 0.1 * (around - 4.0 * t);
 };
 // Fortran's u(nx, ny) is u[ny][nx] here, and the ranks split ny.

@@ -5,7 +5,7 @@
 
 using namespace gspmd;
 
-constexpr auto two = [](auto u) { return shift(u, 0, 1) + shift(u, 0, 1, boundary::edge()); };
+constexpr auto two = [](auto u) { return shift(u, 1, along(0)) + shift(u, 1, along(0), boundary::edge()); };
 using step = compile<two, mesh<axis<"x", 1>>, input<double, shape<8, 4>>>;
 
 int main() {

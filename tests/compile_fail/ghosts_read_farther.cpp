@@ -7,7 +7,7 @@
 
 using namespace gspmd;
 
-constexpr auto forward = [](auto u) { return shift(u, 0, 2) - u; };
+constexpr auto forward = [](auto u) { return shift(u, 2, along(0)) - u; };
 using step = compile<forward, mesh<axis<"x", 2>>, input<double, shape<8, 4>, split<"x", _>>>;
 
 int main() {

@@ -8,9 +8,9 @@
 using namespace gspmd;
 
 #ifdef FIXED
-constexpr auto forward = [](auto u) { return shift(u, 0, 2) - u; };
+constexpr auto forward = [](auto u) { return shift(u, 2, along(0)) - u; };
 #else
-constexpr auto forward = [](auto u) { return shift(shift(u, 0, 1), 0, 1) - u; };
+constexpr auto forward = [](auto u) { return shift(shift(u, 1, along(0)), 1, along(0)) - u; };
 #endif
 using step = compile<forward, mesh<axis<"x", 2>>, input<double, shape<8, 4>, split<"x", _>>>;
 

@@ -51,7 +51,7 @@ TEST_CASE("balanced blocks are those of MPI codes") {
 TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
   const auto theirs = layout_of_input<step, 0>(balanced{});  // 2, 2, 2, 1 rows, as the step's
   const placed_layout uneven = layout_on<grid, shape<7, 5>, split<"x", "y">>(ragged_list{{1, 6}}, balanced{});
-  CHECK_EQ(theirs.held(3, 0).size(), 1u);
+  CHECK_EQ(theirs.held(3, along(0)).size(), 1u);
   CHECK_EQ(bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), 0, 8), 0);
   // of device 3's 6 rows of 2, rows 1 and 2 to 5 are the step's devices' 0 to 2
   CHECK_EQ(bytes_sent_to_redistribute(uneven, layout_of_input<step, 0>(), 3, 8), 5 * 2 * 8);
@@ -59,16 +59,16 @@ TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
     const int me = comm.device(0);
     step s;
     const auto check = [&](const auto& layout) {
-      const auto rows = static_cast<std::int64_t>(layout.held(me, 0).size()),
-                 cols = static_cast<std::int64_t>(layout.held(me, 1).size());
+      const auto rows = static_cast<std::int64_t>(layout.held(me, along(0)).size()),
+                 cols = static_cast<std::int64_t>(layout.held(me, along(1)).size());
       std::vector<double> memory(100, -1);
       const strided_view<double> mine(memory.data(), {rows, cols}, {1, rows + 1});
       const auto each = [&](auto visit) {
         for (std::int64_t i = 0; i < rows; ++i)
           for (std::int64_t j = 0; j < cols; ++j)
             visit(memory[static_cast<std::size_t>(i + j * (rows + 1))],
-                  static_cast<double>(layout.held(me, 0)[static_cast<std::size_t>(i)] * 5 +
-                                      layout.held(me, 1)[static_cast<std::size_t>(j)]));
+                  static_cast<double>(layout.held(me, along(0))[static_cast<std::size_t>(i)] * 5 +
+                                      layout.held(me, along(1))[static_cast<std::size_t>(j)]));
       };
       each([](double& element, double number) { element = number; });
       const auto x = to_step<step, 0>(comm, layout, strided_view<const double>(mine));
@@ -118,15 +118,15 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
   launch(threads{}, 4, [&](auto& comm) {
     const int me = comm.device(0);
     two s;
-    const auto rows = static_cast<std::int64_t>(theirs.held(me, 0).size());
-    const auto other_rows = static_cast<std::int64_t>(others.held(me, 0).size()),
-               cols = static_cast<std::int64_t>(others.held(me, 1).size());
+    const auto rows = static_cast<std::int64_t>(theirs.held(me, along(0)).size());
+    const auto other_rows = static_cast<std::int64_t>(others.held(me, along(0)).size()),
+               cols = static_cast<std::int64_t>(others.held(me, along(1)).size());
     std::vector<double> u(40), v(60), next(60, -1), sums(2);
     const auto number = [&](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < 5; ++j)
-        u[static_cast<std::size_t>(i + j * (rows + 1))] = number(theirs.held(me, 0)[static_cast<std::size_t>(i)], j);
-    const auto mine = two::input_shard<1>::valid_range(me, 0);
+        u[static_cast<std::size_t>(i + j * (rows + 1))] = number(theirs.held(me, along(0))[static_cast<std::size_t>(i)], j);
+    const auto mine = two::input_shard<1>::valid_range(me, along(0));
     for (std::int64_t i = 0; i < mine.size(); ++i)
       for (std::int64_t j = 0; j < 5; ++j) v[static_cast<std::size_t>(i * 6 + j)] = 100 * number(mine.begin + i, j);
     const placed_view<const double, ragged_list> block(theirs, strided_view<double>(u.data(), {rows, 5}, {1, rows + 1}));
@@ -139,9 +139,9 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
     bool is_right = true;
     for (std::int64_t i = 0; i < other_rows; ++i)
       for (std::int64_t j = 0; j < cols; ++j)
-        is_right = is_right &&
-                   next[static_cast<std::size_t>(i * cols + j)] == 102 * number(others.held(me, 0)[static_cast<std::size_t>(i)],
-                                                                                others.held(me, 1)[static_cast<std::size_t>(j)]);
+        is_right = is_right && next[static_cast<std::size_t>(i * cols + j)] ==
+                                   102 * number(others.held(me, along(0))[static_cast<std::size_t>(i)],
+                                                others.held(me, along(1))[static_cast<std::size_t>(j)]);
     CHECK(is_right);
     CHECK(next[static_cast<std::size_t>(other_rows * cols)] == -1);
     CHECK(sums[0] == 100 * (5 * number(mine.begin, 0) + 10));
@@ -151,7 +151,7 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
                    "step: the block of device"));
     // two results in the same memory
     const auto own = layout_of_output<two, 1>(balanced{});
-    const auto held = static_cast<std::int64_t>(own.held(me, 0).size());
+    const auto held = static_cast<std::int64_t>(own.held(me, along(0)).size());
     const auto overlap = [&](const auto& sums_given) {
       return contains(refusal([&] { s(comm, block, rows_of_v, block_out, sums_given); }),
                       "step: outputs 0 and 1 are given memory that overlaps");
@@ -182,12 +182,13 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
     launch(threads{}, devices, [&](auto& comm) {
       const int me = comm.device(0);
       const auto number = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
-      const auto size_of = [&](const auto& layout, int d) { return static_cast<std::int64_t>(layout.held(me, d).size()); };
+      const auto size_of = [&](const auto& layout, int d) { return static_cast<std::int64_t>(layout.held(me, along(d)).size()); };
       const auto each = [&](const auto& layout, const auto& view, auto visit) {
         for (std::int64_t i = 0; i < view.extent(0); ++i)
           for (std::int64_t j = 0; j < view.extent(1); ++j)
             visit(view.data()[i * view.stride(0) + j * view.stride(1)],
-                  number(layout.held(me, 0)[static_cast<std::size_t>(i)], layout.held(me, 1)[static_cast<std::size_t>(j)]));
+                  number(layout.held(me, along(0))[static_cast<std::size_t>(i)],
+                         layout.held(me, along(1))[static_cast<std::size_t>(j)]));
       };
       std::vector<double> u(80), v(80), next(60, -1), sums(8, -1);
       const strided_view mine(u.data(), {size_of(theirs, 0), 5}, {1, size_of(theirs, 0) + 1});
@@ -203,7 +204,7 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
       bool is_right = true;
       each(others, out, [&](double element, double n) { is_right = is_right && element == 102 * n; });
       for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) {
-        const auto row = own_sums.held(me, 0)[static_cast<std::size_t>(i)];
+        const auto row = own_sums.held(me, along(0))[static_cast<std::size_t>(i)];
         is_right = is_right && sums[static_cast<std::size_t>(i)] == 100 * (5 * number(row, 0) + 10);
       }
       CHECK(is_right);

@@ -95,7 +95,7 @@ struct drawn_stencil {
     for (const auto& p : points) {
       value at = u;
       for (std::size_t d = 0; d < shape.size(); ++d)
-        if (p.offset[d] != 0) at = shift(at, static_cast<int>(d), p.offset[d], boundary_of(beyond[d]));
+        if (p.offset[d] != 0) at = shift(at, p.offset[d], along(d), boundary_of(beyond[d]));
       sum = sum + static_cast<double>(p.factor) * at;
     }
     b.output(sum);
@@ -220,7 +220,7 @@ TEST_CASE("stencils that are drawn, on drawn meshes, extents, splits, boundaries
 }
 
 TEST_CASE("a builder's callable, fields of which some have layers, and what is asked of a program") {
-  constexpr auto flow = [](value u, value k) { return u + 0.5 * k * (shift(u, 0, 1) - u); };
+  constexpr auto flow = [](value u, value k) { return u + 0.5 * k * (shift(u, 1, along(0)) - u); };
   const dynamic::mesh m({{"x", 3}});
   const auto in = dynamic::input<double>({8, 5}, {"x", ""});
   const ghosted_program program(dynamic::build(flow, m, in, in), {{layers{0, 1}, 0}, {}, {1, 1}});
@@ -263,15 +263,15 @@ TEST_CASE("a builder's callable, fields of which some have layers, and what is a
 
 TEST_CASE("of a tensor without elements nothing is read, filled or written, however the plan splits it") {
   constexpr auto around = [](value u) {
-    return shift(u, 0, 1, boundary::wrap()) + shift(u, 1, -1, boundary::edge()) - sort(u, 1) +
-           shift(shift(u, 0, 1, boundary::wrap()), 0, 1, boundary::wrap());
+    return shift(u, 1, along(0), boundary::wrap()) + shift(u, -1, along(1), boundary::edge()) - sort(u, 1) +
+           shift(shift(u, 1, along(0), boundary::wrap()), 1, along(0), boundary::wrap());
   };
   for (const auto& shape : std::vector<std::vector<std::int64_t>>{{0, 4}, {1, 0}, {5, 0}, {0, 0}}) {
     const dynamic::mesh m({{"x", 3}});
     const ghosted_program program(dynamic::build(around, m, dynamic::input<double>(shape, {"x", ""})), {{1, 2}, {1, 2}});
     CHECK(program.is_in_place(0));
     launch(threads{}, 3, [&](auto& comm) {
-      const auto mine = program.program().input(0).valid_range(comm.device(0), 0);
+      const auto mine = program.program().input(0).valid_range(comm.device(0), along(0));
       const std::int64_t rows = mine.end - mine.begin + 2, columns = shape[1] + 4;
       std::vector<double> u(static_cast<std::size_t>(rows * columns), 7.0), next = u;
       const auto before = u;
@@ -289,8 +289,8 @@ TEST_CASE("of a tensor without elements nothing is read, filled or written, howe
 }
 
 TEST_CASE("what a ghosted_program and its session are not given") {
-  constexpr auto two_ends = [](value u) { return shift(u, 0, -1) + 2.0 * shift(u, 0, -1, boundary::edge()); };
-  constexpr auto down = [](value u) { return shift(u, 0, -2) + u; };
+  constexpr auto two_ends = [](value u) { return shift(u, -1, along(0)) + 2.0 * shift(u, -1, along(0), boundary::edge()); };
+  constexpr auto down = [](value u) { return shift(u, -2, along(0)) + u; };
   constexpr auto sorted = [](value u) { return sort(u, 1); };
   const dynamic::mesh m({{"x", 2}});
   const auto in = dynamic::input<double>({8, 3}, {"x", ""});
@@ -311,7 +311,8 @@ TEST_CASE("what a ghosted_program and its session are not given") {
   CHECK((contains(why, "einsum in line ") && contains(why, dense)));
   const auto large = dynamic::input<double>({512, 256}, {"x", ""});
   says(dense, dynamic::build([](value u, value v) { return sum(u * v, 1); }, m, large, large), {{1, 0}});
-  const auto twice = dynamic::build([](value u) { return shift(shift(u, 0, 1, boundary::edge()), 0, 1) + u; }, m, in);
+  const auto twice =
+      dynamic::build([](value u) { return shift(shift(u, 1, along(0), boundary::edge()), 1, along(0)) + u; }, m, in);
   says("; list no layers for it, or write one shift", twice, {{2, 2}});
   says("a checked mesh compares dense shards", dynamic::build(down, m.with({.checked = true}), in), {{2, 0}});
   const ghosted_program program(written, {{layers{2, 0}, 0}, {0, 0}});

@@ -329,7 +329,7 @@ TEST_CASE("shards by strides: padded blocks, columns, what a device holds") {
   launch(threads{}, 3, [&](auto& comm) {
     const int me = comm.device(0);
     using shard = step::input_shard<0>;
-    const auto mine = shard::valid_range(me, 0);  // 3, 3, 1 rows
+    const auto mine = shard::valid_range(me, along(0));  // 3, 3, 1 rows
     const auto rows = mine.size();
     step s;
     const auto check = [&](strided_view<double> in, strided_view<double> in_v, strided_view<double> out,
@@ -472,8 +472,8 @@ TEST_CASE("programs compiled at run time") {
     std::vector<std::vector<double>> parts(static_cast<std::size_t>(devices));
     launch(threads{}, static_cast<int>(devices), [&](auto& comm) {
       const int me = comm.device(0);
-      const auto rows = p.input(0).valid_range(me, 0);
-      const auto all = p.input(1).valid_range(me, 0);
+      const auto rows = p.input(0).valid_range(me, along(0));
+      const auto all = p.input(1).valid_range(me, along(0));
       auto& line = parts[static_cast<std::size_t>(me)];
       line.resize(static_cast<std::size_t>(p.output(1).local_elems()));
       dynamic::session session(p);

@@ -71,7 +71,7 @@ void check_as_plain() {
 }
 
 constexpr auto diffuse = [](auto u) {
-  return u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) + shift(u, 1, 1) - 4.0 * u);
+  return u + 0.25 * (shift(u, -1, along(0)) + shift(u, 1, along(0)) + shift(u, -1, along(1)) + shift(u, 1, along(1)) - 4.0 * u);
 };
 constexpr auto corners = [](auto u) {
   return stencil<1, 1>([](auto at) { return at(0, 0) + 2 * at(-1, -1) + 3 * at(1, -1) + 5 * at(-1, 1) + 7 * at(1, 1); }, u);
@@ -176,17 +176,18 @@ TEST_CASE("stencils that are drawn: all boundaries, farther than the smallest pa
 
 TEST_CASE("three dims, and one") {
   constexpr auto seven = [](auto u) {
-    return 6.0 * u - shift(u, 0, -1) - shift(u, 0, 1) - shift(u, 1, -1) - shift(u, 1, 1) - shift(u, 2, -1) - shift(u, 2, 1);
+    return 6.0 * u - shift(u, -1, along(0)) - shift(u, 1, along(0)) - shift(u, -1, along(1)) - shift(u, 1, along(1)) -
+           shift(u, -1, along(2)) - shift(u, 1, along(2));
   };
   check_as_plain<compile<seven, grid, input<double, shape<5, 4, 6>, split<"x", "y", _>>>, ghosts<1, 1, 1>, ghosts<1, 1, 1>>();
   check_as_plain<compile<seven, grid, input<double, shape<3, 4, 5>, split<_, "x", "y">>>, ghosts<1, 1, 1>, ghosts<>>();
-  constexpr auto upwind = [](auto u) { return u - shift(u, 0, -2); };
+  constexpr auto upwind = [](auto u) { return u - shift(u, -2, along(0)); };
   check_as_plain<compile<upwind, three, input<float, shape<11>, split<"x">>>, ghosts<layers{2, 0}>, ghosts<layers{0, 1}>>();
 }
 
 TEST_CASE("fields of which some have layers, results of which some are copied, and sums of what is computed") {
   constexpr auto program = [](auto u, auto k, auto v) {
-    auto flow = k * (shift(u, 0, 1) - u) + shift(v, 1, -1);
+    auto flow = k * (shift(u, 1, along(0)) - u) + shift(v, -1, along(1));
     return std::tuple{u + 0.5 * flow, sum(flow * flow, 1), flow};
   };
   using plain = compile<program, three, input<double, shape<8, 6>, split<"x", _>>, input<double, shape<8, 6>, split<"x", _>>,
@@ -223,7 +224,7 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
     std::fill(flow.begin(), flow.end(), 0.0);
     const auto theirs = layout_of_input<plain, 1>(ragged_list{{1, 5, 2}});
     std::vector<double> own_rows;
-    for (const auto row : theirs.held(me, 0))
+    for (const auto row : theirs.held(me, along(0)))
       for (std::int64_t j = 0; j < 6; ++j) own_rows.push_back(k[row * 6 + j]);
     run_with(placed_view(theirs, strided_view(own_rows.data(), {static_cast<std::int64_t>(own_rows.size()) / 6, 6})));
     CHECK_EQ(s.bytes_sent(), bytes_sent_to_redistribute(theirs, layout_of_input<plain, 1>(), me, 8));
@@ -244,9 +245,9 @@ TEST_CASE("fields of which some have layers, results of which some are copied, a
 }
 
 TEST_CASE("a shift that reads an input through a reshard, or as another one is split") {
-  constexpr auto resharded = [](auto u) { return shift(reshard(u, split<"x", _>{}), 0, 1, boundary::edge()) + 0.5 * u; };
+  constexpr auto resharded = [](auto u) { return shift(reshard(u, split<"x", _>{}), 1, along(0), boundary::edge()) + 0.5 * u; };
   check_as_plain<compile<resharded, three, input<double, shape<8, 3>, split<"x", _>>>, ghosts<layers{0, 2}, 0>, ghosts<0, 0>>();
-  constexpr auto alike = [](auto u) { return shift(shard_alike(u, u), 0, -1, boundary::constant(3)) + 0.5 * u; };
+  constexpr auto alike = [](auto u) { return shift(shard_alike(u, u), -1, along(0), boundary::constant(3)) + 0.5 * u; };
   check_as_plain<compile<alike, three, input<double, shape<8, 3>, split<"x", _>>>, ghosts<1, 0>, ghosts<0, 0>>();
 }
 
@@ -290,7 +291,7 @@ TEST_CASE("arguments that a step with ghost layers refuses") {
 }
 
 TEST_CASE("memory that dense shards of a step with ghost layers may not have") {
-  constexpr auto program = [](auto u, auto k) { return std::tuple{shift(u, 0, -1) + k, k + 1.0}; };
+  constexpr auto program = [](auto u, auto k) { return std::tuple{shift(u, -1, along(0)) + k, k + 1.0}; };
   using field = input<double, shape<8, 3>, split<"x", _>>;
   using plain = compile<program, mesh<axis<"x", 2>>, field, field>;
   launch(threads{}, 2, [](auto& comm) {
@@ -322,8 +323,8 @@ TEST_CASE("memory that dense shards of a step with ghost layers may not have") {
 }
 
 TEST_CASE("one block for two inputs whose layers are to be filled") {
-  constexpr auto differ = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * shift(b, 0, -1, boundary::edge()); };
-  constexpr auto agree = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * shift(b, 0, -1); };
+  constexpr auto differ = [](auto a, auto b) { return shift(a, -1, along(0)) + 10.0 * shift(b, -1, along(0), boundary::edge()); };
+  constexpr auto agree = [](auto a, auto b) { return shift(a, -1, along(0)) + 10.0 * shift(b, -1, along(0)); };
   using field = input<double, shape<8, 3>, split<"x", _>>;
   using two = mesh<axis<"x", 2>>;
   using differing = with_ghosts<compile<differ, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<layers{1, 0}, 0>>;
@@ -338,7 +339,7 @@ TEST_CASE("one block for two inputs whose layers are to be filled") {
     agreeing same;
     same(comm, exchange_ghosts(block), exchange_ghosts(block), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 0.0 : 11.0);
-    constexpr auto beside = [](auto a, auto b) { return shift(a, 0, -1) + 10.0 * b; };
+    constexpr auto beside = [](auto a, auto b) { return shift(a, -1, along(0)) + 10.0 * b; };
     with_ghosts<compile<beside, two, field, field>, ghosts<layers{1, 0}, 0>, ghosts<0, 0>> inner;
     inner(comm, exchange_ghosts(block), block.block.part({1, 0}, {4, 3}), next);
     CHECK_EQ(y[0], comm.device(0) == 0 ? 10.0 : 11.0);

@@ -329,7 +329,7 @@ TEST_CASE("a monoid that is written at run time is checked") {
 TEST_CASE("norms are roots of sums of powers: one all_reduce of a split vector") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}));
   const value x = b.input(dynamic::input<double>({2, 7}, {"", "x,y"}));
-  for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) b.output(norm(x, 1, p));
+  for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) b.output(norm(x, p, along(1)));
   const auto program = b.compile();
   CHECK(program.traffic().bytes == (2 * 48 - 2 * 48 / 6) + (2 * 16 - 2 * 16 / 6));  // three sums in one message, and the maximum
   const std::vector<double> numbers{3, 0, 0, -4, 0, 0, 0, 1, -1, 1, -1, 1, -1, 1};

@@ -84,7 +84,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> elements_of(const auto& layou
   const auto local = layout.local_shape();
   for (int d = 0; d < layout.shape().count; ++d) {
     std::vector<std::pair<std::int64_t, std::int64_t>> next;
-    const auto held = layout.held(device, d);
+    const auto held = layout.held(device, along(d));
     for (const auto& [g, l] : list)
       for (std::size_t i = 0; i < held.size(); ++i)
         next.emplace_back(g * layout.shape()[d] + held[i], l * local[d] + static_cast<std::int64_t>(i));
@@ -164,13 +164,13 @@ TEST_CASE("a whole parameter on one device, and blocks that are never cut") {
   const auto mesh = layouts::mesh_of({4});
   const placed_layout one(mesh, layouts::shape_of({30}), layouts::split({{0}}), ragged<32, 0, 1, 0, 0>{});
   const placed_layout even(mesh, layouts::shape_of({30}), layouts::split({{0}}));
-  CHECK_EQ(one.held(1, 0).size(), 30u);
+  CHECK_EQ(one.held(1, along(0)).size(), 30u);
   CHECK_EQ(one.local_shape()[0], 30);
   CHECK_EQ(bytes_sent_to_redistribute(one, even, 1, 8), (8 + 8 + 6) * 8);  // and not one byte from the others
   CHECK_EQ(bytes_sent_to_redistribute(one, even, 0, 8), 0);
   check_pair(4, one, even);
   const placed_layout blocks(mesh, layouts::shape_of({30}), layouts::split({{0}}), ragged_list{{2, 0, 3, 1}, 5});
-  for (int d = 0; d < 4; ++d) CHECK((blocks.held(d, 0).size() % 5) == 0u);
+  for (int d = 0; d < 4; ++d) CHECK((blocks.held(d, along(0)).size() % 5) == 0u);
   check_pair(4, blocks, one);
   check_pair(4, even, blocks);
 }

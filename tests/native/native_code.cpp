@@ -127,7 +127,7 @@ dynamic::program random_loops(const dynamic::mesh& m, std::vector<std::vector<st
           case 1: known.push_back(x * y - x); break;
           case 2: known.push_back(where(x > y, x - y, y)); break;
           case 3: known.push_back(max(x, 3 - y)); break;
-          case 4: known.push_back(shift(x, dim, pick(2) == 0 ? 1 : -1) + y); break;
+          case 4: known.push_back(shift(x, pick(2) == 0 ? 1 : -1, along(dim)) + y); break;
           case 5: known.push_back(abs(x)); break;
           case 6: known.push_back(exp(-abs(x))); break;
           case 7: known.push_back(tanh(0.25 * x + y)); break;
@@ -571,8 +571,8 @@ TEST_CASE("a session with native code takes views and arrays, and only the code 
 
 TEST_CASE("loops among the caller's ghost layers are compiled too") {
   constexpr auto program = [](value u, value k) {
-    const auto next =
-        u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) + shift(u, 1, 1, boundary::edge()) - 4.0 * u);
+    const auto next = u + 0.25 * (shift(u, -1, along(0)) + shift(u, 1, along(0)) + shift(u, -1, along(1)) +
+                                  shift(u, 1, along(1), boundary::edge()) - 4.0 * u);
     return std::tuple{next + k, sum(u + k, 1)};
   };
   const dynamic::mesh m({{"x", 3}});

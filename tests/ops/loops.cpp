@@ -430,7 +430,7 @@ TEST_CASE(
   const auto step = [](value u, value k) {
     value next = u;
     for (int d = 0; d < 2; ++d)
-      for (const int by : {-1, 1}) next = next + 0.125 * (k + shift(k, d, by)) * (shift(u, d, by) - u);
+      for (const int by : {-1, 1}) next = next + 0.125 * (k + shift(k, by, along(d))) * (shift(u, by, along(d)) - u);
     return next;
   };
   const auto compiled = [&](auto body, std::int64_t rows, std::int64_t columns) {
@@ -463,7 +463,7 @@ TEST_CASE(
       [](value x, value c) {
         value next = x;
         for (int d = 0; d < 2; ++d)
-          for (const int by : {-1, 1}) next = next + 0.001 * einsum("ij,kj->ik", c + shift(c, d, by), x);
+          for (const int by : {-1, 1}) next = next + 0.001 * einsum("ij,kj->ik", c + shift(c, by, along(d)), x);
         return next;
       },
       1024, 1024);

@@ -184,8 +184,10 @@ TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the 
 
 TEST_CASE("overlapped: margins as wide as a shard are each under way beside a product, and joined where there is none") {
   using namespace overlapped_programs;
-  const auto beside = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + einsum<"ab,bc->ac">(u, w); };
-  const auto alone = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + w; };
+  const auto beside = [](value u, value v, value w) {
+    return shift(u, 16, along(0)) + shift(v, 16, along(0)) + einsum<"ab,bc->ac">(u, w);
+  };
+  const auto alone = [](value u, value v, value w) { return shift(u, 16, along(0)) + shift(v, 16, along(0)) + w; };
   const auto planned_on = [](auto f, const dynamic::mesh& m) {
     const auto rows = dynamic::input<float>({64, 64}, {"data", ""});
     return dynamic::compile(f, m, rows, rows, dynamic::input<float>({64, 64}));

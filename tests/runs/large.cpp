@@ -39,8 +39,8 @@ constexpr int64_t near = 12'345, far = (int64_t{1} << 31) + 5;
 constexpr int64_t rows = 32'771, columns = 65'537;
 static_assert(rows * columns > int64_t{1} << 31);
 
-constexpr auto near_moved = [](auto x) { return shift(x, 0, -near); };  // the second half reads the end of the first half
-constexpr auto far_moved = [](auto x) { return shift(x, 0, far); };
+constexpr auto near_moved = [](auto x) { return shift(x, -near, along(0)); };  // the second half reads the end of the first half
+constexpr auto far_moved = [](auto x) { return shift(x, far, along(0)); };
 constexpr auto found = [](auto x, auto at) { return std::tuple{take(x, at, 0), slice(x, {n - 5000}, {n - 7}, {3})}; };
 constexpr auto sums = [](auto m) { return std::tuple{sum(m, 0), sum(m, 1)}; };
 constexpr auto more = [](auto x) { return x * 3 + 1; };

@@ -24,7 +24,7 @@ inline dynamic::program program(int devices, bool on_one) {
   b.output(b.reshard(sum(turned, 0), {"x"}));
   b.output(sum(x, 1));
   b.output(fori_loop(
-      20, [](value, value h) { return shift(h, 0, -1) + shift(h, 1, 1) * h; }, x));
+      20, [](value, value h) { return shift(h, -1, along(0)) + shift(h, 1, along(1)) * h; }, x));
   b.output(fori_loop(
       50, [](value, value h) { return h + sum(h); }, turned));
   return b.compile();

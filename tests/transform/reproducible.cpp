@@ -106,7 +106,7 @@ std::vector<program> programs() {
   return {
       {"sums",
        [](value x, value) {
-         return all_of({sum(x), sum(x, 0), sum(x, 1), mean(x, 0), norm(x), norm(x, {1}, 1)});
+         return all_of({sum(x), sum(x, 0), sum(x, 1), mean(x, 0), norm(x), norm(x, 1, {1})});
        }},
       {"products",
        [](value x, value w) {

@@ -326,7 +326,7 @@ TEST_CASE("vmap: a pipeline whose stages are vectorised sends its state on by pe
     const value is_first = equal(iota<std::int32_t>(xs, {stages, 2, width}, 0), 0);
     const auto [last, made] = scan(
         [&](value state, value x) {
-          const value in = where(is_first, broadcast_in_dim(x, {stages, 2, width}, {1, 2}), shift(state, 0, -1));
+          const value in = where(is_first, broadcast_in_dim(x, {stages, 2, width}, {1, 2}), shift(state, -1, along(0)));
           const value out = reshard(vmap(stage)(ws, in), split<"stage", _, _>{});
           return std::tuple{out, out};
         },

@@ -99,11 +99,11 @@ class scalapack_matrix {
     if (!(shape == extents_))
       throw error("scalapack_matrix: it is [" + std::to_string(extents_[0]) + ',' + std::to_string(extents_[1]) +
                   "] by its descriptor, and the layout is of " + std::string(detail::shape_text(shape).view()));
-    const auto held = static_cast<std::int64_t>(layout.held(device, 0).size());
+    const auto held = static_cast<std::int64_t>(layout.held(device, along(0)).size());
     if (leading_ < held)
       throw error("scalapack_matrix: LLD_ is " + std::to_string(leading_) + " and device " + std::to_string(device) + " holds " +
                   std::to_string(held) + " rows");
-    return strided_view<T>(local, {held, static_cast<std::int64_t>(layout.held(device, 1).size())}, {1, leading_});
+    return strided_view<T>(local, {held, static_cast<std::int64_t>(layout.held(device, along(1)).size())}, {1, leading_});
   }
 
  private:

@@ -77,7 +77,7 @@ inline stored_array as_stored(const dynamic::placed_tensor& where) {
   a.box_of = [where](std::int64_t device) {
     stored_box box;
     for (int d = 0; d < where.rank(); ++d) {
-      const auto range = where.valid_range(device, d);
+      const auto range = where.valid_range(device, along(d));
       box.offset.push_back(range.begin);
       box.size.push_back(range.size());
     }

@@ -48,7 +48,7 @@ constexpr auto only_reduced = [](value q) {
 };
 constexpr auto scanned = [](value q) { return std::tuple{cumsum(q, 0), scan_along(q + q, monoid::max, 0, {.reverse = true})}; };
 constexpr auto stencil_of_line = [](value q) {
-  const value r = shift(q, 0, -1) + shift(q, 0, 2) - 2 * q;
+  const value r = shift(q, -1, along(0)) + shift(q, 2, along(0)) - 2 * q;
   return std::tuple{r, sum(r * r)};
 };
 
@@ -79,7 +79,7 @@ constexpr auto moved = [](value q) {
                     concatenate({q, q + q}, 1)};
 };
 constexpr auto stencil_of_rows = [](value q) {
-  const value around = shift(q, 0, -1) + shift(q, 0, 1) + shift(q, 1, -1) + shift(q, 1, 1);
+  const value around = shift(q, -1, along(0)) + shift(q, 1, along(0)) + shift(q, -1, along(1)) + shift(q, 1, along(1));
   const value r = around - 4 * q;
   return std::tuple{r, sum(r * r, {1}), sum(r)};
 };

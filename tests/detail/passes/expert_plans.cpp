@@ -137,7 +137,7 @@ TEST_CASE("GPipe on stage = 4, data = 2: the gradient is reduced once, after all
   const auto [last, results] = scan(
       [&](value state, value in) {
         const value first = pad(reshape(in, {1, batch, width}), {0, 0, 0}, {stages - 1, 0, 0});
-        const value out = relu(einsum<"pbd,pdf->pbf">(shift(state, 0, -1) + first, w));
+        const value out = relu(einsum<"pbd,pdf->pbf">(shift(state, -1, gspmd::along(0)) + first, w));
         return std::tuple{out, reshape(slice(out, {stages - 1, 0, 0}, {stages, batch, width}), {batch, width})};
       },
       empty, pad(x, {0, 0, 0}, {stages - 1, 0, 0}));

@@ -223,7 +223,7 @@ TEST_CASE("several sweeps on one exchange: as many bits, and as many times fewer
       CHECK(wide.traffic().messages == rounds * 4);
     }
     const auto leapfrog = [k](value p, value q) {  // q is one sweep older than p
-      const auto body = [](value, value a, value b) { return std::tuple{shift(a, 0, 1) + shift(a, 0, -1) - b, a}; };
+      const auto body = [](value, value a, value b) { return std::tuple{shift(a, 1, along(0)) + shift(a, -1, along(0)) - b, a}; };
       return fori_loop(2 * k, ghost(k, body), p, q);
     };
     const auto rows = dynamic::input<double>({18, 15}, {"x", ""});
@@ -263,7 +263,7 @@ TEST_CASE("ghost zones in a loop, with what that loop computes") {
       const auto outer = [k](value i, value x) {
         const value scale = x * 0.5;
         const auto inner = [=](value j, value t) {
-          return 0.25 * (shift(t, 0, 1) + shift(t, 0, -1, boundary::edge()) + roll(t, 1, 1)) + scale +
+          return 0.25 * (shift(t, 1, along(0)) + shift(t, -1, along(0), boundary::edge()) + roll(t, 1, along(1))) + scale +
                  broadcast_to(cast<double>(i + j), {9, 7});
         };
         return fori_loop(5, ghost(k, inner), x);
@@ -309,7 +309,7 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
     CAPTURE(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  const auto near = [](value u) { return shift(u, 0, 1) + shift(u, 0, -1); };
+  const auto near = [](value u) { return shift(u, 1, along(0)) + shift(u, -1, along(0)); };
   says(problem([&](value, value u) { return near(u) * sum(u); }), "reduce at ghost_zones.cpp");
   says(problem([&](value, value u) { return near(u) * sum(u); }), "its result from a field is not a field");
   says(problem([&](value, value u) { return near(flip(u, {0})); }), "is neither elementwise nor a shift");

@@ -98,7 +98,7 @@ struct random_reduction {
     if (function == 4) return (x - y) * (x - y);
     if constexpr (std::is_floating_point_v<T>)
       if (function == 5) return exp(x - y);
-    if (function == 3) y = shift(x, along, 1) + shift(x, along, -2, boundary::edge()) + y;
+    if (function == 3) y = shift(x, 1, gspmd::along(along)) + shift(x, -2, gspmd::along(along), boundary::edge()) + y;
     else y = function == 0 ? x + y : function == 1 ? max(x, y) : x * y;
     if (has_index) y = y + cast<T>(min(iota<std::int32_t>(x, shape, 0), 2));
     return y;
@@ -123,7 +123,8 @@ TEST_CASE("what is reduced is not stored") {
   check([](auto x) { return std::tuple{sum(x), reduce(x, monoid::max), reduce(x, monoid::min)}; }, 1, 3 * block);
   // A stencil with its halo buffers. Beyond the ends of a dim that is not split, another loop writes zeros.
   const auto laplacian = [](auto x) {
-    return shift(x, 0, 1) + shift(x, 0, -1) + shift(x, 1, 1, boundary::wrap()) + shift(x, 1, -1) - 4 * x;
+    return shift(x, 1, gspmd::along(0)) + shift(x, -1, gspmd::along(0)) + shift(x, 1, gspmd::along(1), boundary::wrap()) +
+           shift(x, -1, gspmd::along(1)) - 4 * x;
   };
   check([&](auto x) { return sum(laplacian(x)); }, 2, block + 3 * 4096);
   check([&](auto x) { return sum(abs(laplacian(x)), 1); }, 2, block + 3 * 4096);
@@ -324,7 +325,7 @@ struct moved_source {
         case 2: v = slice(v, m.a, m.b, m.c); break;
         case 3: v = flip(v, m.a); break;
         case 4: v = pad(v, m.a, list(m.a.size()), 1); break;
-        default: v = roll(v, m.a[0], static_cast<int>(m.a[1]));
+        default: v = roll(v, m.a[0], gspmd::along(m.a[1]));
       }
     }
     return v;
@@ -465,7 +466,7 @@ TEST_CASE("sums that sessions make while they compute have the bits of those of 
 
 namespace {
 constexpr auto roughness = [](auto x) {
-  const value y = shift(x, 0, 1) * 0.5F + shift(x, 0, -3, boundary::wrap()) - x;
+  const value y = shift(x, 1, gspmd::along(0)) * 0.5F + shift(x, -3, gspmd::along(0), boundary::wrap()) - x;
   return std::tuple{sum(y), reduce(abs(y), monoid::max), sum(x), sum(x * x)};
 };
 }  // namespace
