@@ -11,7 +11,7 @@
 
 namespace examples {
 
-/// The main of an example over MPI. Calls body(ranks). Only rank 0 prints. If ranks throw an exception, one of them
+/// The main of an example over MPI. Calls body(ranks). Only rank 0 prints. If ranks throw an exception, one rank
 /// prints its text and ends all ranks.
 template <class Body>
 int run_processes(int argc, char** argv, const Body& body) {
