@@ -27,15 +27,23 @@ Number number(const std::string& option, std::string_view text, Number least, Nu
   return result;
 }
 
+/// Calls `body` and returns its status. After a wrong command line returns 2, and prints the text and the usage if `prints`.
+template <class F>
+int report_usage_errors(const char* usage, bool prints, F&& body) {
+  try {
+    return body();
+  } catch (const usage_error& mistake) {
+    if (prints) std::fprintf(stderr, "%s\n%s", mistake.what(), usage);
+    return 2;
+  }
+}
+
 /// Calls the body of main. Prints errors on stderr. Returns 2 for errors of the command line and 1 for all other
 /// errors.
 template <class F>
 int report_errors(const char* usage, F&& body) {
   try {
-    return body();
-  } catch (const usage_error& mistake) {
-    std::fprintf(stderr, "%s\n%s", mistake.what(), usage);
-    return 2;
+    return report_usage_errors(usage, true, body);
   } catch (const std::exception& failure) {
     std::fprintf(stderr, "\n%s\n", failure.what());
     return 1;

@@ -19,12 +19,7 @@ std::vector<gspmd::dynamic::any_array> run_native_over_mpi(const gspmd::dynamic:
 }
 
 int over_mpi(int argc, char** argv, const char* usage, const std::function<int(int, bool)>& body) {
-  MPI_Init(&argc, &argv);
-  int rank = 0, ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (rank != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);
-  const int status = command_line::report_errors(usage, [&] { return body(ranks, rank == 0); });
-  MPI_Finalize();
-  return status;
+  const gspmd::mpi_environment env(argc, argv);
+  if (env.rank() != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);
+  return command_line::report_usage_errors(usage, env.rank() == 0, [&] { return body(env.size(), env.rank() == 0); });
 }

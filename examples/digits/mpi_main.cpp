@@ -26,22 +26,18 @@ std::string first_mesh_of(int ranks) {
 }
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int rank = 0, ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (rank != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) MPI_Abort(MPI_COMM_WORLD, 1);  // only one process prints
+  const mpi_environment env(argc, argv);
+  if (env.rank() != 0 && std::freopen("/dev/null", "w", stdout) == nullptr)
+    MPI_Abort(MPI_COMM_WORLD, 1);  // only one process prints
 
-  const int result = report_errors(usage, [&] {
+  return report_usage_errors(usage, env.rank() == 0, [&] {
     const digits::options o = parse(argc, argv);
     if (o.asks_for_help) return help(usage);
     if (!o.backend.empty()) throw usage_error("--backend: digits-mpi has only MPI");
-    return with_mesh(o.devices.empty() ? first_mesh_of(ranks) : o.devices, [&]<class Mesh>(std::type_identity<Mesh>) {
+    return with_mesh(o.devices.empty() ? first_mesh_of(env.size()) : o.devices, [&]<class Mesh>(std::type_identity<Mesh>) {
       const digits_data data = read_digits(GSPMD_EXAMPLE_DIR "/digits.csv");
       const mpi backend{MPI_COMM_WORLD};
       return run_all<Mesh>(o, backend, data, [&](comparison& c) { c.add<Mesh>("mpi", backend, data); });
     });
   });
-  MPI_Finalize();
-  return result;
 }

@@ -12,7 +12,7 @@
 
 namespace digits {
 
-using command_line::report_errors, command_line::usage_error;
+using command_line::report_errors, command_line::report_usage_errors, command_line::usage_error;
 
 struct options {
   std::string devices;  // DxM; empty: the program chooses
