@@ -232,7 +232,7 @@ foreach(exception IN LISTS until_the_doors exceptions)
 endforeach()
 
 # The same holds between the folders of passes. Each may include the folders before it.
-set(pass_folders request rewrite complete choose emit lower order place refuse ghost list typed grad vmap carried)
+set(pass_folders request rewrite complete choose solve emit lower order place refuse ghost list typed grad vmap carried)
 foreach(file IN LISTS headers)
   if(NOT file MATCHES "^detail/passes/([a-z_]+)/")
     continue()

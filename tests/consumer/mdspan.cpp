@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// std::mdspan of each layout is an argument and a result of a step. The step honours its strides. An array is a view, and
-// has elements with several indices.
+// std::mdspan of each layout is an argument and a result of a step. The step honours its strides. An array is a view,
+// and has elements with several indices.
 #include <array>
 #include <mdspan>
 #include <vector>

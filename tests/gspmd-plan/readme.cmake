@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# README: every ```console block has one command, `$ gspmd-plan ...`, and its output. The command is run in the
-# directory of the README.
+# README: every ```console block has one command, `$ gspmd-plan ...`, and its output. The command is run in DIRECTORY.
 include("${CMAKE_CURRENT_LIST_DIR}/common.cmake")
 file(READ "${README}" text)
-cmake_path(GET README PARENT_PATH directory)
 cmake_path(GET PROGRAM PARENT_PATH bin)
 set(begin "```console\n$ ")
 set(count 0)
@@ -21,7 +19,7 @@ while(TRUE)
   string(SUBSTRING "${text}" ${end} -1 text)
   string(FIND "${text}" "```" end)
   string(SUBSTRING "${text}" 0 ${end} wanted)
-  execute_process(COMMAND sh -c "PATH=\"${bin}:\$PATH\"; { ${command} ; } 2>&1" WORKING_DIRECTORY "${directory}" OUTPUT_VARIABLE out TIMEOUT 60)
+  execute_process(COMMAND sh -c "PATH=\"${bin}:\$PATH\"; { ${command} ; } 2>&1" WORKING_DIRECTORY "${DIRECTORY}" OUTPUT_VARIABLE out TIMEOUT 60)
   math(EXPR count "${count} + 1")
   if(NOT "${out}" STREQUAL "${wanted}")
     message(SEND_ERROR "${command}\n${out}")

@@ -17,7 +17,7 @@ foreach(k RANGE 1 ${last})
   string(APPEND why "${out}")
 endforeach()
 golden(${NAME}.sharding "${why}")
-plan(0 valid/${NAME}.json --dot "${SCRATCH}/plan.dot" --svg "${SCRATCH}/plan.svg")
+plan(0 valid/${NAME}.json --dot "${SCRATCH}/plan.dot" --svg "${SCRATCH}/plan.svg" --bytes)
 if(PYTHON)
   execute_process(COMMAND "${PYTHON}" "${here}/drawings.py" "${here}/golden/${NAME}.json" "${SCRATCH}/plan.svg" "${SCRATCH}/plan.dot"
                           "${here}/valid/${NAME}.json"

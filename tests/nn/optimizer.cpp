@@ -69,7 +69,7 @@ struct layer {
   T w;
 };
 template <class T>
-struct network {
+struct model {
   T matrix;
   std::vector<layer<T>> others;
 };
@@ -94,7 +94,7 @@ dynamic::program built(const placed_on& on, const Optimizer& opt, double clip) {
   const auto in = [&](std::size_t k) {
     return on.is_annotated || k == 0 ? dynamic::input<T>(shapes[k], on.split[k]) : dynamic::input<T>(shapes[k]);
   };
-  const auto p = dynamic::inputs(b, network<dynamic::input_spec>{in(0), {{in(1)}, {in(2)}}});
+  const auto p = dynamic::inputs(b, model<dynamic::input_spec>{in(0), {{in(1)}, {in(2)}}});
   const auto state = optimizer::state_inputs(b, opt, p);
   const auto term = [&](value w) {
     const auto extents = w.shape();

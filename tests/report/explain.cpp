@@ -51,7 +51,7 @@ TEST_CASE("explain: no operators, one device, nothing sent") {
         "mesh x=1: 1 device\n\n"
         "#  operator  line  type  global shape  loop  local shape  sharding\n"
         "0  input 0         f32   []                  []           []  -> output 0\n"
-        "     copy of #0 to the memory of the output\n\n"
+        "   - copy of #0 to the memory of the output\n\n"
         "one device sends\n"
         "  in total     0 bytes\n"
         "            0 messages\n"

@@ -25,8 +25,8 @@ using step = g::compile<program, g::mesh<g::axis<"x", 2>>, g::input<float, g::sh
                         g::input<float, g::shape<6, 4>>>;
 static_assert(step::traffic.bytes == 0);
 
-// Argument-dependent lookup finds a function if an argument is a value, or an array or tuple of values. A list in braces
-// has no type, so `concatenate({x, y}, 0)` needs the alias. A function in an inner namespace needs it, too.
+// Argument-dependent lookup finds a function if an argument is a value, or an array or tuple of values. A list in
+// braces has no type, so `concatenate({x, y}, 0)` needs the alias. A function in an inner namespace needs it, too.
 constexpr auto wide = [](auto x, auto w, auto i) {
   auto y = g::concatenate({x, w}, 0) + concatenate(std::array{x, w}, 0);
   y = y + reshape(g::stack({x, w}, 0), {16, 6}) + pad(slice(y, {1, 0}, {15, 6}), {1, 0}, {1, 0});

@@ -42,6 +42,8 @@ constexpr const char* help_text =
     "                    ways to run its operator with the time each takes, and the time of the whole plan with another "
     "sharding\n"
     "  --collectives     only the rows of the table that send data\n"
+    "  --all             every row of the table; otherwise the rows of equal layers are shown once\n"
+    "  --bytes           exact bytes and flops instead of 44.1 MB and 15.1 GFLOP; --json always has exact numbers\n"
     "  --from V, --to V  of the table only the values from one to another, in the order of the document\n"
     "  --scope PATH      of the table, --report, --timeline, --layers and --html only the scopes whose path ends so: "
     "`attention`,\n"
@@ -151,7 +153,7 @@ class application {
     } else if (p && errors_.empty() && !costs.empty()) {
       r.out = costs;
     } else if (p && errors_.empty() && !wants_run) {
-      r.out = plan_table(*p, colours{here_.is_terminal}, shown_).text();
+      r.out = plan_table(*p, network_of(*p), colours{here_.is_terminal}, shown_, form()).text();
     }
     if (!options_.json)
       for (const auto& line : remarks) r.out += gspmd::printable(line) + '\n';
@@ -281,6 +283,19 @@ class application {
   static std::string assumed(const planned_program& p) {
     return p.built.network ? "" : "no network is given: 31.25e9 bytes/s to every device, 1e12 flops/s\n";
   }
+  [[nodiscard]] gspmd::number_form form() const {
+    return options_.bytes ? gspmd::number_form::exact : gspmd::number_form::rounded;
+  }
+  [[nodiscard]] std::string suggested(const planned_program& p) const {
+    return gspmd::dynamic::suggest_annotations(p.plan, network_of(p), 10, options_.scope, gspmd::annotation_form::document,
+                                               form());
+  }
+  /// Returns the name of the document without its folder and `.json`.
+  [[nodiscard]] std::string title() const {
+    auto name = document_name();
+    name = name.substr(name.rfind('/') + 1);
+    return name.ends_with(".json") ? name.substr(0, name.size() - 5) : name;
+  }
   static std::string memory_given_up(const planned_program& p, const gspmd::network& net) {
     if (p.plan.request().most_memory <= 0) return "no limit of memory is given: write `memory_per_device` in the mesh\n";
     return gspmd::explain_memory(p.plan, net);
@@ -288,11 +303,10 @@ class application {
   std::string report_costs(const planned_program& p) {
     const auto net = network_of(p);
     const auto& program = p.program();
-    return assumed(p) + (options_.report == "most-expensive"
-                             ? gspmd::dynamic::suggest_annotations(p.plan, net, 10, options_.scope)
-                         : options_.report == "summary" ? gspmd::summary(program, net, options_.scope)
-                         : options_.report == "memory"  ? memory_given_up(p, net)
-                                                        : gspmd::outline(program, net, options_.scope));
+    return assumed(p) + (options_.report == "most-expensive" ? suggested(p)
+                         : options_.report == "summary"      ? gspmd::summary(program, net, options_.scope, form())
+                         : options_.report == "memory"       ? memory_given_up(p, net)
+                                                             : gspmd::outline(program, net, options_.scope, form()));
   }
 
   std::string compare_with_other(const planned_program& p) {
@@ -303,7 +317,7 @@ class application {
     if (own.empty()) document = parse_document(text, own);
     if (own.empty()) other = plan(document, devices::of_mesh, own);
     for (const auto& line : own.lines()) errors_.add("--compare " + options_.compare, line);
-    return other ? assumed(p) + gspmd::compare(p.program(), other->program(), network_of(p)) : "";
+    return other ? assumed(p) + gspmd::compare(p.program(), other->program(), network_of(p), form()) : "";
   }
   void check_scope(const planned_program& p) {
     try {
@@ -314,6 +328,8 @@ class application {
   }
   void find_shown(const planned_program& p) {
     shown_.collectives_only = options_.collectives;
+    shown_.folds = !options_.all;
+    shown_.scope = options_.scope;
     if (!options_.scope.empty()) {
       shown_.in_scope.assign(p.built.values.size(), false);
       for (const int v : p.plan.labels_in(options_.scope))
@@ -328,15 +344,14 @@ class application {
   void draw(const planned_program& p) {
     if (!options_.timeline.empty())
       write_text(options_.timeline, "--timeline",
-                 options_.timeline.ends_with(".svg") ? gspmd::timeline_svg(p.program(), network_of(p), options_.scope)
+                 options_.timeline.ends_with(".svg") ? gspmd::timeline_svg(p.program(), network_of(p), options_.scope, form())
                                                      : gspmd::timeline(p.program(), network_of(p), options_.scope));
     if (!options_.layers.empty())
-      write_text(options_.layers, "--layers", gspmd::outline_svg(p.program(), network_of(p), options_.scope));
+      write_text(options_.layers, "--layers", gspmd::outline_svg(p.program(), network_of(p), options_.scope, form()));
     if (!options_.html.empty())
       write_text(options_.html, "--html",
-                 gspmd::report_html(p.program(), network_of(p), options_.scope,
-                                    gspmd::dynamic::suggest_annotations(p.plan, network_of(p), 10, options_.scope)));
-    if (!options_.dot.empty()) write_text(options_.dot, "--dot", dot_graph(p));
+                 gspmd::report_html(p.program(), network_of(p), options_.scope, assumed(p) + suggested(p), title(), form()));
+    if (!options_.dot.empty()) write_text(options_.dot, "--dot", dot_graph(p, form()));
     if (options_.svg.empty()) return;
     std::vector<int> values;
     if (options_.value.empty()) {

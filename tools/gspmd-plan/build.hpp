@@ -76,6 +76,7 @@ class program_builder {
       errors_.add("mode", "is " + found(*mode) + "; it is \"automatic\", \"explicit\" or \"manual\"");
     if (reproducible != nullptr && !reproducible->is_boolean())
       errors_.add("reproducible", "is " + found(*reproducible) + ", not true or false");
+    top.find("$schema");  // for editors
     top.refuse_unknown();
     if (!built_.program) return {};  // annotations cannot be read without the mesh
     const std::size_t count = (inputs != nullptr ? inputs->size() : 0) + (ops != nullptr ? ops->size() : 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans a program document, and runs it. README.md has an example.
+// Plans a program document, and runs it. docs/reference/gspmd_plan.md has an example.
 // output: gspmd-plan
 // package: nlohmann_json
 // args: --help
@@ -20,7 +20,7 @@ using namespace plan_tool;
 constexpr const char* usage =
     "usage: gspmd-plan FILE [--json] [--run DIR --out DIR] [--backend serial|threads|simulated] [--check]\n"
     "                  [--checked] [--explain VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
-    "                  [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
+    "                  [--all] [--bytes] [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                  [--report most-expensive|summary|outline|memory] [--timeline FILE] [--layers FILE] [--html FILE]\n"
     "                  [--network FILE] [--work N] [--seconds N]\n"
     "                  [--search [--anew] [--devices N] [--plans N] [--annotated FILE]]\n"

@@ -19,7 +19,7 @@ using namespace plan_tool;
 constexpr const char* usage =
     "usage: mpirun -n RANKS gspmd-plan-mpi FILE [--json] [--run DIR --out DIR] [--check] [--checked]\n"
     "                                      [--explain VALUE] [--collectives] [--from VALUE] [--to VALUE] [--scope PATH]\n"
-    "                                      [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
+    "                                      [--all] [--bytes] [--compare OTHER] [--dot FILE] [--svg FILE [--value NAME]]\n"
     "                                      [--report most-expensive|summary|outline|memory] [--timeline FILE] [--layers FILE]\n"
     "                                      [--html FILE] [--network FILE] [--work N] [--seconds N]\n"
     "  a run needs one rank for each device of the mesh; every process reads the inputs, the first process writes\n";

@@ -36,6 +36,8 @@ struct options {
   std::string from, to;  // values
   std::string scope;     // a part of the program
   bool collectives = false;
+  bool all = false;            // equal layers are not folded
+  bool bytes = false;          // exact numbers
   std::int64_t work = 0;       // of planning; 0: not specified
   int seconds = 0;             // 0: not specified
   bool search = false;         // for annotations
@@ -90,6 +92,8 @@ inline options parse(int argc, char** argv) {
     else if (option == "--to") set(o.to, option, next());
     else if (option == "--scope") set(o.scope, option, next());
     else if (option == "--collectives") o.collectives = true;
+    else if (option == "--all") o.all = true;
+    else if (option == "--bytes") o.bytes = true;
     else if (option == "--value") set(o.value, option, next());
     else if (option == "--work") set_number(o.work, option, next());
     else if (option == "--seconds") set_number(o.seconds, option, next());
@@ -116,6 +120,8 @@ inline options parse(int argc, char** argv) {
   if ((o.collectives || !o.from.empty() || !o.to.empty()) &&
       (o.json || !o.explain.empty() || !o.report.empty() || !o.compare.empty()))
     throw usage_error("--collectives, --from and --to select rows of the table, and there is no table");
+  if (o.all && (o.json || !o.explain.empty() || !o.report.empty() || !o.compare.empty()))
+    throw usage_error("--all shows every row of the table, and there is no table");
   if (!o.scope.empty() && (o.json || !o.explain.empty() || !o.compare.empty()))
     throw usage_error(
         "--scope selects a part of the table, --report, --timeline, --layers and --html, and no such output is requested");

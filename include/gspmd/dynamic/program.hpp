@@ -61,6 +61,11 @@ struct any_array {
   }
 };
 
+/// The estimated time of one step, and a time that no plan is below (the option `solve`).
+struct plan_bound {
+  double seconds = 0, least_seconds = 0;
+};
+
 /// A compiled program. You can keep it, copy it, run it any number of times, and query the plan.
 ///
 /// **Threads.** Any number of threads may run and query one program: it never changes, and every run has its own
@@ -96,6 +101,13 @@ class program {
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
+
+  /// Returns the time of the plan and its lower bound, by the planner's prices. Returns nullopt without the option
+  /// `solve`, and if the solver does not support the program.
+  [[nodiscard]] std::optional<plan_bound> bound() const {
+    if (view_.times.least < 0) return {};
+    return plan_bound{static_cast<double>(view_.times.plan) / 1e12, static_cast<double>(view_.times.least) / 1e12};
+  }
 
   /// The inputs, the outputs, and the results of all operators that the outputs need, with their shardings, in the
   /// order of the program. Throws gspmd::error if the input or output does not exist.

@@ -80,7 +80,7 @@ class array {
   /// Returns element i in row-major order, whatever the number of dims.
   [[nodiscard]] T& operator[](std::int64_t i) { return data_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] const T& operator[](std::int64_t i) const { return data_[static_cast<std::size_t>(i)]; }
-  /// Returns the element with these indices, one for each dim. From C++23 on, `a[i, j]` is the same.
+  /// Returns the element with these indices, one for each dim. In C++23, `a[i, j]` is the same.
   ///
   /// **Errors.** Throws gspmd::error if the number of indices is not the number of dims. Their values are not checked.
   template <std::integral... Index>

@@ -3,13 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <iterator>
 #include <string>
 #include <utility>
 
 #include "gspmd/detail/ops/update.hpp"
 #include "gspmd/detail/passes/list/compute_again.hpp"
+#include "gspmd/detail/report/numbers.hpp"
 #include "gspmd/report/inspect.hpp"
 #include "gspmd/report/network.hpp"
 
@@ -17,15 +16,6 @@
 namespace gspmd {
 namespace detail {
 
-/// Returns a short time text: `1.5 ms`, `0.35 ns`.
-[[gnu::cold]] inline std::string short_time(double seconds) {
-  constexpr const char* units[] = {"s", "ms", "us", "ns", "ps"};
-  std::size_t unit = 0;
-  for (; unit + 1 < std::size(units) && seconds < 1; ++unit) seconds *= 1000;
-  char digits[40];
-  std::snprintf(digits, sizeof digits, "%.3g %s", seconds, units[unit]);
-  return digits;
-}
 /// Returns the price of saved bytes: `49152 bytes for 1.31 us, 26.7 ps a byte`.
 [[gnu::cold]] inline std::string price_of_bytes(std::int64_t bytes, double seconds) {
   const std::string time = seconds <= 0 ? "no time" : short_time(seconds);

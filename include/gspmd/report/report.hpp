@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gspmd/detail/report/cost_report.hpp"
+#include "gspmd/detail/report/excess.hpp"
+#include "gspmd/detail/report/numbers.hpp"
 #include "gspmd/detail/report/outline.hpp"
 #include "gspmd/detail/report/plan_graph.hpp"
 #include "gspmd/report/network.hpp"
@@ -15,7 +18,8 @@
 ///
 /// Each function takes a compiled step as a template argument, or a program that was compiled at run time. Without a
 /// network argument, default_network is used. `scope` is the end of a path of names from `named`; the report then
-/// covers only that part of the program. The program does not run.
+/// covers only that part of the program. The program does not run. Bytes, flops and times are rounded (`44.1 MB`, `15.1
+/// GFLOP`, `810 us`); number_form::exact prints every digit.
 ///
 /// All functions throw gspmd::error if the network does not describe an axis of the mesh, or if no scope has this name.
 namespace gspmd {
@@ -30,13 +34,14 @@ namespace gspmd {
 ///
 ///     std::puts(most_expensive_collectives<step>(pod).c_str());
 template <class Step>
-std::string most_expensive_collectives(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).most_expensive(most);
+std::string most_expensive_collectives(const network& net = default_network, std::size_t most = 10, std::string_view scope = {},
+                                       number_form form = number_form::rounded) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope, form).most_expensive(most);
 }
 template <class Program>
 std::string most_expensive_collectives(const Program& program, const network& net = default_network, std::size_t most = 10,
-                                       std::string_view scope = {}) {
-  return detail::cost_report(program.view(), program.mesh_info(), net, scope).most_expensive(most);
+                                       std::string_view scope = {}, number_form form = number_form::rounded) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope, form).most_expensive(most);
 }
 
 /// Returns a summary of at most 40 lines for a program of any length.
@@ -48,12 +53,26 @@ std::string most_expensive_collectives(const Program& program, const network& ne
 ///
 ///     std::puts(summary<step>(pod).c_str());
 template <class Step>
-std::string summary(const network& net = default_network, std::string_view scope = {}) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).summary();
+std::string summary(const network& net = default_network, std::string_view scope = {}, number_form form = number_form::rounded) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope, form).summary();
 }
 template <class Program>
-std::string summary(const Program& program, const network& net = default_network, std::string_view scope = {}) {
-  return detail::cost_report(program.view(), program.mesh_info(), net, scope).summary();
+std::string summary(const Program& program, const network& net = default_network, std::string_view scope = {},
+                    number_form form = number_form::rounded) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope, form).summary();
+}
+
+/// Returns a line for each collective that sends much more than the sizes of its operands make necessary. The lines
+/// have the names or source lines of the values. `explain` prints the same lines.
+template <class Program>
+std::vector<std::string> excess_communication(const Program& program, number_form form = number_form::rounded) {
+  const detail::plan_view& plan = program.view();
+  return detail::excess_lines(
+      plan,
+      [&](int value, int) {
+        return detail::cost_report::line_of(plan.nodes[static_cast<std::size_t>(plan.value(value).node)].at);
+      },
+      form);
 }
 
 /// Returns the estimated step as a trace for chrome://tracing and ui.perfetto.dev (Trace Event Format, JSON).
@@ -78,12 +97,14 @@ std::string timeline(const Program& program, const network& net = default_networ
 /// Returns the timeline as an SVG picture: a row for the computation and a row for each mesh axis. Time runs to the
 /// right; pointing at a box shows its name.
 template <class Step>
-std::string timeline_svg(const network& net = default_network, std::string_view scope = {}) {
-  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).timeline_svg();
+std::string timeline_svg(const network& net = default_network, std::string_view scope = {},
+                         number_form form = number_form::rounded) {
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope, form).timeline_svg();
 }
 template <class Program>
-std::string timeline_svg(const Program& program, const network& net = default_network, std::string_view scope = {}) {
-  return detail::cost_report(program.view(), program.mesh_info(), net, scope).timeline_svg();
+std::string timeline_svg(const Program& program, const network& net = default_network, std::string_view scope = {},
+                         number_form form = number_form::rounded) {
+  return detail::cost_report(program.view(), program.mesh_info(), net, scope, form).timeline_svg();
 }
 
 /// Returns the program as a short list.
@@ -95,21 +116,24 @@ std::string timeline_svg(const Program& program, const network& net = default_ne
 ///
 ///     std::puts(outline<step>(pod).c_str());
 template <class Step>
-std::string outline(const network& net = default_network, std::string_view scope = {}) {
-  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net, scope)).text();
+std::string outline(const network& net = default_network, std::string_view scope = {}, number_form form = number_form::rounded) {
+  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net, scope, form)).text();
 }
 template <class Program>
-std::string outline(const Program& program, const network& net = default_network, std::string_view scope = {}) {
-  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope)).text();
+std::string outline(const Program& program, const network& net = default_network, std::string_view scope = {},
+                    number_form form = number_form::rounded) {
+  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope, form)).text();
 }
 /// Returns the outline as an SVG picture, with a bar for the share of each row in the time.
 template <class Step>
-std::string outline_svg(const network& net = default_network, std::string_view scope = {}) {
-  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net, scope)).svg();
+std::string outline_svg(const network& net = default_network, std::string_view scope = {},
+                        number_form form = number_form::rounded) {
+  return detail::outline(detail::cost_report(Step::view, Step::mesh_type::info, net, scope, form)).svg();
 }
 template <class Program>
-std::string outline_svg(const Program& program, const network& net = default_network, std::string_view scope = {}) {
-  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope)).svg();
+std::string outline_svg(const Program& program, const network& net = default_network, std::string_view scope = {},
+                        number_form form = number_form::rounded) {
+  return detail::outline(detail::cost_report(program.view(), program.mesh_info(), net, scope, form)).svg();
 }
 
 /// Returns the program of one device as a graph for Graphviz. A box is a step with its operators; collectives are
@@ -147,14 +171,14 @@ std::string plan_json(const Program& program) {
 ///
 ///     std::puts(compare<step_a, step_b>(pod).c_str());
 template <class A, class B>
-std::string compare(const network& net = default_network) {
-  return detail::compare_costs(detail::cost_report(A::view, A::mesh_type::info, net),
-                               detail::cost_report(B::view, B::mesh_type::info, net));
+std::string compare(const network& net = default_network, number_form form = number_form::rounded) {
+  return detail::compare_costs(detail::cost_report(A::view, A::mesh_type::info, net, {}, form),
+                               detail::cost_report(B::view, B::mesh_type::info, net, {}, form));
 }
 template <class A, class B>
-std::string compare(const A& a, const B& b, const network& net = default_network) {
-  return detail::compare_costs(detail::cost_report(a.view(), a.mesh_info(), net),
-                               detail::cost_report(b.view(), b.mesh_info(), net));
+std::string compare(const A& a, const B& b, const network& net = default_network, number_form form = number_form::rounded) {
+  return detail::compare_costs(detail::cost_report(a.view(), a.mesh_info(), net, {}, form),
+                               detail::cost_report(b.view(), b.mesh_info(), net, {}, form));
 }
 
 }  // namespace gspmd

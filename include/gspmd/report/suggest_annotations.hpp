@@ -20,6 +20,10 @@
 
 /// The most expensive collectives of a program, and annotations that avoid each: found by planning the program again.
 namespace gspmd {
+
+/// The language of the suggested annotations: C++, or the documents of gspmd-plan.
+enum class annotation_form : std::uint8_t { cpp, document };
+
 namespace detail {
 
 /// Plans a program again with changed annotations that may cause a collective.
@@ -30,8 +34,9 @@ namespace detail {
 class annotation_trials {
  public:
   /// `request`: the requests to the planner; `plan`: the plan that resulted.
-  annotation_trials(const graph& g, const plan_view& plan, const mesh_info& mesh, const plan_request& request, const network& net)
-      : graph_(g), plan_(plan), mesh_(mesh), request_(request), net_(net), now_(price_of(plan)) {}
+  annotation_trials(const graph& g, const plan_view& plan, const mesh_info& mesh, const plan_request& request, const network& net,
+                    annotation_form form = annotation_form::cpp)
+      : graph_(g), plan_(plan), mesh_(mesh), request_(request), net_(net), form_(form), now_(price_of(plan)) {}
 
   /// Returns the annotations that avoid the collective, each with the time of the step, fastest first. Then returns the
   /// alternative ways to run the operator.
@@ -58,8 +63,8 @@ class annotation_trials {
   }
 
  private:
-  /// Returns the lines about annotations. Example: "with input 1 as [_, _] the step takes 0.020 us instead of 0.244 us
-  /// and sends 0 bytes instead of 224".
+  /// Returns the lines about annotations. Example: "with split<_, _> for input 1 the step takes 0.020 us instead of
+  /// 0.244 us and sends 0 bytes instead of 224". For a document: "with "sharding": [[],[]] in w1 the step takes ...".
   [[nodiscard, gnu::cold]] std::vector<std::string> of(const plan_step& s) {
     if (graph_.states_communication()) return {"the program says so itself"};
     std::vector<change> changes;
@@ -108,6 +113,44 @@ class annotation_trials {
   static constexpr std::size_t most_planned = 80'000;  // operators in all trials: 1,680 operators (40 layers) take 20 ms
 
   [[nodiscard]] const node& at(int i) const { return graph_.nodes[static_cast<std::size_t>(i)]; }
+  /// Returns the dims as C++ has them: `"data", _`.
+  [[nodiscard, gnu::cold]] std::string dims_text(const sharding& s, int rank) const {
+    std::string dims;
+    for (int d = 0; d < rank; ++d) {
+      text axes;
+      const bool is_split = write_dim(axes, mesh_, s, d);
+      dims += (d > 0 ? ", " : "") + (is_split ? '"' + std::string(axes.view()) + '"' : std::string("_"));
+    }
+    return dims;
+  }
+  /// Returns the member of a document: `"sharding": [["data"],[]] in w1`. Null: `no "sharding" in w1`.
+  [[nodiscard, gnu::cold]] std::string document_text(const node& n, const sharding* s) const {
+    const std::string name = n.at.is_input() ? n.at.name() : n.at.file;
+    if (s == nullptr) return "no \"sharding\" in " + name;
+    std::string dims;
+    for (int d = 0; d < n.shape.count; ++d) {
+      text axes;
+      dims += d > 0 ? "," : "";
+      if (!write_dim(axes, mesh_, *s, d)) {
+        dims += "[]";
+        continue;
+      }
+      std::string list(axes.view());
+      for (auto comma = list.find(','); comma != std::string::npos; comma = list.find(',', comma + 3))
+        list.replace(comma, 1, "\",\"");
+      dims += "[\"" + list + "\"]";
+    }
+    return "\"sharding\": [" + dims + "] in " + name;
+  }
+  /// Returns true if the user can annotate a node. In a document, an op has a name for its last node only. Loops and
+  /// conditionals have no annotation.
+  [[nodiscard, gnu::cold]] bool is_writable(int i) const {
+    if (form_ == annotation_form::cpp) return true;
+    if (is_region(at(i).op) || at(i).tag < 0) return false;
+    for (int later = i + 1; later < static_cast<int>(graph_.nodes.size()); ++later)
+      if (at(later).tag == at(i).tag && !at(later).annotated) return false;
+    return true;
+  }
   [[nodiscard, gnu::cold]] price price_of(const plan_view& p) const {
     return {estimate_plan(p, mesh_, net_).total(), traffic(p, mesh_).bytes};
   }
@@ -131,11 +174,13 @@ class annotation_trials {
   [[gnu::cold]] void add_changes(int i, const plan_step& s, std::vector<change>& changes) const {
     const node& n = at(i);
     const sharding written = n.annotation.layout.planned();
+    if (!is_writable(i)) return;
     const std::string name(graph::place(n.at, name_of(n.op)).view());
     const auto add = [&](bool is_annotated, const sharding& lies) {
-      std::string text = name + " as " + std::string(sharding_text(mesh_, lies, n.shape.count).view());
-      if (!is_annotated)
-        text = name + (n.at.is_input() ? " without its annotation" : ", whose result is annotated, left to the plan");
+      std::string text = "split<" + dims_text(lies, n.shape.count) + (n.at.is_input() ? "> for " : "> in the ") + name;
+      if (lies.partial != 0) text = name + " as " + std::string(sharding_text(mesh_, lies, n.shape.count).view());
+      if (!is_annotated) text = "no annotation of " + name;
+      if (form_ == annotation_form::document) text = document_text(n, is_annotated ? &lies : nullptr);
       for (const auto& c : changes)
         if (c.text == text) return;
       if (!is_annotated || lies != written) changes.push_back({i, is_annotated, lies, std::move(text)});
@@ -174,16 +219,15 @@ class annotation_trials {
   [[gnu::cold]] void add_annotations(int i, const plan_step& s, std::vector<change>& changes) const {
     const node& n = at(i);
     const sharding lies = plan_.value(plan_.nodes[static_cast<std::size_t>(i)].value).layout;
+    if (!is_writable(i)) return;
     const auto add = [&](const sharding& wanted) {
-      const std::string value(graph::place(n.at, name_of(n.op)).view());
-      std::string dims;
-      for (int d = 0; d < n.shape.count; ++d) {
-        text axes;
-        const bool is_split = write_dim(axes, mesh_, wanted, d);
-        dims += (d > 0 ? ", " : "") + (is_split ? '"' + std::string(axes.view()) + '"' : std::string("_"));
-      }
-      const std::string call = wanted.splits.count == 0 ? "replicate" : "reshard<split<" + dims + ">>";
-      changes.push_back({i, true, wanted, call + '(' + value + ')', true});
+      const std::string call =
+          wanted.splits.count == 0 ? "replicate" : "reshard<split<" + dims_text(wanted, n.shape.count) + ">>";
+      changes.push_back({i, true, wanted,
+                         form_ == annotation_form::document
+                             ? document_text(n, &wanted)
+                             : call + '(' + std::string(graph::place(n.at, name_of(n.op)).view()) + ')',
+                         true});
     };
     for (int a = 0; a < mesh_.shape.axis_count(); ++a) {
       if ((s.axes & mesh_.shape.wide_axes() & axis_bit(a)) == 0) continue;
@@ -219,6 +263,7 @@ class annotation_trials {
   const mesh_info& mesh_;
   plan_request request_;
   const network& net_;
+  annotation_form form_;
   price now_;
   std::size_t most_trials_ = std::clamp(most_planned / (graph_.nodes.size() + 1), least_trials, most_trials);
   std::map<std::string, std::optional<price>> known_;
@@ -230,10 +275,10 @@ class annotation_trials {
 /// Returns the collectives that take longest, as in `most_expensive_collectives`, and below each the annotations that
 /// make the step faster.
 ///
-/// The annotations are near the collective: existing annotations that are changed or omitted, or new annotations
-/// (`reshard<split<"data", _>>(einsum at mlp.cpp:12)`). Each line has the seconds of the step and the bytes that a
-/// device sends with this annotation. They are computed by planning the whole program again for each annotation: at
-/// most 48 times, and fewer if the program has more than 1,600 operators.
+/// The annotations are near the collective: existing annotations that are changed (`split<_, "data"> for input 1`) or
+/// omitted, or new annotations (`reshard<split<"data", _>>(einsum at mlp.cpp:12)`). Each line has the seconds of the
+/// step and the bytes that a device sends with this annotation. They are computed by planning the whole program again
+/// for each annotation: at most 48 times, and fewer if the program has more than 1,600 operators.
 ///
 /// Then follow the cheapest ways to run the operator that needs the collective, as in `explain_sharding`, with times on
 /// the mesh's own network; `>` marks the chosen way. With a `scope` only that part of the program is reported. The
@@ -244,27 +289,29 @@ class annotation_trials {
 ///
 ///     std::puts(suggest_annotations<step>(pod).c_str());
 template <class Step>
-std::string suggest_annotations(const network& net = default_network, std::size_t most = 10, std::string_view scope = {}) {
+std::string suggest_annotations(const network& net = default_network, std::size_t most = 10, std::string_view scope = {},
+                                number_form form = number_form::rounded) {
   const detail::graph g = Step::planned_graph();
   detail::annotation_trials trials(g, Step::view, Step::mesh_type::info, Step::request(), net);
-  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope).most_expensive(most, [&](const detail::plan_step& s) {
-    return trials.remarks(s);
-  });
+  return detail::cost_report(Step::view, Step::mesh_type::info, net, scope, form)
+      .most_expensive(most, [&](const detail::plan_step& s) { return trials.remarks(s); });
 }
 
 namespace dynamic {
 
-/// The same for a program that was compiled at run time, with its inspection.
+/// The same for a program that was compiled at run time, with its inspection. `annotations` is the language of the
+/// suggestions.
 ///
 /// **Example.**
 ///
 ///     std::puts(suggest_annotations(inspection(b), pod).c_str());
 inline std::string suggest_annotations(const inspection& plan, const network& net = default_network, std::size_t most = 10,
-                                       std::string_view scope = {}) {
+                                       std::string_view scope = {}, annotation_form annotations = annotation_form::cpp,
+                                       number_form form = number_form::rounded) {
   const auto& program = plan.program();
   const detail::plan_view& view = program.view();
-  detail::annotation_trials trials(plan.graph(), view, program.mesh_info(), plan.request(), net);
-  return detail::cost_report(view, program.mesh_info(), net, scope).most_expensive(most, [&](const detail::plan_step& s) {
+  detail::annotation_trials trials(plan.graph(), view, program.mesh_info(), plan.request(), net, annotations);
+  return detail::cost_report(view, program.mesh_info(), net, scope, form).most_expensive(most, [&](const detail::plan_step& s) {
     return trials.remarks(s);
   });
 }

@@ -75,6 +75,7 @@ struct node {
   const map_function* function = nullptr;
   const struct local_function* local = nullptr;  // local_op; a monoid
   bool in_gradient = false;                      // added by the differentiator
+  const char* gradient_of = nullptr;             // the name of the operator that it is a gradient of, if it is known
   bool is_border = false;                        // passes a value into or out of a manual region (modes/local_view.hpp)
   bool is_started = false;                       // a collective that runs concurrently with nodes that do not need it
   bool annotated = false;                        // the user wrote `annotation`

@@ -47,7 +47,7 @@ struct any_base {
 struct no_member {};
 
 template <class T, std::size_t... K>
-consteval bool takes(std::index_sequence<K...>) {
+consteval bool accepts_initialisers(std::index_sequence<K...>) {
   return requires { T{any_member{K}...}; };
 }
 /// Returns true if `{}` may initialise one member, after the members K and before the members Next.
@@ -66,7 +66,7 @@ inline constexpr std::size_t not_counted = max_members + 2;
 template <class T, std::size_t Count = 0, bool Found = false>
 consteval std::size_t initializer_count() {
   if constexpr (Count == not_counted) return Found ? max_members + 1 : not_counted;
-  else if constexpr (takes<T>(std::make_index_sequence<Count>{})) return initializer_count<T, Count + 1, true>();
+  else if constexpr (accepts_initialisers<T>(std::make_index_sequence<Count>{})) return initializer_count<T, Count + 1, true>();
   else if constexpr (Found) return Count - 1;
   else return initializer_count<T, Count + 1>();
 }

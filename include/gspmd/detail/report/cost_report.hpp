@@ -14,6 +14,7 @@
 
 #include "gspmd/detail/ops/registry.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
+#include "gspmd/detail/report/numbers.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/svg_text.hpp"
 #include "gspmd/detail/report/text_table.hpp"
@@ -42,8 +43,11 @@ namespace gspmd::detail {
 class cost_report {
  public:
   /// `scope` restricts the report to a part of the program; see scope_names.
-  cost_report(const plan_view& plan, const mesh_info& mesh, const network& net, std::string_view scope = {})
-      : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), scopes_(plan, scope) {}
+  cost_report(const plan_view& plan, const mesh_info& mesh, const network& net, std::string_view scope = {},
+              number_form form = number_form::rounded)
+      : plan_(plan), mesh_(mesh), rates_(rates_on(net, mesh)), scopes_(plan, scope), format_{form} {}
+
+  [[nodiscard]] const number_format& format() const { return format_; }
 
   /// The collectives of a row: the same kind over the same axes.
   struct sum {
@@ -79,12 +83,12 @@ class cost_report {
       flops = saturating_add(flops, plan_.nodes[i].flops);
       computing += seconds(plan_.nodes[i]);
     }
-    std::vector<std::pair<std::string, std::string>> rows{{"computing", time_text(computing)},
-                                                          {"flops", std::to_string(flops)},
-                                                          {"communication", time_text(all.seconds)},
+    std::vector<std::pair<std::string, std::string>> rows{{"computation", format_.time(computing)},
+                                                          {"flops", format_.flops(flops)},
+                                                          {"communication", format_.time(all.seconds)},
                                                           {"collectives", std::to_string(all.count)},
-                                                          {"bytes sent", std::to_string(all.bytes)}};
-    if (scopes_.shows_all()) rows.emplace_back("bytes held", std::to_string(peak_bytes(plan_)));
+                                                          {"bytes sent", format_.bytes(all.bytes)}};
+    if (scopes_.shows_all()) rows.emplace_back("bytes held", format_.bytes(peak_bytes(plan_)));
     return rows;
   }
 
@@ -135,8 +139,9 @@ class cost_report {
     table.add({"time", "times", "collective", "over", "bytes each", "for", "line", scopes_.empty() ? "" : "scope"});
     for (std::size_t k = 0; k < list.size() && k < most; ++k) {
       const auto& r = list[k];
-      std::vector<std::string> cells{time_text(r.seconds), std::to_string(r.count)};
+      std::vector<std::string> cells{format_.time(r.seconds), std::to_string(r.count)};
       cells.insert(cells.end(), r.cells.begin(), r.cells.end());
+      cells[4] = format_.bytes(r.first->bytes_sent);
       table.add(std::move(cells));
       for (const std::string& remark : remarks(*r.first)) table.add({"     " + remark});
     }
@@ -190,17 +195,17 @@ class cost_report {
     };
     using cells = std::vector<std::string>;
     table.add({"operator", "number", "flops", ""});
-    add_kinds(computed, 10, [](const kind& k) { return cells{k.name, std::to_string(k.count), std::to_string(k.flops), ""}; });
+    add_kinds(computed, 10, [this](const kind& k) { return cells{k.name, std::to_string(k.count), format_.flops(k.flops), ""}; });
     table.add({""});
     table.add({"collective", "number", "bytes", "time"});
-    add_kinds(sent, 8, [](const kind& k) {
-      return cells{k.name, std::to_string(k.count), std::to_string(k.bytes), time_text(k.seconds)};
+    add_kinds(sent, 8, [this](const kind& k) {
+      return cells{k.name, std::to_string(k.count), format_.bytes(k.bytes), format_.time(k.seconds)};
     });
     if (!in_scopes.empty()) {
       table.add({""});
       table.add({"scope", "flops", "bytes", "time"});
-      add_kinds(in_scopes, 6, [](const kind& k) {
-        return cells{k.name, std::to_string(k.flops), std::to_string(k.bytes), time_text(k.seconds)};
+      add_kinds(in_scopes, 6, [this](const kind& k) {
+        return cells{k.name, format_.flops(k.flops), format_.bytes(k.bytes), format_.time(k.seconds)};
       });
     }
     table.add({""});
@@ -226,7 +231,7 @@ class cost_report {
       if (n.value < 0) continue;
       const auto& v = plan_.value(n.value);
       operator_row row{name_of(n.op), line_of(n.at), 0, std::string(sharding_text(mesh_, v.layout, v.global.count).view())};
-      if (sent[i] > 0) row.outcome += ", sends " + std::to_string(sent[i]) + (sent[i] == 1 ? " byte" : " bytes");
+      if (sent[i] > 0) row.outcome += ", sends " + format_.bytes(sent[i]);
       row.which = count_of[{row.name, row.line}]++;
       rows.push_back(std::move(row));
     }
@@ -332,19 +337,24 @@ class cost_report {
     return found;
   }
 
-  /// Returns the timeline as a picture. Events narrower than half a pixel are merged with the next event on their
-  /// track.
+  /// Returns the timeline as a picture: a track for the computation and a track for each mesh axis, a time axis, and a
+  /// legend. A wide box shows the name of its step. Boxes narrower than half a pixel are merged with the next box on
+  /// their track.
   [[nodiscard, gnu::cold]] std::string timeline_svg() const {
-    constexpr int left = 90, width = 1000, track_height = 26, top = 24;
+    constexpr int left = 110, width = 1000, track_height = 28, top = 34;
     const auto all = events();
     double end = 0;
     for (const auto& e : all) end = std::max(end, e.begin + e.seconds);
     const double scale = end > 0 ? width / end : 0;
-    const int tracks = 1 + mesh_.shape.axis_count();
+    const int tracks = 1 + mesh_.shape.axis_count(), bottom = top + tracks * track_height;
     std::string t;
+    for (int k = 0; k <= 4; ++k) {
+      const int x = left + k * width / 4;
+      t += svg_line(x, 20, x, bottom, "g") + words(x + 3, 16, format_.time(end * k / 4), false);
+    }
+    t += words(8, 16, "time in a step", false);
     for (int k = 0; k < tracks; ++k)
-      t += words(8, top + k * track_height + 16, k == 0 ? "compute" : std::string(mesh_.name(k - 1)), true);
-    for (int k = 0; k <= 4; ++k) t += words(left + k * width / 4, 14, time_text(end * k / 4), false);
+      t += words(8, top + k * track_height + 16, k == 0 ? "computation" : "axis " + std::string(mesh_.name(k - 1)), true);
     struct drawn {
       double begin = 0, end = 0;
       std::int64_t count = 0;
@@ -354,12 +364,21 @@ class cost_report {
     const auto draw = [&](drawn& d) {
       if (d.first == nullptr) return;
       const auto& e = *d.first;
-      const auto tooltip = d.count > 1 ? std::to_string(d.count) + " events"
-                                       : name_of_event(e) + ", " + line_of(*e.step) + (path_of(*e.step).empty() ? "" : ", in ") +
-                                             path_of(*e.step) + ", " + time_text(e.seconds) +
-                                             (e.axis < 0 ? std::string() : ", " + std::to_string(e.step->bytes_sent) + " bytes");
-      t += box(left + d.begin * scale, top + (1 + e.axis) * track_height, (d.end - d.begin) * scale, track_height - 6,
-               e.axis < 0 ? "#9fc99f" : colour_of(static_cast<int>(e.step->collective)), tooltip);
+      const auto name = d.count > 1 ? std::to_string(d.count) + " steps" : name_of_event(e);
+      const auto tooltip = d.count > 1 ? name
+                                       : name + ", " + line_of(*e.step) + (path_of(*e.step).empty() ? "" : ", in ") +
+                                             path_of(*e.step) + ", " + format_.time(e.seconds) +
+                                             (e.axis < 0 ? std::string() : ", " + format_.bytes(e.step->bytes_sent));
+      const double x = left + d.begin * scale, w = (d.end - d.begin) * scale;
+      const int y = top + (1 + e.axis) * track_height;
+      t += box(x, y, w, track_height - 6, e.axis < 0 ? colour_of_computation : colour_of(static_cast<int>(e.step->collective)),
+               tooltip);
+      // The longest name that fits: of the step, of its operator, or of its line or value.
+      for (const std::string& shown : {name, d.count > 1 ? name : operator_of(*e.step), d.count > 1 ? name : line_of(*e.step)})
+        if (w > text_width(shown) + 6) {
+          t += words(x + 3, y + 15, shown, false, "k");
+          break;
+        }
       d = {};
     };
     for (const auto& e : all) {
@@ -372,7 +391,7 @@ class cost_report {
       ++d.count;
     }
     for (auto& d : open) draw(d);
-    return svg_file(left + width + 70, top + tracks * track_height + 8, t);
+    return svg_file(left + width + 70, bottom + 32, t + legend(left, bottom + 8));
   }
 
   [[nodiscard, gnu::cold]] std::string axes_of_step(const plan_step& s) const {
@@ -381,12 +400,7 @@ class cost_report {
   [[nodiscard]] const scope_names& scopes() const { return scopes_; }
   [[nodiscard]] const planned_node& node_of(const plan_step& s) const { return plan_.nodes[static_cast<std::size_t>(s.node)]; }
   [[nodiscard, gnu::cold]] std::string operator_of(const plan_step& s) const { return name_of(node_of(s).op); }
-  [[nodiscard]] static std::string time_text(double seconds) {
-    char text[32];
-    const char* const unit = seconds >= 1 ? "s" : seconds >= 1e-3 ? "ms" : "us";
-    std::snprintf(text, sizeof text, "%.3f %s", seconds * (seconds >= 1 ? 1 : seconds >= 1e-3 ? 1e3 : 1e6), unit);
-    return text;
-  }
+  [[nodiscard]] static std::string time_text(double seconds) { return exact_time(seconds); }
 
   /// Returns the seconds of a step in one run of the program.
   [[nodiscard]] double seconds(const plan_step& s) const {
@@ -422,6 +436,7 @@ class cost_report {
   const mesh_info& mesh_;
   network_rates rates_;
   scope_names scopes_;
+  number_format format_;
 };
 
 /// Compares two plans: collectives by kind, totals, and operators whose sharding or communication differs.
@@ -429,11 +444,11 @@ class cost_report {
   const auto first = a.by_kind_and_axes(), second = b.by_kind_and_axes();
   auto names = first;
   names.insert(second.begin(), second.end());
-  const auto cell_of = [](const std::map<std::string, cost_report::sum>& all, const std::string& name) -> std::string {
+  const auto cell_of = [&](const std::map<std::string, cost_report::sum>& all, const std::string& name) -> std::string {
     const auto it = all.find(name);
     if (it == all.end()) return "-";
-    return std::to_string(it->second.count) + ": " + std::to_string(it->second.bytes) + " bytes, " +
-           cost_report::time_text(it->second.seconds);
+    return std::to_string(it->second.count) + ": " + a.format().bytes(it->second.bytes) + ", " +
+           a.format().time(it->second.seconds);
   };
   text_table table;
   table.align_right(1);

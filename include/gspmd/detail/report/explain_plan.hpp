@@ -22,6 +22,7 @@ struct explained_part {
   int last_line = std::numeric_limits<int>::max();
   std::string_view scope = {};    // operators of a scope, by the end of its path (see `named`)
   bool collectives_only = false;  // only operators that cause communication
+  bool colours = false;           // colours the lines about communication; for a terminal
 
   [[nodiscard]] bool is_any() const { return has_lines() || !scope.empty(); }
   [[nodiscard]] bool has_lines() const { return !file.empty() || first_line > 0 || last_line < std::numeric_limits<int>::max(); }

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
+#include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,12 +11,20 @@
 
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ops/registry.hpp"
+#include "gspmd/detail/report/excess.hpp"
 #include "gspmd/detail/report/explain_plan.hpp"
 #include "gspmd/detail/report/scope_names.hpp"
 #include "gspmd/detail/report/text_table.hpp"
 #include "gspmd/plan/budget.hpp"
 
 namespace gspmd::detail {
+
+/// Returns `1.234 ms`.
+[[gnu::cold]] inline std::string time_text(std::int64_t picoseconds) {
+  const std::int64_t unit = picoseconds >= 1'000'000'000 ? 1'000'000'000 : 1'000'000;
+  const std::string thousandths = std::to_string(picoseconds % unit / (unit / 1000) + 1000);
+  return std::to_string(picoseconds / unit) + '.' + thousandths.substr(1) + (unit > 1'000'000 ? " ms" : " us");
+}
 
 class plan_explainer {
  public:
@@ -24,6 +33,7 @@ class plan_explainer {
     sends_.resize(plan.nodes.size(), false);
     for (const auto& s : plan.steps)
       if (communicates(s)) sends_[static_cast<std::size_t>(s.node)] = true;
+    all_bytes_ = count_traffic(plan).bytes;
     int loops = 0;
     for (const auto& s : plan.steps)
       loop_.push_back(facts_of(s).role == step_role::fuses_operators && !is_rim(plan, s) ? ++loops : 0);
@@ -60,11 +70,32 @@ class plan_explainer {
   }
   /// Returns the name of a value: the number of the last node before `user` that has it as a result.
   [[nodiscard, gnu::cold]] std::string called(int value, int user) const {
+    const int node = node_called(value, user);
+    if (node < 0) return "a loop-carried value";  // has no row
+    if (!is_listed(node)) not_listed_.insert(node);
+    return '#' + std::to_string(node);
+  }
+  [[nodiscard, gnu::cold]] int node_called(int value, int user) const {
     int node = plan_.value(value).node;
     for (int i = node + 1; i < user; ++i)
       if (plan_.nodes[static_cast<std::size_t>(i)].value == value) node = i;
-    if (plan_.nodes[static_cast<std::size_t>(node)].value < 0) return "a loop-carried value";  // has no row
-    return '#' + std::to_string(node);
+    return plan_.nodes[static_cast<std::size_t>(node)].value < 0 ? -1 : node;
+  }
+  /// Returns true if a node has a row.
+  [[nodiscard, gnu::cold]] bool is_listed(int i) const {
+    return plan_.nodes[static_cast<std::size_t>(i)].value >= 0 && is_inside(i) &&
+           (!part_.collectives_only || sends_[static_cast<std::size_t>(i)]);
+  }
+  [[nodiscard, gnu::cold]] bool is_costly(const plan_step& s) const {
+    return s.bytes_sent > 0 && saturating_multiply(s.bytes_sent, s.times) >= (all_bytes_ + 3) / 4;
+  }
+  /// Adds a line about a movement. `>` marks a line that sends. In colours it is yellow, or red if it sends at least a
+  /// quarter of all bytes.
+  [[gnu::cold]] void add_line(text_table& table, const plan_step& s, const std::string& words) const {
+    any_message_ = any_message_ || communicates(s);
+    const std::string t = (communicates(s) ? "   > " : "   - ") + words;
+    const char* const code = !part_.colours ? nullptr : !communicates(s) ? "\033[2m" : is_costly(s) ? "\033[1;31m" : "\033[33m";
+    table.add({code == nullptr ? t : code + t + "\033[0m"});
   }
 
   [[nodiscard, gnu::cold]] std::string heading() const {
@@ -82,6 +113,11 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
     if (words_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
+    if (n.gradient_of != nullptr) {
+      constexpr std::size_t longest = 36;  // rows fit 120 columns
+      const std::string named = (n.gradient_of == t ? "" : t + ", ") + "gradient of " + n.gradient_of;
+      t = named.size() <= longest ? named : t + " (gradient)";
+    }
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (v.step >= 0) {
       const plan_step own = own_step(v);
@@ -147,13 +183,15 @@ class plan_explainer {
     table.align_right(scopes_.empty() ? 5 : 6);
     table.add(std::move(head));
     bool any_loop = false;
-    bool any_in_place = false;
+    bool any_in_place = false, any_uneven = false, any_partial = false, any_split = false;
     for (int i = 0; i < static_cast<int>(plan_.nodes.size()); ++i) {
       const auto& n = plan_.nodes[static_cast<std::size_t>(i)];
-      if (n.value < 0) continue;  // no output depends on it
-      if (!is_inside(i) || (part_.collectives_only && !sends_[static_cast<std::size_t>(i)])) continue;
+      if (!is_listed(i)) continue;
       const auto& v = plan_.value(n.value);
       std::string layout = sharding_of(v) + (v.is_padded ? " uneven" : "");
+      any_uneven = any_uneven || v.is_padded;
+      any_partial = any_partial || v.layout.partial != 0;
+      any_split = any_split || v.layout.splits.count > 0;
       for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
         if (node_of_output(k) == i) layout += "  -> output " + std::to_string(k);
       const auto place =
@@ -174,9 +212,23 @@ class plan_explainer {
       add_communication(i, table);
     }
     std::string t = table.str();
-    if (any_loop || any_in_place) t += '\n';
+    if (!not_listed_.empty()) t += "\nin other parts of the program:\n";
+    for (const int i : not_listed_) {
+      const auto& n = plan_.nodes[static_cast<std::size_t>(i)];
+      const auto& v = plan_.value(n.value);
+      t += '#' + std::to_string(i) + "  " + operator_text(n, v) + "  " + name_of(v.type) + ' ' + str(shape_text(v.global)) +
+           "  " + sharding_of(v) + '\n';
+    }
+    if (any_split || any_partial || any_loop || any_in_place || any_message_) t += '\n';
+    if (any_split) t += "`[data, _]`: dim 0 is split over the mesh axis data, dim 1 is not split\n";
+    if (any_partial) t += "`partial(model: add)`: the sum over the devices along model is the value\n";
+    if (any_uneven) t += "`uneven`: the last shards have padding\n";
     if (any_loop) t += "operators with the same number under `loop` are fused into one loop\n";
     if (any_in_place) t += "`-` under `loop`: no work of its own, it is read where it is used\n";
+    if (any_message_) t += "`>`: communication; `#7`: the value of row 7\n";
+    for (const auto& line : excess_lines(
+             plan_, [this](int value, int user) { return called(value, user); }, number_form::exact))
+      t += line + '\n';
     return t;
   }
 
@@ -184,26 +236,28 @@ class plan_explainer {
   [[gnu::cold]] void add_communication(int i, text_table& table) const {
     for (const auto& s : plan_.steps) {
       const auto work = facts_of(s).work;
-      if (s.node == i && work == step_work::computes_while_moving) table.add({"     " + window_text(s)});
+      if (s.node == i && work == step_work::computes_while_moving) add_line(table, s, window_text(s));
       if (s.node != i || work != step_work::moves) continue;
       const auto& from = plan_.operand(s, 0);
       const auto& to = plan_.result(s);
       const auto name = called(plan_.slots[static_cast<std::size_t>(s.operands.begin)], i);
       const std::string repeated = s.times != 1 ? ", " + times_text(s.times) : std::string();
-      std::string t = "     ";
+      std::string t;
       if (s.results.count > 1 && !is_mapped(s)) {
-        table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, s.axes)) + " of " + operands_text(s) +
-                   ", in one message: sends " + bytes(s.bytes_sent) + repeated});
+        add_line(table, s,
+                 name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, s.axes)) + " of " + operands_text(s) +
+                     ", in one message: sends " + bytes(s.bytes_sent) + repeated);
         continue;
       }
       if (is_mapped(s)) {
         if (communicates(s))
-          table.add({t + name_of(s.collective) + " over " + str(axes_text(mesh_, s.axes)) + " of the boundaries of " +
-                     operands_text(s) + ": sends " + bytes(s.bytes_sent) + repeated + overlap_text(s)});
+          add_line(table, s,
+                   name_of(s.collective) + std::string(" over ") + str(axes_text(mesh_, s.axes)) + " of the boundaries of " +
+                       operands_text(s) + ": sends " + bytes(s.bytes_sent) + repeated + overlap_text(s));
         continue;
       }
       if (from.layout == to.layout) {
-        table.add({t + "copy of " + name + " to the memory of the output"});
+        add_line(table, s, "copy of " + name + " to the memory of the output");
         continue;
       }
       const bool sends = communicates(s);
@@ -211,7 +265,7 @@ class plan_explainer {
       t += " of " + name + (from.order.empty() ? ": " : ", transposed on the way: ") + sharding_of(from) + " -> " +
            sharding_of(to);
       t += sends ? ", sends " + bytes(s.bytes_sent) + repeated : ", sends nothing";
-      table.add({t});
+      add_line(table, s, t);
       if (!s.forced) continue;
       const auto& of = plan_.nodes[static_cast<std::size_t>(i)].op;
       const bool is_for_reader = words_of(of).made == origin::renamed;  // for an operator that renames its operand, in a
@@ -296,6 +350,9 @@ class plan_explainer {
     table.add({"  outputs", bytes(sum(plan_.outputs))});
     table.add({"  arena", bytes(plan_.arena_bytes)});
     table.add({"  in total", bytes(peak_bytes(plan_))});
+    if (plan_.times.least >= 0)
+      table.add({"one step takes " + time_text(plan_.times.plan) + "; no plan over these shardings takes less than " +
+                 time_text(plan_.times.least)});
     return table.str();
   }
 
@@ -303,8 +360,11 @@ class plan_explainer {
   const mesh_info& mesh_;
   explained_part part_;
   scope_names scopes_;
-  std::vector<bool> sends_;  // by node: it causes communication
-  std::vector<int> loop_;    // by step: the number of the loop, from 1; 0: no loop
+  std::vector<bool> sends_;           // by node: it causes communication
+  std::vector<int> loop_;             // by step: the number of the loop, from 1; 0: no loop
+  std::int64_t all_bytes_ = 0;        // sent by a device
+  mutable std::set<int> not_listed_;  // nodes without a row that a line refers to
+  mutable bool any_message_ = false;
 };
 
 template <class Once>

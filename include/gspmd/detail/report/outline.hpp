@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gspmd/detail/report/cost_report.hpp"
+#include "gspmd/detail/report/repeated_rows.hpp"
 
 /// A program of any length as a list that fits a screen. The computation between two collectives is one row. Repeated
 /// rows, such as the layers of a network, are written once.
@@ -23,37 +24,9 @@ struct outline_row {
   friend bool operator==(const outline_row&, const outline_row&) = default;
 };
 
-/// Rows [begin, end), repeated `times` times.
-struct outline_block {
-  std::size_t begin = 0, end = 0, times = 1;
-};
-
-/// Finds repeated runs of rows. If several runs begin at a row, chooses the run that saves the most rows. Example: rows
-/// a b a b c give {0, 2, 2 times}, {4, 5, once}.
-[[gnu::cold]] inline std::vector<outline_block> blocks_of(const std::vector<outline_row>& rows) {
-  constexpr std::size_t longest = 256;
-  std::vector<outline_block> blocks;
-  for (std::size_t i = 0; i < rows.size();) {
-    outline_block best{i, i + 1, 1};
-    std::size_t saved = 0;
-    for (std::size_t n = 1; n <= longest && i + 2 * n <= rows.size(); ++n) {
-      std::size_t same = 0;
-      while (i + n + same < rows.size() && rows[i + n + same] == rows[i + same]) ++same;
-      if (const auto times = 1 + same / n; (times - 1) * n > saved) {
-        saved = (times - 1) * n;
-        best = {i, i + n, times};
-      }
-    }
-    if (best.times == 1 && !blocks.empty() && blocks.back().times == 1) blocks.back().end = best.end;
-    else blocks.push_back(best);
-    i += (best.end - best.begin) * best.times;
-  }
-  return blocks;
-}
-
 class outline {
  public:
-  explicit outline(const cost_report& costs) : has_scopes_(!costs.scopes().empty()) {
+  explicit outline(const cost_report& costs) : format_(costs.format()), has_scopes_(!costs.scopes().empty()) {
     std::vector<std::string> computed;
     outline_row computing;
     std::int64_t flops = 0;
@@ -62,7 +35,7 @@ class outline {
       constexpr std::size_t most = 6;
       for (std::size_t k = 0; k < computed.size() && k < most; ++k) computing.what += (k > 0 ? ", " : "") + computed[k];
       if (computed.size() > most) computing.what += " and " + std::to_string(computed.size() - most) + " more kinds";
-      computing.detail = std::to_string(flops) + " flops";
+      computing.detail = format_.flops(flops);
       rows_.push_back(std::move(computing));
       computing = {};
       computed.clear();
@@ -87,12 +60,12 @@ class outline {
       }
       const auto& s = *e.step;
       rows_.push_back({name_of(s.collective) + std::string(" over ") + costs.axes_of_step(s),
-                       std::to_string(s.bytes_sent) + " bytes for " + costs.operator_of(s) +
+                       format_.bytes(s.bytes_sent) + " for " + costs.operator_of(s) +
                            (s.times == 1 ? std::string() : ", " + std::to_string(s.times) + " times"),
                        e.seconds, static_cast<int>(s.collective), scope});
     }
     end_computing();
-    blocks_ = blocks_of(rows_);
+    blocks_ = repeated_rows(rows_);
   }
 
   [[nodiscard, gnu::cold]] std::string text() const {
@@ -106,46 +79,65 @@ class outline {
     for (const auto& b : blocks_) {
       if (b.times > 1) table.add({std::to_string(b.times) + " times"});
       for (auto i = b.begin; i < b.end; ++i)
-        table.add(cells(cost_report::time_text(rows_[i].seconds), rows_[i].scope, (b.times > 1 ? "| " : "") + rows_[i].what,
-                        rows_[i].detail));
+        table.add(
+            cells(format_.time(rows_[i].seconds), rows_[i].scope, (b.times > 1 ? "| " : "") + rows_[i].what, rows_[i].detail));
     }
-    table.add(has_scopes_ ? cells(cost_report::time_text(total_), "in all", "", "")
-                          : cells(cost_report::time_text(total_), "", "in all", ""));
+    table.add(has_scopes_ ? cells(format_.time(total_), "in all", "", "") : cells(format_.time(total_), "", "in all", ""));
     return table.str();
   }
 
-  /// Draws a box for each row, with a bar for its share of the time, including its repetitions. Repeated rows have a
-  /// frame.
+  /// Draws a row of text and a bar for each row of the outline. The times, bytes, flops and bars are those of one
+  /// repetition. A frame around repeated rows has their number and their time in all.
   [[nodiscard, gnu::cold]] std::string svg() const {
-    constexpr int row_height = 26, width = 1000, left = 90;
-    std::string t;
-    int y = 10;
+    constexpr int row_height = 24, left = 150, bar = 200, top = 30;
+    double longest = 0;
+    std::vector<std::string> names;
+    std::size_t widest_name = 10, widest_detail = 10;
+    for (const auto& b : blocks_)
+      for (auto i = b.begin; i < b.end; ++i) {
+        const auto& row = rows_[i];
+        names.push_back((row.scope.empty() ? "" : row.scope + ": ") + row.what);
+        longest = std::max(longest, row.seconds);
+        widest_name = std::max(widest_name, names.back().size());
+        widest_detail = std::max(widest_detail, row.detail.size());
+      }
+    const int at_time = left + bar + 10, at_name = at_time + 60;
+    const int at_detail = at_name + 20 + static_cast<int>(text_width(std::string(widest_name, ' ')));
+    const int width = at_detail + 20 + static_cast<int>(text_width(std::string(widest_detail, ' ')));
+    std::string t = words(left, 16, "time of one repetition", true) + words(at_name, 16, "operators or collective", true) +
+                    words(at_detail, 16, "flops or bytes of one repetition", true);
+    int y = top;
+    std::size_t shown = 0;
     for (const auto& b : blocks_) {
       const int begin = y;
+      double seconds = 0;
       for (auto i = b.begin; i < b.end; ++i, y += row_height) {
         const auto& row = rows_[i];
-        const double all = row.seconds * static_cast<double>(b.times);
-        const double part = total_ > 0 ? all / total_ : 0;
-        t += box(left, y, width - left - 130, row_height - 4, row.kind < 0 ? "#ffffff" : colour_of(row.kind));
-        t += words(left + 8, y + 15, (row.scope.empty() ? "" : row.scope + ": ") + row.what, true) +
-             words(left + 470, y + 15, row.detail, false);
-        t += box(width - 120, y, 1 + static_cast<int>(part * 110), row_height - 4, "#707070");
-        t += words(width - 116, y + 15, cost_report::time_text(all), false);
+        seconds += row.seconds;
+        t += box(left, y, longest > 0 ? bar * row.seconds / longest : 0, row_height - 6,
+                 row.kind < 0 ? colour_of_computation : colour_of(row.kind));
+        t += words(at_time, y + 13, format_.time(row.seconds), false) + words(at_name, y + 13, names[shown++], false) +
+             words(at_detail, y + 13, row.detail, false);
       }
       if (b.times == 1) continue;
-      t += words(8, (begin + y) / 2 + 4, std::to_string(b.times) + " times", true);
-      t += R"(<path d="M)" + std::to_string(left - 6) + ' ' + std::to_string(begin) + " h-6 v" + std::to_string(y - begin - 4) +
-           R"( h6" fill="none" stroke="#404040"/>)"
+      const int middle = (begin + y) / 2;
+      t += words(8, middle - 4, std::to_string(b.times) + " times", true) +
+           words(8, middle + 12, format_.time(seconds * static_cast<double>(b.times)) + " in all", false);
+      t += R"(<path class="f" d="M)" + std::to_string(left - 6) + ' ' + std::to_string(begin) + " h-6 v" +
+           std::to_string(y - begin - 6) +
+           R"( h6" fill="none"/>)"
            "\n";
       y += 6;
     }
-    return svg_file(width, y + 10, t);
+    t += words(8, y + 12, format_.time(total_) + " in all", true);
+    return svg_file(std::max({width, left + 650, at_detail + 230}), y + 50, t + legend(left, y + 24));
   }
 
  private:
   std::vector<outline_row> rows_;
-  std::vector<outline_block> blocks_;
+  std::vector<row_block> blocks_;
   double total_ = 0;
+  number_format format_;
   bool has_scopes_;
 };
 

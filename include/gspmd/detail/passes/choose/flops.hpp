@@ -72,6 +72,7 @@ constexpr vec<planned_node> list_nodes(const graph& g, const mesh_shape& mesh, c
       }
     }
     line.is_started = n.is_started;
+    line.gradient_of = n.gradient_of;
     nodes.push_back(line);
   }
   count_flops(g, mesh, uses, local, nodes);

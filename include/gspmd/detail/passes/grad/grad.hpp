@@ -75,7 +75,11 @@ class differentiator {
       if (call >= 0) graph_.recomputed[call].go_back(*this, call);
       else if (is_region_result(at(i).op)) visit_region(i);
       else if (has_gradient(i)) visit(i);
-      for (auto k = before; k < graph_.nodes.size(); ++k) graph_.nodes[k].in_gradient = true;
+      const char* const of = call < 0 ? name_of(at(i).op) : nullptr;
+      for (auto k = before; k < graph_.nodes.size(); ++k) {
+        graph_.nodes[k].in_gradient = true;
+        if (graph_.nodes[k].gradient_of == nullptr) graph_.nodes[k].gradient_of = of;
+      }
       if (call >= 0) {
         i = graph_.recomputed[call].begin;
         continue;
