@@ -6,15 +6,16 @@
 
 #include "gspmd/detail/support/foreign_names.hpp"
 
+#define GSPMD_PLAIN_DIM \
+  "gspmd: the dimension is along(0) and not a plain integer; write it after the number, as in shift(x, -1, along(0))"
+
 namespace gspmd {
 namespace detail {
 
 /// Reports a plain integer that is passed as a dim.
 template <class Plain>
 consteval bool reports_plain_dim() {
-  static_assert(written_so<Plain>,
-                "gspmd: the dimension is along(0) and not a plain integer; write it after the number, as in "
-                "shift(x, -1, along(0))");
+  static_assert(written_so<Plain>, GSPMD_PLAIN_DIM);
   return false;
 }
 template <class Dim> concept integral_dim = std::integral<Dim> && !std::same_as<Dim, bool>;
@@ -30,8 +31,15 @@ template <class Dim> concept integral_dim = std::integral<Dim> && !std::same_as<
 struct along {
   template <detail::integral_dim Dim>
   explicit constexpr along(Dim d) : dim(static_cast<std::int64_t>(d)) {}
-  template <std::integral Plain>  // an exception specification, so that the error is at the line of the call
-  constexpr along(Plain d) noexcept(detail::reports_plain_dim<Plain>()) : dim(static_cast<std::int64_t>(d)) {}
+  template <std::integral Plain>
+#ifdef __clang__
+  constexpr along(Plain d) : dim(static_cast<std::int64_t>(d)) {
+    static_assert(detail::written_so<Plain>, GSPMD_PLAIN_DIM);
+  }
+#else  // GCC instantiates an exception specification at the line of the call, a body when it evaluates the program
+  constexpr along(Plain d) noexcept(detail::reports_plain_dim<Plain>()) : dim(static_cast<std::int64_t>(d)) {
+  }
+#endif
 
   std::int64_t dim;
 };
@@ -49,3 +57,5 @@ constexpr int counted_dim(along d, int rank) { return counted_dim(d.dim, rank); 
 
 }  // namespace detail
 }  // namespace gspmd
+
+#undef GSPMD_PLAIN_DIM
