@@ -244,7 +244,7 @@ inline void agree(const mpi& backend, const error* failure) { detail::agree_over
 ///
 /// **Communication.** Collective over `backend.comm`.
 /// **Errors.** If the number of processes is not `devices`, their options differ, or `f` throws, rank 0 prints the text
-/// to stderr and ends all processes by MPI_Abort with status 1. If `f` throws on other ranks only, one of them does so
+/// to stderr and ends all processes by MPI_Abort with status 1. If `f` throws on other ranks only, one rank does so
 /// after 2 s: the others may wait for it. With one process, passes the exception on.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {

@@ -12,6 +12,7 @@
 #include "gspmd/program/array.hpp"
 
 namespace gspmd {
+
 namespace detail {
 
 /// Returns the text of one element. A floating-point number has 6 significant digits, as in std::cout.
@@ -102,9 +103,11 @@ template <class T>
   return detail::array_lines(x.shape(), x.data(), element).run();
 }
 
+namespace detail {
+
 template <class T>
   requires(sizeof(T) > 0)
-struct detail::array_printer<T> {
+struct array_printer<T> {
   static constexpr bool is_included = true;
   template <class Stream>
   static void print(Stream& out, const array<T>& x) {
@@ -112,4 +115,5 @@ struct detail::array_printer<T> {
   }
 };
 
+}  // namespace detail
 }  // namespace gspmd
