@@ -31,8 +31,10 @@ struct input_spec {
   monoid partial_kind = monoid::add;
 };
 }  // namespace gspmd::dynamic
+namespace gspmd::detail {
 template <>
-inline constexpr bool gspmd::detail::is_leaf_struct<gspmd::dynamic::input_spec> = true;
+inline constexpr bool is_leaf_struct<dynamic::input_spec> = true;
+}  // namespace gspmd::detail
 namespace gspmd::dynamic {
 
 /// Returns an input with element type T.

@@ -14,7 +14,7 @@
 /// the error would contain the whole chain of calls.
 namespace gspmd {
 class value;
-}
+}  // namespace gspmd
 namespace gspmd::detail {
 
 /// Always false. It depends on a type, so that a static_assert on it fails only when the template is used.
