@@ -31,10 +31,12 @@ struct input_spec {
   monoid partial_kind = monoid::add;
 };
 }  // namespace gspmd::dynamic
+/// @cond
 namespace gspmd::detail {
 template <>
 inline constexpr bool is_leaf_struct<dynamic::input_spec> = true;
 }  // namespace gspmd::detail
+/// @endcond
 namespace gspmd::dynamic {
 
 /// Returns an input with element type T.
