@@ -29,6 +29,7 @@ double used_ms() { return static_cast<double>(std::clock()) * 1e3 / CLOCKS_PER_S
 
 template <std::int64_t Heads, std::int64_t Rows>
 struct problem {
+  static constexpr const char* name = Heads == 1 ? "attention, 1 x 32,768 rows of 64" : "attention, 64 x 512 rows of 64";
   static constexpr std::int64_t heads = Heads, rows = Rows, depth = 64, elems = Heads * Rows * depth;
   using tensor = input<float, shape<1, Heads, Rows, depth>>;
 };
@@ -161,13 +162,6 @@ double run(Step& step, auto& comm, tensors& t) {
   return used_ms() - start;
 }
 
-void print(const char* what, const std::vector<double>& ours, const std::vector<double>& other) {
-  std::vector<double> ratio;
-  for (std::size_t i = 0; i < ours.size(); ++i) ratio.push_back(ours[i] / other[i]);
-  std::printf("    against %-20s %9.2f ms   %.2f (%.2f-%.2f)\n", what, quantile(other, 0.5), quantile(ratio, 0.5),
-              quantile(ratio, 0.25), quantile(ratio, 0.75));
-}
-
 /// Returns the memory in addition to inputs and outputs, in MB.
 template <class Step, class Problem>
 double arena() {
@@ -189,7 +183,7 @@ void compare(const char* name, int rounds) {
   };
   using own_step = step_of<own, Problem>;
   using other_step = step_of<other, Problem>;
-  std::vector<double> times[3];
+  race_times against_loops, against_operators;
   tensors t(Problem::elems), hand = t;
   by_hand<IsCausal> one{Problem::rows};
   launch(serial{}, 1, [&](auto& comm) {
@@ -212,14 +206,19 @@ void compare(const char* name, int rounds) {
             std::exit(1);
           }
       if (IsWritten) time[2] = run(in_operators, comm, t);
-      for (int k = 0; k < 3 && round >= 0; ++k) times[k].push_back(time[k]);
+      if (round < 0) continue;
+      against_loops.add(time[0], time[1]);
+      against_operators.add(time[0], time[2]);
     }
   });
-  std::printf("  %-36s %9.2f ms, arena %.2f MB", name, quantile(times[0], 0.5), arena<own_step, Problem>());
-  if constexpr (IsWritten) std::printf(", of einsum and softmax %.1f MB", arena<other_step, Problem>());
-  std::printf("\n");
-  print("by hand", times[0], times[1]);
-  if (IsWritten) print("einsum and softmax", times[0], times[2]);
+  const std::string row = std::string(Problem::name) + ", " + name;
+  against_loops.print(row);
+  if constexpr (IsWritten) {
+    static constexpr const char* operators = "einsum, softmax, einsum";
+    against_operators.print(row, operators);
+    const double mb = arena<own_step, Problem>(), other_mb = arena<other_step, Problem>();
+    print_row(row + ", arena", "MB", mb, operators, other_mb, {mb / other_mb});
+  }
 }
 
 }  // namespace
@@ -231,13 +230,11 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   using many = bench::problem<64, 512>;
   using one = bench::problem<1, 32768>;
-  std::printf("64 heads of 512 rows of 64 floats\n");
   bench::compare<many, false, false, true>("forward", rounds);
   bench::compare<many, false, true, true>("with gradients", rounds);
   bench::compare<many, true, false, true>("causal", rounds);
   bench::compare<many, true, true, true>("causal, with gradients", rounds);
   if (argc > 2) return 0;
-  std::printf("one head of 32,768 rows\n");
   bench::compare<one, true, false, false>("causal", (rounds + 6) / 7);
   bench::compare<one, true, true, false>("causal, with gradients", (rounds + 6) / 7);
 }

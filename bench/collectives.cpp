@@ -83,26 +83,18 @@ std::vector<std::vector<double>> interleaved(int me, const std::function<void()>
     for (std::size_t k = 0; k < variants.size(); ++k) {
       const auto v = round % 2 == 0 ? k : variants.size() - 1 - k;
       meet();
-      const double begin = 1000 * bench::now_ms();
+      const double begin = bench::now_ms();
       for (int i = 0; i < repeats; ++i) variants[v](me);
       meet();
-      if (round >= 0) times[v].push_back((1000 * bench::now_ms() - begin) / repeats);
+      if (round >= 0) times[v].push_back((bench::now_ms() - begin) / repeats);
     }
   return times;
 }
 
 void print(const char* name, std::int64_t bytes, const std::vector<std::vector<double>>& times) {
-  const auto ratio = [&](std::size_t to) {
-    std::vector<double> r;
-    for (std::size_t i = 0; i < times[0].size(); ++i) r.push_back(times[0][i] / times[to][i]);
-    std::printf("  %5.2f (%.2f-%.2f)", quantile(r, 0.5), quantile(r, 0.25), quantile(r, 0.75));
-  };
-  std::printf("%-22s %9lld  %9.2f %9.2f %9.2f", name, static_cast<long long>(bytes), quantile(times[0], 0.5),
-              quantile(times[1], 0.5), quantile(times[2], 0.5));
-  ratio(1);
-  ratio(2);
-  std::printf("\n");
-  std::fflush(stdout);
+  const std::string row = std::string(name) + ", " + bench::bytes_text(bytes);
+  bench::race_times{times[0], times[1]}.print(row);
+  bench::race_times{times[0], times[2]}.print(row, "memcpy");
 }
 
 }  // namespace
@@ -112,8 +104,6 @@ int main(int argc, char** argv) {
   mesh_shape mesh;
   mesh.sizes.push_back(2);
   two_threads hand;
-  std::printf("%-22s %9s  %9s %9s %9s  %-17s  %-17s\n", "us, 2 threads", "bytes", "gspmd", "by hand", "memcpy", "over by hand",
-              "over memcpy");
   std::vector<std::int64_t> sizes{8};
   for (std::int64_t bytes = 1024; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
 

@@ -21,7 +21,7 @@ namespace {
 using namespace gspmd;
 
 struct plane {
-  static constexpr const char* name = "3x3, 64 to 64 on 4 x 128^2";
+  static constexpr const char* name = "convolution 3x3, 64 to 64 channels, 4 x 128 x 128";
   static constexpr std::int64_t places = 4 * 128 * 128, depth = 9 * 64, channels = 64;
   static constexpr auto program = [](auto x, auto w) { return convolution(x, w, "NHWC,HWIO->NHWC", {.padding = "same"}); };
   template <class Split>
@@ -30,7 +30,7 @@ struct plane {
   using rows = split<_, "rows", _, _>;
 };
 struct space {
-  static constexpr const char* name = "3x3x3, 32 to 32 on 2 x 32^3";
+  static constexpr const char* name = "convolution 3x3x3, 32 to 32 channels, 2 x 32^3";
   static constexpr std::int64_t places = 2 * 32 * 32 * 32, depth = 27 * 32, channels = 32;
   static constexpr auto program = [](auto x, auto w) { return convolution(x, w, "NDHWC,DHWIO->NDHWC", {.padding = "same"}); };
   template <class Split>
@@ -61,17 +61,9 @@ struct runner {
   }
 };
 
-void print(const char* what, const std::vector<double>& ours, const std::vector<double>& other, double share) {
-  std::vector<double> ratio;
-  for (std::size_t i = 0; i < ours.size(); ++i) ratio.push_back(ours[i] / (share * other[i]));
-  std::printf("  %-24s %8.2f ms against %8.2f ms   %.2f (%.2f-%.2f)\n", what, quantile(ours, 0.5), share * quantile(other, 0.5),
-              quantile(ratio, 0.5), quantile(ratio, 0.25), quantile(ratio, 0.75));
-}
-
 template <class Problem>
 void compare(int rounds) {
-  std::printf("%s\n", Problem::name);
-  std::vector<double> alone, product, shared, halves;
+  race_times one_device, two_threads;
   const auto size = [](std::int64_t a, std::int64_t b) { return static_cast<std::size_t>(a * b); };
   launch(serial{}, 1, [&](auto& comm) {
     runner<step_on<Problem, 1>> one;
@@ -82,12 +74,10 @@ void compare(int rounds) {
       detail::gemm<float>(false, false, Problem::places, Problem::channels, Problem::depth, a.data(), Problem::depth, b.data(),
                           Problem::channels, c.data(), Problem::channels, false);
       const double theirs = now_ms() - start;
-      if (round < 0) continue;
-      alone.push_back(ours);
-      product.push_back(theirs);
+      if (round >= 0) one_device.add(ours, theirs);
     }
   });
-  print("one device, one GEMM", alone, product, 1);
+  one_device.print(std::string(Problem::name) + ", one device", "one GEMM");
   launch(threads{}, 2, [&](auto& comm) {
     runner<step_on<Problem, 2>> half;
     runner<step_on<Problem, 1>> whole;
@@ -98,12 +88,10 @@ void compare(int rounds) {
       comm.barrier();
       double both = comm.device(0) == 0 ? whole.run(lone) : 0;
       comm.barrier();
-      if (round < 0 || comm.device(0) != 0) continue;
-      shared.push_back(ours);
-      halves.push_back(both);
+      if (round >= 0 && comm.device(0) == 0) two_threads.add(ours, both / 2);
     }
   });
-  print("two threads, half of one", shared, halves, 0.5);
+  two_threads.print(std::string(Problem::name) + ", two threads", "half the time of one device");
 }
 
 }  // namespace

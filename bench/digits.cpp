@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 
 #include "../examples/digits/model.hpp"
 #include "race.hpp"
@@ -30,7 +31,7 @@ template <std::int64_t Rows, int Data, int Model, class Backend>
 void race(const char* name, Backend backend, int rounds) {
   using step_type = digits::train_step<digits::pod<Data, Model>, Rows>;
   const auto program = at_run_time<Rows, Data, Model>();
-  std::vector<double> ahead, at_run, ratio;
+  bench::race_times times;
   bool equal = true;
   launch(backend, step_type::device_count, [&](auto& comm) {
     const auto& plan = step_type::view;
@@ -72,17 +73,13 @@ void race(const char* name, Backend backend, int rounds) {
         ms[which] = bench::now_ms() - start;
       }
       if (!keeps_time || round < 5) continue;
-      ahead.push_back(ms[0]);
-      at_run.push_back(ms[1]);
-      ratio.push_back(ms[1] / ms[0]);
+      times.add(ms[1], ms[0]);
     }
     for (std::size_t k = 0; keeps_time && k < plan.outputs.size(); ++k)
       equal = equal && std::memcmp(outputs[0][k], outputs[1][k], static_cast<std::size_t>(bytes_of(plan.outputs[k]))) == 0;
   });
-  std::printf("%-16s batch %5lld   compiled %8.1f us   at run time %8.1f us   ratio %.3f [%.3f, %.3f]%s\n", name,
-              static_cast<long long>(Rows), 1000 * bench::quantile(ahead, 0.5), 1000 * bench::quantile(at_run, 0.5),
-              bench::quantile(ratio, 0.5), bench::quantile(ratio, 0.25), bench::quantile(ratio, 0.75),
-              equal ? "" : "   BITS DIFFER");
+  times.print(std::string("digits, ") + name + ", batch " + std::to_string(Rows), "compiled");
+  if (!equal) std::printf("WRONG: the compiled step and the session differ\n");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct options {
 /// Compares a program of two inputs of elements T with `by_hand(x, y, result)`.
 template <auto Program, class X, class Y, class T, class ByHand>
 void compare(const std::string& name, const options& o, int64_t x_elems, int64_t y_elems, int64_t made, double target,
-             ByHand by_hand) {
+             ByHand by_hand, const char* other = "hand-written") {
   if (name.find(o.words) == std::string::npos) return;
   launch(serial{}, 1, [&](auto& comm) {
     compile<Program, mesh<axis<"x", 1>>, X, Y> run;
@@ -72,7 +72,7 @@ void compare(const std::string& name, const options& o, int64_t x_elems, int64_t
     auto t = race_in_turns(o.rounds, ours, hand, [] {});
     for (auto* const all : {&t.ours, &t.by_hand})
       for (double& time : *all) time /= calls;
-    t.print(name, target);
+    t.print(name, target, other);
   });
 }
 
@@ -177,17 +177,20 @@ template <int N, class T>
 void compare_products(const options& o) {
   constexpr int64_t count = (1 << 17) / N / N, elems = count * N * N;
   using batch = input<T, shape<count, N, N>, split<_, _, _>>;
-  const std::string name =
-      std::to_string(count) + " products of " + std::to_string(N) + (sizeof(T) == 4 ? " floats" : " doubles");
-  compare<products, batch, batch, T>(name + ", loops", o, elems, elems, elems, 1.05,
+  const std::string name = "products " + std::to_string(N) + "x" + std::to_string(N) + "x" + std::to_string(N) +
+                           (sizeof(T) == 4 ? ", floats" : ", doubles");
+  compare<products, batch, batch, T>(name, o, elems, elems, elems, 1.05,
                                      [](const T* x, const T* y, T* z) { product_loops<N>(count, x, y, z); });
   if constexpr (N <= 8)
-    compare<products_of_turned, batch, batch, T>(name + ", the right ones turned, loops", o, elems, elems, elems, 1.05,
+    compare<products_of_turned, batch, batch, T>(name + ", right matrices transposed", o, elems, elems, elems, 1.05,
                                                  [](const T* x, const T* y, T* z) { turned_loops<N>(count, x, y, z); });
 #if defined(GSPMD_HAS_CBLAS)
-  compare<products, batch, batch, T>(name + ", calls", o, elems, elems, elems, 1.05, [](const T* x, const T* y, T* z) {
-    for (int64_t b = 0; b < count; ++b) call_blas<N>(x + b * N * N, y + b * N * N, z + b * N * N);
-  });
+  compare<products, batch, batch, T>(
+      name, o, elems, elems, elems, 1.05,
+      [](const T* x, const T* y, T* z) {
+        for (int64_t b = 0; b < count; ++b) call_blas<N>(x + b * N * N, y + b * N * N, z + b * N * N);
+      },
+      "a BLAS call for each");
 #endif
 }
 

@@ -71,7 +71,7 @@ void compare(const std::string& row, const options& o, const std::vector<numbers
         std::printf("WRONG: %s: element %zu is %g, by LAPACK %g\n", row.c_str(), i, results[0][i], wanted[i]);
         std::exit(1);
       }
-    race_in_turns(o.rounds, ours, others, [&] { comm.barrier(); }).print(row, 1.05);
+    race_in_turns(o.rounds, ours, others, [&] { comm.barrier(); }).print(row, 1.05, "LAPACK");
   });
 }
 numbers drawn(int64_t count) {

@@ -17,6 +17,7 @@ struct meeting {
 };
 
 struct by_threads {
+  static constexpr const char* where = ", threads";
   int me;
   meeting& m;
 

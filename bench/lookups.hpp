@@ -60,12 +60,9 @@ using draw_step = compile<drawn, pair_of_devices, input<std::uint64_t, shape<>, 
 
 inline std::uint32_t next_number(std::uint32_t& state) { return state = state * 1664525U + 1013904223U; }
 
-struct times {
-  std::vector<double> ours, hand, ratio;
-};
 template <class Hand, class Ours, class ByHand>
-times race(int rounds, Hand& hand, Ours ours, ByHand by_hand) {
-  times t;
+race_times race(int rounds, Hand& hand, Ours ours, ByHand by_hand) {
+  race_times t;
   for (int round = -2; round < rounds; ++round) {
     hand.meet();
     const double start = now_ms();
@@ -75,16 +72,9 @@ times race(int rounds, Hand& hand, Ours ours, ByHand by_hand) {
     by_hand();
     hand.meet();
     const double end = now_ms();
-    if (round < 0) continue;
-    t.ours.push_back(middle - start);
-    t.hand.push_back(end - middle);
-    t.ratio.push_back(t.ours.back() / t.hand.back());
+    if (round >= 0) t.add(middle - start, end - middle);
   }
   return t;
-}
-inline void print(const char* what, const times& t) {
-  std::printf("%-44s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]\n", what, quantile(t.ours, 0.5),
-              quantile(t.hand, 0.5), quantile(t.ratio, 0.5), quantile(t.ratio, 0.25), quantile(t.ratio, 0.75));
 }
 inline void expect(bool right, const char* what) {
   if (!right) std::printf("WRONG: %s\n", what);
@@ -130,8 +120,8 @@ void lookup(Comm& comm, Hand& hand, int rounds) {
       });
   expect(g == g_by_hand, "gradient");
   if (me != 0) return;
-  print("embedding [50,000, 512] at 8,192 indices", forward);
-  print("its gradient", backward);
+  forward.print(std::string("embedding [50,000, 512] at 8,192 indices") + Hand::where);
+  backward.print(std::string("gradient of embedding") + Hand::where);
 }
 
 template <class Comm, class Hand>
@@ -152,7 +142,7 @@ void count(Comm& comm, Hand& hand, int rounds) {
         hand.sum(part.data(), bins, by_hand.data());
       });
   expect(y == by_hand, "sums in bins");
-  if (hand.me == 0) print("sums of 10^7 numbers in 10^6 bins", t);
+  if (hand.me == 0) t.print(std::string("sums of 10^7 numbers in 10^6 bins") + Hand::where);
 }
 
 template <class Comm, class Hand>
@@ -207,8 +197,8 @@ void along(Comm& comm, Hand& hand, int rounds) {
     same = same && both[i].first == best[i] && both[i].second == where[i];
   expect(same, "top_k");
   if (me != 0) return;
-  print("running sum of 10^8 numbers", sums);
-  print("the 100 largest of 10^8", tops);
+  sums.print(std::string("running sum of 10^8 numbers") + Hand::where);
+  tops.print(std::string("the 100 largest of 10^8") + Hand::where);
 }
 
 template <class Comm, class Hand>
@@ -245,8 +235,8 @@ void order(Comm& comm, Hand& hand, int rounds) {
       });
   expect(z == z_by_hand, "random numbers");
   if (me != 0) return;
-  print("10^7 floats in order", sorts);
-  print("10^8 random floats", draws);
+  sorts.print(std::string("sort of 10^7 floats") + Hand::where);
+  draws.print(std::string("10^8 random floats") + Hand::where);
 }
 
 /// `only`: embedding, sums, along, order, or all.

@@ -109,14 +109,10 @@ struct by_hand {
   }
 };
 
-struct timing {
-  std::vector<double> ours, hand, ratio;
-};
-
 /// Runs both steps alternately on the device that `comm` holds. Device 0 stores the times. Both start from the same
 /// weights, and their losses and weights must stay equal.
 template <class Step, class Comm>
-void race(Comm& comm, bool over_batch, int rounds, timing& times) {
+void race(Comm& comm, bool over_batch, int rounds, race_times& times) {
   using x_shard = typename Step::template input_shard<0>;
   using target_shard = typename Step::template input_shard<1>;
   using w1_shard = typename Step::template input_shard<2>;
@@ -159,19 +155,10 @@ void race(Comm& comm, bool over_batch, int rounds, timing& times) {
     }
     if (std::abs(loss[0] - hand_loss) > 1e-4f * std::abs(hand_loss))
       throw error("the losses differ: " + std::to_string(loss[0]) + " and " + std::to_string(hand_loss));
-    if (me == 0 && round >= 2) {
-      times.ours.push_back(ours);
-      times.hand.push_back(by_hand_ms);
-      times.ratio.push_back(ours / by_hand_ms);
-    }
+    if (me == 0 && round >= 2) times.add(ours, by_hand_ms);
   }
   for (std::size_t i = 0; i < w1.size(); i += 1001)
     if (std::abs(w1[i] - v1[i]) > 1e-4f) throw error("the weights differ");
-}
-
-inline void print(const char* what, const timing& t) {
-  std::printf("%-22s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]\n", what, quantile(t.ours, 0.5),
-              quantile(t.hand, 0.5), quantile(t.ratio, 0.5), quantile(t.ratio, 0.25), quantile(t.ratio, 0.75));
 }
 
 }  // namespace bench

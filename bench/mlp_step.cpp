@@ -7,10 +7,9 @@
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
-  bench::timing data;
-  bench::timing model;
+  bench::race_times data, model;
   launch(gspmd::threads{}, 2, [&](auto& comm) { bench::race<bench::data_step>(comm, true, rounds, data); });
-  bench::print("threads, data = 2", data);
+  data.print("MLP step, threads, data = 2");
   launch(gspmd::threads{}, 2, [&](auto& comm) { bench::race<bench::model_step>(comm, false, rounds, model); });
-  bench::print("threads, model = 2", model);
+  model.print("MLP step, threads, model = 2");
 }

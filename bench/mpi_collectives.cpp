@@ -29,7 +29,6 @@
 namespace {
 
 using namespace gspmd::detail;
-using bench::quantile;
 
 sharding split(int axis, int dim) {
   sharding s;
@@ -43,10 +42,12 @@ extents shape_of(std::int64_t rows, std::int64_t columns) {
   return shape;
 }
 
-void compare(const char* name, std::int64_t bytes, const std::function<void()>& ours, const std::function<void()>& theirs) {
+/// `other`: the name of the second implementation.
+void compare(const char* name, std::int64_t bytes, const std::function<void()>& ours, const std::function<void()>& theirs,
+             const char* other = "MPI") {
   const int repeats = bytes <= 4096 ? 500 : bytes <= (1 << 18) ? 100 : bytes <= (1 << 20) ? 10 : 1;
   const int rounds = bytes <= (1 << 20) ? 16 : bytes <= (1 << 24) ? 20 : 8;
-  std::vector<double> times[2], ratios;
+  bench::race_times times;
   for (int round = -2; round < rounds; ++round) {
     double took[2] = {};
     for (int k = 0; k < 2; ++k) {
@@ -54,26 +55,21 @@ void compare(const char* name, std::int64_t bytes, const std::function<void()>& 
       MPI_Barrier(MPI_COMM_WORLD);
       const double begin = MPI_Wtime();
       for (int i = 0; i < repeats; ++i) v == 0 ? ours() : theirs();
-      const double mine = (MPI_Wtime() - begin) / repeats * 1e6;
+      const double mine = (MPI_Wtime() - begin) / repeats * 1e3;
       MPI_Allreduce(&mine, &took[v], 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     }
-    if (round < 0) continue;
-    for (int v = 0; v < 2; ++v) times[v].push_back(took[v]);
-    ratios.push_back(took[0] / took[1]);
+    if (round >= 0) times.add(took[0], took[1]);
   }
-  int rank = 0;
+  int rank = 0, ranks = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank != 0) return;
-  std::printf("%-22s %9lld  %9.2f %9.2f  %5.2f (%.2f-%.2f)\n", name, static_cast<long long>(bytes), quantile(times[0], 0.5),
-              quantile(times[1], 0.5), quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75));
-  std::fflush(stdout);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (rank == 0) times.print(std::string(name) + ", " + std::to_string(ranks) + " ranks, " + bench::bytes_text(bytes), other);
 }
 
 void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
   const std::int64_t p = comm.device_count();
   mesh_shape mesh;
   mesh.sizes.push_back(static_cast<std::int32_t>(p));
-  if (comm.device(0) == 0) std::printf("%-22s %9s  %9s %9s  %s\n", "us", "bytes", "gspmd", "MPI", "ratio");
   std::vector<std::int64_t> sizes{8};
   for (std::int64_t bytes = 1024; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
   const auto shared_in_memory = comm.allocate(static_cast<std::size_t>(largest));
@@ -157,14 +153,14 @@ void run(gspmd::mpi_communicator& comm, std::int64_t largest) {
   }
 }
 
-/// The columns are `joined`, then `apart`. `bytes` are those of one value.
+/// Compares one message for all values with one message for each value. `bytes` are those of one value.
 void run_joined(gspmd::mpi_communicator& comm, std::int64_t values) {
   const std::int64_t p = comm.device_count();
   mesh_shape mesh;
   mesh.sizes.push_back(static_cast<std::int32_t>(p));
-  if (comm.device(0) == 0)
-    std::printf("%lld values\n%-22s %9s  %9s %9s  %s\n", static_cast<long long>(values), "us", "bytes", "joined", "apart",
-                "ratio");
+  constexpr const char* other = "one message for each value";
+  const std::string reduced = "all_reduce of " + std::to_string(values) + " values in one message",
+                    gathered = "all_gather of " + std::to_string(values) + " values in one message";
   for (std::int64_t bytes = 1024; bytes <= 256 * 1024; bytes *= 2) {
     const std::int64_t n = bytes / 4;
     std::vector<float> a(static_cast<std::size_t>(n * values)), b(a.size()), packed(a.size()), made(a.size());
@@ -187,13 +183,13 @@ void run_joined(gspmd::mpi_communicator& comm, std::int64_t values) {
       }
     };
     compare(
-        "all_reduce", bytes, [&] { in_one(n, n, [&](auto in, auto out) { comm.reduce(mesh, all, in, out); }); },
-        [&] { each(n, n, [&](auto in, auto out) { comm.reduce(mesh, one, in, out); }); });
+        reduced.c_str(), bytes, [&] { in_one(n, n, [&](auto in, auto out) { comm.reduce(mesh, all, in, out); }); },
+        [&] { each(n, n, [&](auto in, auto out) { comm.reduce(mesh, one, in, out); }); }, other);
     const auto gather_one = numbered(mesh, movement{shape_of(n, 1), split(0, 0), {}, 1});
     const auto gather_all = numbered(mesh, movement{shape_of(n * values, 1), split(0, 0), {}, 1});
     compare(
-        "all_gather", bytes, [&] { in_one(n / p, n, [&](auto in, auto out) { comm.move(mesh, gather_all, in, out); }); },
-        [&] { each(n / p, n, [&](auto in, auto out) { comm.move(mesh, gather_one, in, out); }); });
+        gathered.c_str(), bytes, [&] { in_one(n / p, n, [&](auto in, auto out) { comm.move(mesh, gather_all, in, out); }); },
+        [&] { each(n / p, n, [&](auto in, auto out) { comm.move(mesh, gather_one, in, out); }); }, other);
   }
 }
 

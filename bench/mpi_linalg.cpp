@@ -50,8 +50,8 @@ double general_at(int64_t i, int64_t j) { return std::sin(static_cast<double>(i 
 double side_at(int64_t i) { return std::cos(static_cast<double>(i)); }
 
 constexpr matrix_grid grid{.rows = "x", .cols = "y", .block = block};
-constexpr auto factor = [](auto t) { return dealt_cholesky(t, grid); };
-constexpr auto system_of = [](auto t, auto b) { return solve_dealt(t, b, grid); };
+constexpr auto factor = [](auto t) { return block_cyclic_cholesky(t, grid); };
+constexpr auto system_of = [](auto t, auto b) { return block_cyclic_solve(t, b, grid); };
 template <int R, int C>
 using grid_of = mesh<axis<"x", R>, axis<"y", C>>;
 template <int R, int C>
@@ -59,7 +59,7 @@ using blocks_of = input<double, shape<R, C, n / R, n / C>, split<"x", "y", _, _>
 
 /// The blocks of device (r, c), row-major.
 template <class F>
-numbers dealt(int rows, int columns, int r, int c, F element) {
+numbers local_block(int rows, int columns, int r, int c, F element) {
   const int64_t p = n / rows, q = n / columns;
   numbers x(static_cast<std::size_t>(p * q));
   for (int64_t i = 0; i < p; ++i)
@@ -151,8 +151,8 @@ struct device {
   explicit device(int number)
       : r(number / C),
         c(number % C),
-        positive(dealt(R, C, r, c, positive_at)),
-        general(dealt(R, C, r, c, general_at)),
+        positive(local_block(R, C, r, c, positive_at)),
+        general(local_block(R, C, r, c, general_at)),
         sides(n),
         l(positive.size()),
         x(n) {
@@ -161,7 +161,7 @@ struct device {
   /// Returns true if this device's part of l equals LAPACK's.
   [[nodiscard]] bool has(const lapack& whole) const {
     double worst = 0;
-    const numbers of_lapack = dealt(R, C, r, c, [&](int64_t i, int64_t j) { return j > i ? 0 : whole.of_factor(i, j); });
+    const numbers of_lapack = local_block(R, C, r, c, [&](int64_t i, int64_t j) { return j > i ? 0 : whole.of_factor(i, j); });
     for (std::size_t e = 0; e < l.size(); ++e) worst = std::max(worst, std::fabs(l[e] - of_lapack[e]));
     return worst < 1e-9;
   }
@@ -197,11 +197,12 @@ void race_over_processes(int rounds) {
         if (comm.device(0) == 0) f();
       };
     };
-    bench::race_over_mpi("cholesky [2048, 2048]", rounds, 1.05, "pdpotrf", factor_it, [&] { others.factor(); });
-    bench::race_over_mpi("cholesky [2048, 2048]", rounds, 1.05, "dpotrf, one thread", factor_it,
+    bench::race_over_mpi("block_cyclic_cholesky [2048, 2048], MPI", rounds, 1.05, "pdpotrf", factor_it, [&] { others.factor(); });
+    bench::race_over_mpi("block_cyclic_cholesky [2048, 2048], MPI", rounds, 1.05, "dpotrf, one thread", factor_it,
                          of_first([&] { alone.factor(); }));
-    bench::race_over_mpi("solve [2048, 2048]", rounds, 1.05, "pdgesv", solve_it, [&] { others.solve(); });
-    bench::race_over_mpi("solve [2048, 2048]", rounds, 1.05, "dgesv, one thread", solve_it, of_first([&] { alone.solve(); }));
+    bench::race_over_mpi("block_cyclic_solve [2048, 2048], MPI", rounds, 1.05, "pdgesv", solve_it, [&] { others.solve(); });
+    bench::race_over_mpi("block_cyclic_solve [2048, 2048], MPI", rounds, 1.05, "dgesv, one thread", solve_it,
+                         of_first([&] { alone.solve(); }));
     if (comm.device(0) == 0) bench::all_targets.print();
   });
 }
@@ -231,14 +232,12 @@ void race_on_threads(int rounds) {
       });
       if (round == -2) check(far_apart(own.x, alone.x()) < 1e-6, "a solution is not LAPACK's");
       if (round < 0 || !is_first) continue;
-      of_factor.ours.push_back(factored);
-      of_factor.by_hand.push_back(by_lapack);
-      of_solve.ours.push_back(solved);
-      of_solve.by_hand.push_back(solved_by_lapack);
+      of_factor.add(factored, by_lapack);
+      of_solve.add(solved, solved_by_lapack);
     }
   });
-  of_factor.print("cholesky [2048, 2048], two threads", 1.05, "dpotrf, one thread");
-  of_solve.print("solve [2048, 2048], two threads", 1.05, "dgesv, one thread");
+  of_factor.print("block_cyclic_cholesky [2048, 2048], threads", 1.05, "dpotrf, one thread");
+  of_solve.print("block_cyclic_solve [2048, 2048], threads", 1.05, "dgesv, one thread");
   bench::all_targets.print();
 }
 

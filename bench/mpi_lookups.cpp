@@ -14,6 +14,7 @@
 namespace {
 
 struct by_messages {
+  static constexpr const char* where = ", MPI";
   int me;
   std::vector<std::byte> received = {};
 

@@ -94,7 +94,7 @@ void race(int grid_rows, int grid_columns, int rounds) {
     scalapack_product by_64(N, 64, grid_rows, grid_columns);
     scalapack_product by_128(N, 128, grid_rows, grid_columns);
     scalapack_product by_256(N, 256, grid_rows, grid_columns);
-    std::vector<double> ours, theirs, ratio;
+    bench::race_times times;
     for (int round = -2; round < rounds; ++round) {
       std::array<double, 4> took{};
       for (int turn = 0; turn < 4; ++turn) {
@@ -106,10 +106,7 @@ void race(int grid_rows, int grid_columns, int rounds) {
         const double mine = (MPI_Wtime() - start) * 1e3;
         MPI_Allreduce(&mine, &took[static_cast<std::size_t>(which)], 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
       }
-      if (round < 0) continue;
-      ours.push_back(took[0]);
-      theirs.push_back(std::min({took[1], took[2], took[3]}));
-      ratio.push_back(ours.back() / theirs.back());
+      if (round >= 0) times.add(took[0], std::min({took[1], took[2], took[3]}));
     }
     double sum = 0;
     for (std::size_t at = 0; at < c.size(); ++at)
@@ -119,9 +116,9 @@ void race(int grid_rows, int grid_columns, int rounds) {
     for (auto* other : {&by_64, &by_128, &by_256})
       if (other->checksum() != sum) throw error("the products differ");
     if (me == 0)
-      std::printf("n = %4d on %d x %d   gspmd %7.2f ms   pdgemm %7.2f ms   ratio %.3f (%.3f-%.3f)\n", N, grid_rows, grid_columns,
-                  bench::quantile(ours, 0.5), bench::quantile(theirs, 0.5), bench::quantile(ratio, 0.5),
-                  bench::quantile(ratio, 0.25), bench::quantile(ratio, 0.75));
+      times.print(
+          "product of n x n doubles, n = " + std::to_string(N) + ", " + std::to_string(grid_rows * grid_columns) + " ranks",
+          "pdgemm");
   });
 }
 

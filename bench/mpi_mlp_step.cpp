@@ -11,11 +11,10 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 20;
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  bench::timing data;
-  bench::timing model;
+  bench::race_times data, model;
   launch(gspmd::mpi{MPI_COMM_WORLD}, 2, [&](auto& comm) { bench::race<bench::data_step>(comm, true, rounds, data); });
-  if (rank == 0) bench::print("mpi, data = 2", data);
+  if (rank == 0) data.print("MLP step, MPI, data = 2");
   launch(gspmd::mpi{MPI_COMM_WORLD}, 2, [&](auto& comm) { bench::race<bench::model_step>(comm, false, rounds, model); });
-  if (rank == 0) bench::print("mpi, model = 2", model);
+  if (rank == 0) model.print("MLP step, MPI, model = 2");
   MPI_Finalize();
 }

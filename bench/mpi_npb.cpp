@@ -21,7 +21,7 @@
 #include "../examples/npb/ft.hpp"
 #include "../examples/npb/is.hpp"
 #include "../examples/npb/mg.hpp"
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/native/native_code.hpp"
 #include "npb_by_hand.hpp"
 #include "race_over_mpi.hpp"
@@ -85,7 +85,7 @@ void race_ep(int rounds) {
   const auto program = dynamic::compile(npb::ep::program(p.log_pairs), all_ranks(), dynamic::input<std::uint64_t>({}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     const std::uint64_t seed = 271'828'183;
     double x = 0, y = 0;
     std::int32_t counts[10];
@@ -93,7 +93,8 @@ void race_ep(int rounds) {
     void* const out[] = {&x, &y, counts};
     ep_sums hand;
     bench::race_over_mpi(
-        "ep W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, [&] { hand = ep_by_hand(p.log_pairs); });
+        "NPB EP, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); },
+        [&] { hand = ep_by_hand(p.log_pairs); });
     for (const double sum : {x, hand.x}) check("ep's sum of x", sum, p.sum_x, 1e-8);
     for (const double sum : {y, hand.y}) check("ep's sum of y", sum, p.sum_y, 1e-8);
   });
@@ -147,7 +148,7 @@ void race_cg(int rounds) {
       dynamic::compile(npb::cg::program(p), all_ranks(), a.input<"devices">(), dynamic::input<double>({p.n}, {"devices"}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     const doubles ones(static_cast<std::size_t>(p.n / ranks), 1.0);
     std::vector<const void*> in;
     const auto parts = static_cast<std::size_t>(ranks), mine = static_cast<std::size_t>(rank_here);
@@ -156,7 +157,8 @@ void race_cg(int rounds) {
     double zeta = 0, hand = 0;
     void* const out[] = {&zeta};
     bench::race_over_mpi(
-        "cg W", rounds, 1.05, "by hand", [&] { session.run(comm, in.data(), out); }, [&] { hand = cg_by_hand(p, rows); });
+        "NPB CG, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in.data(), out); },
+        [&] { hand = cg_by_hand(p, rows); });
     for (const double found : {zeta, hand}) check("cg's zeta", found, p.zeta, 1e-10);
   });
 }
@@ -171,7 +173,7 @@ void race_is(int rounds) {
   const auto code = native(program);
   const auto keys = npb::is::keys(p);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     auto found = make_result<std::int32_t>(comm, program, 0), last = make_result<std::int32_t>(comm, program, 1),
          up_to = make_result<std::int32_t>(comm, program, 2);
     const std::vector<std::int32_t> mine(keys.begin() + own * rank_here, keys.begin() + own * (rank_here + 1));
@@ -200,7 +202,7 @@ void race_is(int rounds) {
       }
     };
     bench::race_over_mpi(
-        "is W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, by_hand);
+        "NPB IS, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); }, by_hand);
     const auto whole = collect(comm, found);
     for (std::size_t k = 0; k < ranks_by_hand.size(); ++k)
       check("a rank of is", static_cast<double>(whole[static_cast<int64_t>(k)]), ranks_by_hand[k], 0);
@@ -218,14 +220,14 @@ void race_mg(int rounds) {
   const auto code = native(program);
   const auto charges = npb::mg::charges(n);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     const double* const own = charges.data() + planes * rank_here * n * n;
     double norm = 0, by_hand = 0;
     const void* const in[] = {own};
     void* const out[] = {&norm};
     bench::mg_by_hand hand(static_cast<int>(n), ranks, rank_here);
     bench::race_over_mpi(
-        "mg W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); },
+        "NPB MG, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); },
         [&] { by_hand = hand.run(own, static_cast<int>(npb::mg::cycles)); });
     for (const double found : {norm, by_hand}) check("mg's residual", found, p.residual, 1e-8);
   });
@@ -235,7 +237,7 @@ void race_ft(int rounds) {
   const auto program = dynamic::compile(npb::ft::program(p), all_ranks(), dynamic::input<std::uint64_t>({}));
   const auto code = native(program);
   launch(mpi{MPI_COMM_WORLD}, ranks, [&](auto& comm) {
-    auto session = code.make_session();
+    dynamic::session session(program, code);
     constexpr std::uint64_t seed = 314'159'265;
     std::array<npb::ft::number, npb::ft::times> sums{}, by_hand{};
     const void* const in[] = {&seed};
@@ -254,7 +256,8 @@ void race_ft(int rounds) {
       }
     };
     bench::race_over_mpi(
-        "ft W", rounds, 1.05, "by hand", [&] { session.run(comm, in, out); }, [&] { hand.run(initial, by_hand); });
+        "NPB FT, class W", rounds, 1.05, "hand-written", [&] { session.run(comm, in, out); },
+        [&] { hand.run(initial, by_hand); });
     for (std::size_t t = 0; t < p.sums.size(); ++t)
       for (const auto found : {sums[t], by_hand[t]}) {
         check("a sum of ft", found.real(), p.sums[t].real(), 1e-12);

@@ -120,7 +120,7 @@ class by_hand {
 
 struct way {
   const char* name;
-  std::vector<double> ms{}, ratio{};
+  std::vector<double> ms{};
 };
 
 }  // namespace
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
     matrix x;
     fill(x, rows * width, 1U + me, 1);
     std::array<way, 4> ways{
-        {{"gspmd, one after the other"}, {"gspmd, overlapped"}, {"by hand, blocking"}, {"by hand, overlapped"}}};
+        {{"gspmd, blocking"}, {"gspmd, overlapped"}, {"hand-written, blocking"}, {"hand-written, overlapped"}}};
     std::array<weights, 4> w;
     for (auto& of_way : w)
       for (unsigned k = 0; k < layers; ++k) fill(of_way[k], part * width, 21U + 2 * k + me, 0.12F);
@@ -161,21 +161,17 @@ int main(int argc, char** argv) {
         comm.barrier();
         ms[k] = bench::now_ms() - begin;
       }
-      for (std::size_t k = 0; k < ways.size() && round >= 0; ++k) {
-        ways[k].ms.push_back(ms[k]);
-        ways[k].ratio.push_back(ms[k] / ms[3]);
-      }
+      for (std::size_t k = 0; k < ways.size() && round >= 0; ++k) ways[k].ms.push_back(ms[k]);
     }
     for (const auto& of_way : w)
       for (std::size_t k = 0; k < layers; ++k)
         for (std::size_t i = 0; i < of_way[k].size(); i += 997)
           if (!(std::abs(of_way[k][i] - w[0][k][i]) <= 1e-4F)) throw error("the weights differ");
     if (me != 0) return;
-    for (const auto& each : ways)
-      std::printf("FSDP, 4 layers of %lld   %-28s %8.2f ms   of by hand, overlapped %.2f (%.2f-%.2f)\n",
-                  static_cast<long long>(width), each.name, bench::quantile(each.ms, 0.5), bench::quantile(each.ratio, 0.5),
-                  bench::quantile(each.ratio, 0.25), bench::quantile(each.ratio, 0.75));
-    bench::all_targets.add("FSDP, overlapped", bench::quantile(ways[1].ratio, 0.5), 1.05);
+    const std::string row = "FSDP, 4 layers of " + std::to_string(width) + ", overlapped";
+    bench::race_times{ways[1].ms, ways[3].ms}.print(row, 1.05, "hand-written, overlapped");
+    bench::race_times{ways[1].ms, ways[0].ms}.print(row, "gspmd, blocking");
+    bench::race_times{ways[1].ms, ways[2].ms}.print(row, "hand-written, blocking");
     bench::all_targets.print();
   });
   MPI_Finalize();

@@ -150,16 +150,16 @@ void solve(const petsc_matrix& m) {
 /// and writes PETSc's vectors.
 constexpr PetscInt height = 4096, width = 2048;
 constexpr auto mean_of_neighbours = [](auto t) {
-  return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
+  return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
 };
 void race_on_grid(int rounds) {
   DM grid = nullptr;
-  Vec from = nullptr, ours = nullptr, theirs = nullptr, with_ghosts = nullptr;
+  Vec from = nullptr, ours = nullptr, theirs = nullptr, around = nullptr;
   check(DMDACreate2d(MPI_COMM_WORLD, DM_BOUNDARY_GHOSTED, DM_BOUNDARY_GHOSTED, DMDA_STENCIL_STAR, width, height, 1, 2, 1, 1,
                      nullptr, nullptr, &grid));
   check(DMSetUp(grid));
   for (Vec* const v : {&from, &ours, &theirs}) check(DMCreateGlobalVector(grid, v));
-  check(DMCreateLocalVector(grid, &with_ghosts));  // 0 outside of the grid
+  check(DMCreateLocalVector(grid, &around));  // 0 outside of the grid
   PetscInt i0 = 0, j0 = 0, columns = 0, rows = 0;
   check(DMDAGetCorners(grid, &j0, &i0, nullptr, &columns, &rows, nullptr));
   double** at = nullptr;
@@ -182,21 +182,21 @@ void race_on_grid(int rounds) {
     };
     const auto by_them = [&] {
       double **in = nullptr, **out = nullptr;
-      check(DMGlobalToLocalBegin(grid, from, INSERT_VALUES, with_ghosts));
-      check(DMGlobalToLocalEnd(grid, from, INSERT_VALUES, with_ghosts));
-      check(DMDAVecGetArrayRead(grid, with_ghosts, &in));
+      check(DMGlobalToLocalBegin(grid, from, INSERT_VALUES, around));
+      check(DMGlobalToLocalEnd(grid, from, INSERT_VALUES, around));
+      check(DMDAVecGetArrayRead(grid, around, &in));
       check(DMDAVecGetArrayWrite(grid, theirs, &out));
       for (PetscInt i = i0; i < i0 + rows; ++i)
         for (PetscInt j = 0; j < width; ++j) out[i][j] = 0.25 * (in[i - 1][j] + in[i + 1][j] + in[i][j - 1] + in[i][j + 1]);
       check(DMDAVecRestoreArrayWrite(grid, theirs, &out));
-      check(DMDAVecRestoreArrayRead(grid, with_ghosts, &in));
+      check(DMDAVecRestoreArrayRead(grid, around, &in));
     };
     race_over_mpi("5 points on a DMDA of 4096 x 2048", rounds, 1.0, "PETSc", by_us, by_them);
   });
   PetscBool are_equal = PETSC_FALSE;
   check(VecEqual(ours, theirs, &are_equal));
   if (are_equal == PETSC_FALSE) throw error("the stencils differ");
-  for (Vec* const v : {&from, &ours, &theirs, &with_ghosts}) check(VecDestroy(v));
+  for (Vec* const v : {&from, &ours, &theirs, &around}) check(VecDestroy(v));
   check(DMDestroy(&grid));
 }
 
@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
   race_with<transposed, five_points, vector_of<five_points>>("A^T y, 5 points, 1500 x 1500", grid, rounds, 0, times_transposed);
   race_with<product, at_random, vector_of<at_random>>("A x, 9 columns at random, 10^6 rows", near, rounds, 0, times);
   race_with<product, in_blocks, blocks_of<in_blocks>>("A x, 5 points, 500 x 500, blocks of 3", blocks, rounds, 0, times);
-  race_with<conjugate_gradients, five_points, vector_of<five_points>>("50 trips of conjugate gradients", grid, rounds, 1e-6,
+  race_with<conjugate_gradients, five_points, vector_of<five_points>>("50 iterations of conjugate gradients", grid, rounds, 1e-6,
                                                                       solve);
   race_on_grid(rounds);
   int rank = 0;

@@ -38,9 +38,9 @@ int main(int argc, char** argv) {
       at_once, [] {}, [](int) {});
   bench::by_hand starting(begin, go_on, wait);
   launch(gspmd::mpi{MPI_COMM_WORLD}, bench::devices, [&](auto& comm) {
-    bench::race(comm, rounds, "mpi",
-                {{"gspmd, blocking"}, {"gspmd, started"}, {"by hand, MPI_Allreduce"}, {"by hand, MPI_Iallreduce"}}, blocking,
-                starting);
+    bench::race(comm, rounds, "MPI",
+                {{"gspmd, blocking"}, {"gspmd, started"}, {"hand-written, MPI_Allreduce"}, {"hand-written, MPI_Iallreduce"}},
+                blocking, starting);
   });
   MPI_Finalize();
 }

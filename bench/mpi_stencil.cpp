@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
     MPI_Comm_free(&some);
     return rank == 0;
   };
-  bench::compare_all("mpi", ranks, rounds, run);
+  bench::compare_all("MPI", ranks, rounds, run);
   MPI_Finalize();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time of planning at run time, the time that the interpreter adds to an operator, and the speed of the local
-// kernels.
+// kernels. bench/report compares the benchmark ROW/gspmd with ROW/OTHER.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -102,9 +102,9 @@ void plan_all(benchmark::State& state) {
   report_per_operator(state, g);
 }
 
-#define GSPMD_SIZES ->Arg(100)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond)
-BENCHMARK(plan_all<2, 4>) GSPMD_SIZES;
-BENCHMARK(plan_all<256, 256>) GSPMD_SIZES;
+#define GSPMD_SIZES ->ArgName("operators")->Arg(100)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond)
+BENCHMARK(plan_all<2, 4>)->Name("plan of an MLP, 2 x 4 devices") GSPMD_SIZES;
+BENCHMARK(plan_all<256, 256>)->Name("plan of an MLP, 256 x 256 devices") GSPMD_SIZES;
 BENCHMARK(trace<2, 4>) GSPMD_SIZES;
 BENCHMARK(complete<2, 4>) GSPMD_SIZES;
 BENCHMARK(partition<2, 4>) GSPMD_SIZES;
@@ -211,7 +211,7 @@ void adam(benchmark::State& state) {
 BENCHMARK(adam<1024>);
 BENCHMARK(adam<65536>);
 BENCHMARK(adam<4 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
-BENCHMARK(adam<16 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
+BENCHMARK(adam<16 * 1024 * 1024>)->Name("Adam, 16 M floats/gspmd")->Unit(benchmark::kMicrosecond);
 /// The same, hand-written, with streaming stores.
 template <std::int64_t Elems>
 GSPMD_LOOP_FUNCTION void adam_by_hand(const float* w, const float* m, const float* v, const float* g, float* const* out) {
@@ -240,7 +240,7 @@ void adam_by_hand(benchmark::State& state) {
   }
   rate(state, "GB", 7.0 * 4 * static_cast<double>(Elems));
 }
-BENCHMARK(adam_by_hand<16 * 1024 * 1024>)->Unit(benchmark::kMicrosecond);
+BENCHMARK(adam_by_hand<16 * 1024 * 1024>)->Name("Adam, 16 M floats/hand-written")->Unit(benchmark::kMicrosecond);
 
 template <fixed_string Equation>
 constexpr auto contraction = [](auto a, auto b) { return einsum<Equation>(a, b); };
@@ -365,15 +365,16 @@ void rows_by_hand(benchmark::State& state) {
     for (std::int64_t r = 0; r < Rows; ++r) Row(x + r * Columns, y + r * Columns, Columns);
   });
 }
-#define GSPMD_AGAINST_LOOPS(rows, columns)                   \
-  BENCHMARK(of_rows<polynomial, rows, columns>);             \
-  BENCHMARK(sum_by_hand<rows, columns>);                     \
-  BENCHMARK(of_rows<sum_and_largest, rows, columns>);        \
-  BENCHMARK(sum_and_largest_by_hand<rows, columns>);         \
-  BENCHMARK(of_rows<layer_norm, rows, columns>);             \
-  BENCHMARK(rows_by_hand<rows, columns, layer_norm_of_row>); \
-  BENCHMARK(of_rows<softmax_of_rows, rows, columns>);        \
-  BENCHMARK(rows_by_hand<rows, columns, softmax_of_row>)
+#define GSPMD_PAIR(row, rows, columns, ours, theirs)              \
+  BENCHMARK(ours)->Name(row ", [" #rows ", " #columns "]/gspmd"); \
+  BENCHMARK(theirs)->Name(row ", [" #rows ", " #columns "]/hand-written")
+#define GSPMD_AGAINST_LOOPS(rows, columns)                                                                         \
+  GSPMD_PAIR("sum(x * x - x)", rows, columns, (of_rows<polynomial, rows, columns>), (sum_by_hand<rows, columns>)); \
+  GSPMD_PAIR("sum and largest", rows, columns, (of_rows<sum_and_largest, rows, columns>),                          \
+             (sum_and_largest_by_hand<rows, columns>));                                                            \
+  GSPMD_PAIR("layer norm", rows, columns, (of_rows<layer_norm, rows, columns>),                                    \
+             (rows_by_hand<rows, columns, layer_norm_of_row>));                                                    \
+  GSPMD_PAIR("softmax", rows, columns, (of_rows<softmax_of_rows, rows, columns>), (rows_by_hand<rows, columns, softmax_of_row>))
 GSPMD_AGAINST_LOOPS(64, 1024);
 GSPMD_AGAINST_LOOPS(8192, 1024);
 
@@ -385,8 +386,8 @@ void complex_gemm(benchmark::State& state) {
   for (auto _ : state) run();
   rate(state, "GF", 8.0 * N * N * N);
 }
-BENCHMARK(complex_gemm<512>)->Unit(benchmark::kMillisecond);
-BENCHMARK(complex_gemm<64>);
+BENCHMARK(complex_gemm<512>)->Name("product of c128, n = 512/gspmd")->Unit(benchmark::kMillisecond);
+BENCHMARK(complex_gemm<64>)->Name("product of c128, n = 64/gspmd");
 #if defined(GSPMD_HAS_CBLAS)
 template <int N>
 void cblas_zgemm_by_hand(benchmark::State& state) {
@@ -398,8 +399,8 @@ void cblas_zgemm_by_hand(benchmark::State& state) {
   benchmark::DoNotOptimize(c.data());
   rate(state, "GF", 8.0 * N * N * N);
 }
-BENCHMARK(cblas_zgemm_by_hand<512>)->Unit(benchmark::kMillisecond);
-BENCHMARK(cblas_zgemm_by_hand<64>);
+BENCHMARK(cblas_zgemm_by_hand<512>)->Name("product of c128, n = 512/cblas_zgemm")->Unit(benchmark::kMillisecond);
+BENCHMARK(cblas_zgemm_by_hand<64>)->Name("product of c128, n = 64/cblas_zgemm");
 #endif
 
 template <int... Order>

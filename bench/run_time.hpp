@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/native/native_code.hpp>
 
@@ -48,7 +49,7 @@ void race(const char* name, int rounds, Step& step, Sessions&... sessions) {
       list.push_back(memory.back().get());
     }
   simulated_communicator comm{1};
-  std::vector<double> times[ways], ratios[ways];
+  race_times times[ways];  // against the compiled step
   for (int round = 0; round < rounds + 5; ++round) {
     double ms[ways];
     for (int turn = 0; turn < ways; ++turn) {
@@ -63,21 +64,14 @@ void race(const char* name, int rounds, Step& step, Sessions&... sessions) {
       (run(sessions), ...);
       ms[which] = bench::thread_ms() - start;
     }
-    for (int way = 0; round >= 5 && way < ways; ++way) {
-      times[way].push_back(ms[way]);
-      ratios[way].push_back(ms[way] / ms[0]);
-    }
+    for (int way = 1; round >= 5 && way < ways; ++way) times[way].add(ms[way], ms[0]);
   }
-  std::printf("%-26s compiled %9.1f us", name, 1000 * bench::quantile(times[0], 0.5));
   for (int way = 1; way < ways; ++way) {
-    bool equal = true;
+    times[way].print(std::string(name) + (way == 1 ? ", session" : ", native code"), "compiled");
     for (std::size_t k = 0; k < plan.outputs.size(); ++k)
-      equal = equal && std::memcmp(outputs[0][k], outputs[way][k], static_cast<std::size_t>(bytes_of(plan.outputs[k]))) == 0;
-    std::printf("   %s %9.1f us   ratio %.2f [%.2f, %.2f]%s", way == 1 ? "at run time" : "native",
-                1000 * bench::quantile(times[way], 0.5), bench::quantile(ratios[way], 0.5), bench::quantile(ratios[way], 0.25),
-                bench::quantile(ratios[way], 0.75), equal ? "" : "   BITS DIFFER");
+      if (std::memcmp(outputs[0][k], outputs[way][k], static_cast<std::size_t>(bytes_of(plan.outputs[k]))) != 0)
+        std::printf("WRONG: %s: the bits differ\n", name);
   }
-  std::printf("\n");
 }
 
 template <auto Program, class... In>
@@ -89,7 +83,7 @@ void race_of(const char* name, int rounds, std::string_view wanted) {
   dynamic::session session(program);
   const dynamic::native_code code(program);
   if (!code.is_used()) std::printf("without native code: %s\n", code.why_not().c_str());
-  dynamic::session native = code.make_session();
+  dynamic::session native(program, code);
   race(name, rounds, step, session, native);
 }
 
@@ -108,9 +102,12 @@ constexpr auto layer_norm = [](auto x) {
 };
 constexpr auto softmax_of_rows = [](auto x) { return softmax(x, 1); };
 constexpr auto sum_of_polynomial = [](auto x) { return sum(x * x - x); };
-constexpr auto jacobi = [](auto t) { return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1)); };
+constexpr auto jacobi = [](auto t) {
+  return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
+};
 constexpr auto heat = [](auto t) {
-  const auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1) + shift(t, 2, -1) + shift(t, 2, 1);
+  const auto around = shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)) +
+                      shift(t, -1, along(2)) + shift(t, 1, along(2));
   return t + 0.1 * (around - 6.0 * t);
 };
 

@@ -166,7 +166,8 @@ void top(const options& o) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   };
   compile<largest<K>, single, input<float, shape<Lines, Columns>>> step;
-  const std::string row = "top " + std::to_string(K) + " of [" + std::to_string(Lines) + ", " + std::to_string(Columns) + "]";
+  const std::string row =
+      "the " + std::to_string(K) + " largest of each row of [" + std::to_string(Lines) + ", " + std::to_string(Columns) + "]";
   if (row.find(o.words) == std::string::npos) return;
   race_in_turns(
       o.rounds, [&] { step(comm, x, y.first, y.second); },

@@ -111,7 +111,7 @@ void race(const char* what, const compressed& a, int rounds) {
     in.push_back(x.data());
     void* const out[] = {result.data()};
     Step step;
-    doubles ours, theirs, ratio;
+    race_times times;
     for (int round = -2; round < rounds; ++round) {
       both.arrive_and_wait();
       const double begin = now_ms();
@@ -130,10 +130,7 @@ void race(const char* what, const compressed& a, int rounds) {
       }
       both.arrive_and_wait();
       const double end = now_ms();
-      if (round < 0) continue;
-      ours.push_back(middle - begin);
-      theirs.push_back(end - middle);
-      ratio.push_back(ours.back() / theirs.back());
+      if (round >= 0) times.add(middle - begin, end - middle);
     }
     const double* const expected = IsTransposed ? hand.t.data() : hand.y.data();
     for (std::size_t i = 0; i < own; ++i)
@@ -141,9 +138,7 @@ void race(const char* what, const compressed& a, int rounds) {
         std::printf("WRONG: %s\n", what);
         break;
       }
-    if (me == 0)
-      std::printf("%-40s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]\n", what, quantile(ours, 0.5),
-                  quantile(theirs, 0.5), quantile(ratio, 0.5), quantile(ratio, 0.25), quantile(ratio, 0.75));
+    if (me == 0) times.print(what);
   });
 }
 

@@ -128,7 +128,7 @@ class by_hand {
 /// with names.
 struct way {
   const char* name;
-  std::vector<double> ms{}, ratio{};
+  std::vector<double> ms{};
 };
 template <class Comm, class... Hand>
 void race(Comm& comm, int rounds, const char* where, std::vector<way> ways, Hand&&... hand) {
@@ -168,18 +168,14 @@ void race(Comm& comm, int rounds, const char* where, std::vector<way> ways, Hand
       comm.barrier();
       ms[number] = now_ms() - begin;
     }
-    for (std::size_t k = 0; k < ways.size() && round >= 2; ++k) {
-      ways[k].ms.push_back(ms[k]);
-      ways[k].ratio.push_back(ms[k] / ms[0]);
-    }
+    for (std::size_t k = 0; k < ways.size() && round >= 2; ++k) ways[k].ms.push_back(ms[k]);
   }
   for (const auto& w : weights)
     for (std::size_t k = 0; k < w.size(); ++k)
       for (std::size_t i = 0; i < w[k].size(); i += 1001)
         if (!(std::abs(w[k][i] - weights[0][k][i]) <= 1e-4F)) throw error("the weights differ");
   for (std::size_t k = 0; k < ways.size() && me == 0; ++k)
-    std::printf("%-10s %-34s %7.2f ms   of blocking %.3f [%.3f, %.3f]\n", where, ways[k].name, quantile(ways[k].ms, 0.5),
-                quantile(ways[k].ratio, 0.5), quantile(ways[k].ratio, 0.25), quantile(ways[k].ratio, 0.75));
+    if (k != 1) race_times{ways[1].ms, ways[k].ms}.print(std::string("backward pass, gradients started, ") + where, ways[k].name);
 }
 
 }  // namespace bench

@@ -6,7 +6,7 @@
 // computed during the exchange, then the boundary.
 #pragma once
 
-#include <gspmd/external/ghosted_step.hpp>
+#include <gspmd/external/with_ghosts.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include <cmath>
@@ -30,10 +30,10 @@ struct jacobi {
   static constexpr const char* name = "jacobi 4096^2";
   static constexpr std::int64_t extents[] = {4096, 4096};
   static constexpr auto step = [](auto t) {
-    return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1));
+    return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
   };
   template <class Split>
-  using input = input<double, shape<4096, 4096>, Split>;
+  using input = gspmd::input<double, shape<4096, 4096>, Split>;
   using line = split<"x", _>;
   using square = split<"x", "y">;
 };
@@ -41,11 +41,12 @@ struct heat {
   static constexpr const char* name = "heat 256^3";
   static constexpr std::int64_t extents[] = {256, 256, 256};
   static constexpr auto step = [](auto t) {
-    const auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1) + shift(t, 2, -1) + shift(t, 2, 1);
+    const auto around = shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)) +
+                        shift(t, -1, along(2)) + shift(t, 1, along(2));
     return t + 0.1 * (around - 6.0 * t);
   };
   template <class Split>
-  using input = input<double, shape<256, 256, 256>, Split>;
+  using input = gspmd::input<double, shape<256, 256, 256>, Split>;
   using line = split<"x", _, _>;
   using square = split<"x", "y", _>;
 };
@@ -149,23 +150,16 @@ struct block {
   }
 };
 
-struct timing {
-  std::vector<double> ours, hand, ratio;
+struct timing : race_times {
   std::int64_t our_bytes = 0, hand_bytes = 0;
-
-  void add(double our_ms, double hand_ms) {
-    ours.push_back(our_ms);
-    hand.push_back(hand_ms);
-    ratio.push_back(our_ms / hand_ms);
-  }
 };
 
 enum class how { loop, step, ghosted };
 template <class Step>
-struct with_ghosts {
+struct ghosted_of {
   static constexpr bool is_flat = Step::view.value(Step::view.inputs[0]).global.count == 2;
   using layer = std::conditional_t<is_flat, ghosts<1, 1>, ghosts<1, 1, 1>>;
-  using type = ghosted_step<Step, layer, layer>;
+  using type = with_ghosts<Step, layer, layer>;
 };
 
 /// Runs both alternately on the device that `comm` holds. Device 0 stores the times of one step. `exchange(block)`
@@ -190,7 +184,7 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
       for (std::int64_t j = 0; j < hand.n[1]; ++j)
         for (std::int64_t k = 0; k < hand.n[2]; ++k) a[e++] = hand.at(i, j, k);
   }
-  std::conditional_t<has_ghosts, typename with_ghosts<Step>::type, Step> step;
+  std::conditional_t<has_ghosts, typename ghosted_of<Step>::type, Step> step;
   times.our_bytes = static_cast<std::int64_t>((a.size() + b.size()) * sizeof(double)) + step.view.arena_bytes;
   times.hand_bytes = hand.bytes();
   for (int round = 0; round < rounds + 2; ++round) {
@@ -203,7 +197,7 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
           step(comm, a, a);  // the field is overwritten, as in the hand-written code
         } else {
           for (int t = 0; t < trips; ++t) {
-            if constexpr (has_ghosts) step(comm, exchange_ghosts(strided_view(a.data(), all)), strided_view(b.data(), all));
+            if constexpr (has_ghosts) step(comm, exchange_ghosts(strided_view(a.data(), all)), ghosted_view(b.data(), all));
             else step(comm, a, b);
             std::swap(a, b);
           }
@@ -237,10 +231,9 @@ void race(Comm& comm, block<Problem>& hand, const Exchange& exchange, int rounds
 }
 
 inline void print(const std::string& what, const timing& t) {
-  std::printf("%-50s gspmd %7.2f ms   by hand %7.2f ms   ratio %.3f [%.3f, %.3f]   %6.1f MB, by hand %6.1f MB\n", what.c_str(),
-              quantile(t.ours, 0.5), quantile(t.hand, 0.5), quantile(t.ratio, 0.5), quantile(t.ratio, 0.25),
-              quantile(t.ratio, 0.75), static_cast<double>(t.our_bytes) * 1e-6, static_cast<double>(t.hand_bytes) * 1e-6);
-  std::fflush(stdout);
+  t.print(what);
+  const double mine = static_cast<double>(t.our_bytes) * 1e-6, other = static_cast<double>(t.hand_bytes) * 1e-6;
+  print_row(what + ", memory of a device", "MB", mine, "hand-written", other, {mine / other});
 }
 
 /// `run(devices, visit)` calls visit(comm, exchange) on each device, and returns true if this process prints.

@@ -24,7 +24,9 @@ namespace {
 using namespace gspmd;
 using std::int64_t;
 
-constexpr auto jacobi = [](auto t) { return 0.25 * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1)); };
+constexpr auto jacobi = [](auto t) {
+  return 0.25 * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
+};
 constexpr auto gelu_of = [](auto x) { return 0.5F * x * (1.0F + tanh(0.7978846F * (x + 0.044715F * x * x * x))); };
 constexpr auto softmax_of = [](auto x) { return softmax(x, 1); };
 constexpr auto sum_of = [](auto x) { return sum(x * x - x); };
@@ -89,13 +91,11 @@ void compare(const char* name, int calls, const options& o) {
     const double devices = time_of<halves>(threads{}, calls);
     const double one = time_of<whole>(serial{}, calls);
     if (round < 0) continue;
-    of_devices.ours.push_back(team);
-    of_devices.by_hand.push_back(devices);
-    of_one.ours.push_back(team);
-    of_one.by_hand.push_back(one);
+    of_devices.add(team, devices);
+    of_one.add(team, one);
   }
   of_devices.print(name, 1.05, "two devices");
-  of_one.print(name, 1.0, "one thread ");
+  of_one.print(name, 1.0, "one thread");
 }
 
 template <class T, int64_t Rows, int64_t Columns>

@@ -98,7 +98,7 @@ list(APPEND until_the_doors
     detail/ir/mesh_info detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
     detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
     detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices
-    detail/run/equality_check detail/run/interpreter detail/run/loop_reduction_step
+    detail/run/equality_check detail/run/loop_reduction_step
     detail/run/plan_runner detail/run/static_program)
 # Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
 # them.
@@ -176,7 +176,7 @@ foreach(file IN LISTS headers)
     list(APPEND wings_of_centre ${lines})
   endif()
   if(from STREQUAL "")
-    if(NOT header IN_LIST folders AND NOT header MATCHES "^(gspmd|core|mpi|error|version|precompiled)$")
+    if(NOT header IN_LIST folders AND NOT header MATCHES "^(gspmd|core|mpi|random|error|version|precompiled)$")
       string(APPEND complaints "${file}: the top folder is for umbrella headers\n")
     endif()
     continue()
@@ -232,7 +232,7 @@ foreach(exception IN LISTS until_the_doors exceptions)
 endforeach()
 
 # The same holds between the folders of passes. Each may include the folders before it.
-set(pass_folders request rewrite complete choose emit lower order place refuse ghost list typed grad vmap carried)
+set(pass_folders request rewrite complete choose solve emit lower order place refuse ghost list typed grad vmap carried)
 foreach(file IN LISTS headers)
   if(NOT file MATCHES "^detail/passes/([a-z_]+)/")
     continue()
@@ -280,8 +280,8 @@ foreach(file IN LISTS headers)
   endforeach()
   # Boost uses some of these names. These two headers save and undefine the macros while they include Boost.
   file(STRINGS "${file}" lines REGEX "^#include <boost/")
-  if(lines AND NOT file MATCHES "/detail/(support/mp11|ir/tree)\\.hpp$")
-    string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/detail/ir/tree.hpp:${lines}\n")
+  if(lines AND NOT file MATCHES "/(detail/support/mp11|program/hana)\\.hpp$")
+    string(APPEND complaints "${file}: include gspmd/detail/support/mp11.hpp or gspmd/program/hana.hpp:${lines}\n")
   endif()
   # language.hpp must come first, so that a wrong -std gives one error.
   file(STRINGS "${file}" first REGEX "^#include \"gspmd/" LIMIT_COUNT 1)

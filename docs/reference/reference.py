@@ -28,7 +28,7 @@ import xml.etree.ElementTree as xml
 groups = [
     ("meshes", "Meshes and shardings", "program/mesh program/sharding program/shard_view detail/support/fixed_string"),
     ("inputs", "Inputs, arrays and element types", "program/inputs program/input_arrays program/dtype program/array program/sharded_array"
-     " program/row_major program/tree detail/ir/types detail/ir/tree detail/support/narrow_floats detail/support/own_types"),
+     " program/row_major program/tree program/hana detail/ir/types detail/ir/tree detail/support/narrow_floats detail/support/own_types"),
     ("values", "Values, scopes and errors", "program/program program/printable ops/named error version precompiled detail/support/refuse"),
     ("elementwise", "Elementwise operators *", "ops/elementwise ops/integers ops/map detail/ops/own/map_function"),
     ("reductions", "Reductions *", "ops/reduce ops/composite"),

@@ -4,21 +4,10 @@
 // optimise: -O1
 // precompiled: yes
 
-#include "poisson.hpp"
+#include "../common/machine.hpp"
 
-#include <gspmd/dynamic.hpp>
-
-#include <cstdio>
-#include <string>
-
-#include "../command_line.hpp"
-
-int main(int argc, char** argv) {
-  const std::string usage =
-      "usage: cg [--side N] [--devices D] [--between N] [--out FILE]\n  --devices D    each a thread (4)\n" +
-      std::string(cg::options_text);
-  return command_line::report_errors(usage.c_str(), [&] {
-    return cg::solve(cg::parse(argc, argv, true),
-                     [](const auto& program, const auto& inputs) { return program.run_pointers(gspmd::threads{}, inputs); });
-  });
+namespace cg {
+examples::example solve;  // poisson.cpp
 }
+
+int main(int argc, char** argv) { return examples::on_threads(argc, argv, cg::solve); }

@@ -2,17 +2,16 @@
 // Poisson's equation on a domain of any shape, as a sparse matrix.
 #pragma once
 
-#include <gspmd/dynamic/program.hpp>
 #include <gspmd/error.hpp>
 
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
-#include <functional>
 #include <limits>
 #include <numbers>
 #include <string>
 #include <vector>
+
+#include "../common/machine.hpp"
 
 namespace cg {
 
@@ -59,31 +58,14 @@ struct poisson {
   }
 };
 
-/// Runs a program once on whole arrays: on threads, or over MPI.
-using runner =
-    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
-
-struct options {
-  std::int64_t side = 240, devices = 4;
-  int between = 25;  // iterations between two progress lines
-  double tolerance = 1e-10;
-  std::filesystem::path out;  // none: no picture
-};
-inline constexpr const char* options_text =
-    "  --side N       points along a side of the square around the domain (240)\n"
-    "  --between N    trips of conjugate gradients from one progress line to the next (25)\n"
-    "  --out FILE     the picture of the solution, PGM (cg.pgm next to the program)\n";
-options parse(int argc, char** argv, bool takes_devices);
-
 /// Throws gspmd::error if |r|^2 is not finite: a comparison with NaN stops the loop, so the number of iterations would
 /// not increase.
-inline void check_residual(double rr, int trips) {
+inline void check_residual(double rr, int iterations) {
   if (!(rr < std::numeric_limits<double>::infinity()))
-    throw gspmd::error("conjugate gradients: |r|^2 is " + std::to_string(rr) + " after " + std::to_string(trips) +
-                       " trips; give a matrix that is positive definite and finite numbers");
+    throw gspmd::error("conjugate gradients: |r|^2 is " + std::to_string(rr) + " after " + std::to_string(iterations) +
+                       " iterations; give a matrix that is positive definite and finite numbers");
 }
-/// Solves the problem by conjugate gradients, prints the progress, writes the picture, checks the solution. Returns 0
-/// if the solution is right.
-int solve(const options& o, const runner& run);
+/// Solves the problem by conjugate gradients, draws the solution and checks it. Returns 0 if the solution is right.
+examples::example solve;
 
 }  // namespace cg

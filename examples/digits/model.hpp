@@ -15,7 +15,7 @@ constexpr std::int64_t pixels = 64, hidden = 128, classes = 10;
 /// The parameters, of type T: a value in the program, an array on the host, or a sharded_array on the devices.
 template <class T>
 struct layers {
-  BOOST_HANA_DEFINE_STRUCT(layers, (T, w1), (T, b1), (T, w2), (T, b2));
+  T w1, b1, w2, b2;
 };
 
 // The programs, written for one device.

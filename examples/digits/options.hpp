@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <vector>
 
-#include "../command_line.hpp"
+#include "../common/command_line.hpp"
 #include "model.hpp"
 
 namespace digits {
 
-using command_line::report_errors, command_line::usage_error;
-
 struct options {
   std::string devices;  // DxM; empty: the program chooses
-  std::string backend;  // empty: the program chooses
+  std::string backend = "threads";
+  std::filesystem::path out = "digits.png";
   int epochs = 40;
-  int expected_percent = 0;
+  int expected_percent = 50;
   bool compares = false;
-  bool asks_for_help = false;
+  bool prints_plan = false;
 };
 
 inline std::string mesh_name(int data, int model) { return std::to_string(data) + 'x' + std::to_string(model); }
@@ -37,56 +37,39 @@ void for_each_mesh(F&& f) {
   }(std::type_identity<pods>{});
 }
 
-inline std::string all_meshes() {
-  std::string list;
-  for_each_mesh([&]<class Mesh>(std::type_identity<Mesh>) { list += (list.empty() ? "" : ", ") + name_of_mesh<Mesh>(); });
-  return list;
+inline std::vector<std::string> all_meshes() {
+  std::vector<std::string> names;
+  for_each_mesh([&]<class Mesh>(std::type_identity<Mesh>) { names.push_back(name_of_mesh<Mesh>()); });
+  return names;
 }
 
-/// Calls f(std::type_identity<Mesh>) for the mesh with this name.
+/// Calls f(std::type_identity<Mesh>) for the mesh with this name, one of all_meshes().
 template <class F>
 int with_mesh(std::string_view name, F&& f) {
   int result = 0;
-  bool found = false;
   for_each_mesh([&]<class Mesh>(std::type_identity<Mesh> mesh) {
-    if (name_of_mesh<Mesh>() != name) return;
-    found = true;
-    result = f(mesh);
+    if (name_of_mesh<Mesh>() == name) result = f(mesh);
   });
-  if (!found) throw usage_error("--devices " + std::string(name) + ": not compiled in; there are " + all_meshes());
   return result;
 }
 
-inline options parse(int argc, char** argv) {
+inline options parse(int argc, char** argv, const char* program, bool is_over_mpi) {
   options o;
-  for (int i = 1; i < argc; ++i) {
-    const std::string option = argv[i];
-    const auto next = [&]() -> std::string {
-      if (i + 1 == argc) throw usage_error(option + " needs a value");
-      return argv[++i];
-    };
-    if (option == "--devices") {
-      o.devices = next();
-    } else if (option == "--backend") {
-      o.backend = next();
-    } else if (option == "--epochs") {
-      o.epochs = command_line::number(option, next(), 1, 100000);
-    } else if (option == "--expect") {
-      o.expected_percent = command_line::number(option, next(), 0, 100);
-    } else if (option == "--compare") {
-      o.compares = true;
-    } else if (option == "--help" || option == "-h") {
-      o.asks_for_help = true;
-    } else {
-      throw usage_error("unknown option " + option);
-    }
-  }
+  examples::command_line line(program,
+                              "Trains a network to read handwritten digits, and tests it on digits that it has not seen.");
+  line.word("--devices", o.devices, all_meshes(),
+            is_over_mpi ? "DxM: D ranks share the batch, M the hidden layer (default: the first mesh of all ranks)"
+                        : "DxM: D devices share the batch, M the hidden layer (default: 2x2, or 1x1 with --backend serial)");
+  if (!is_over_mpi)
+    line.word("--backend", o.backend, {"threads", "simulated", "serial"},
+              "one thread per device, or all devices in one thread, or one device");
+  line.option("--epochs", o.epochs, 1, 100000, "how often the training uses each digit")
+      .option("--expect", o.expected_percent, 0, 100, "fail if fewer percent of the test digits are recognised")
+      .path("--out", o.out, "picture of test digits, a PNG file")
+      .flag("--compare", o.compares, "then compare the backends with one device after 50 steps")
+      .flag("--plan", o.prints_plan, "print the plan of a training step")
+      .parse(argc, argv);
   return o;
-}
-
-inline int help(const char* usage) {
-  std::printf("%smeshes: %s\n", usage, all_meshes().c_str());
-  return 0;
 }
 
 }  // namespace digits

@@ -11,7 +11,7 @@
 
 #include "gspmd/external/blocks.hpp"
 #include "gspmd/external/ghost_exchange.hpp"
-#include "gspmd/external/placed_step.hpp"
+#include "gspmd/external/placed_view.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/mpi.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 using namespace gspmd;
 
 constexpr auto heat = [](auto t) {
-  auto around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1);
+  auto around = shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1));
   return t + 0.1 * (around - 4.0 * t);
 };
 // Fortran's u(nx, ny) is u[ny][nx] here, and the ranks split ny.
@@ -44,7 +44,7 @@ struct solver {
   mpi_communicator comm;
   rows_layout layout;
   ghost_exchange ghosts;
-  placed_step<step> next;
+  step next;
 };
 
 /// Returns 0, or prints a message and returns 1: an exception must not reach Fortran.

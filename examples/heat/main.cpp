@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The heat equation in two or three dims. The command line specifies the mesh and the boundary. Without arguments, runs
-// the program that model.hpp compiles. Frames are PGM files. In three dims, a frame is the middle plane of the first
+// the program that model.hpp compiles. Frames are PNG files. In three dims, a frame is the middle plane of the first
 // dim.
 // args: --frames 1
 // optimise: -O0
@@ -8,67 +8,46 @@
 
 #include <gspmd/dynamic.hpp>
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 #include <string>
-#include <string_view>
+#include <system_error>
 #include <vector>
 
-#include "../command_line.hpp"
-#include "../pgm.hpp"
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
+#include "../common/picture.hpp"
+#include "../common/progress.hpp"
 #include "model.hpp"
 
 namespace heat {
 namespace {
 
-constexpr const char* usage =
-    "usage: heat [--extents NxM[xK]] [--mesh AxB[xC]] [--boundary B] [--steps N] [--frames N] [--out DIR]\n"
-    "  --extents NxM[xK]  points (240x320)\n"
-    "  --mesh AxB[xC]     devices along the dims, each a thread (2x2)\n"
-    "  --boundary B       zero, edge, reflect, symmetric, wrap, or the temperature outside (edge)\n"
-    "  --steps N          from frame to frame (50)\n"
-    "  --frames N         how many (8)\n"
-    "  --out DIR          where frames are written (next to the program)\n";
-
-using command_line::number, command_line::usage_error;
-
 struct options {
   std::vector<std::int64_t> extents, mesh;
   std::string boundary;
   int steps = 0, frames = 8;
-  std::filesystem::path out;
+  std::filesystem::path out = "heat-frames";
 
   [[nodiscard]] bool is_compiled_in() const { return extents.empty() && mesh.empty() && boundary.empty() && steps == 0; }
 };
 
-std::vector<std::int64_t> numbers(const std::string& option, std::string_view text, std::int64_t most) {
-  std::vector<std::int64_t> result;
-  for (std::size_t end = 0; end != std::string_view::npos;) {
-    end = text.find('x');
-    result.push_back(number<std::int64_t>(option, text.substr(0, end), 1, most));
-    if (end != std::string_view::npos) text.remove_prefix(end + 1);
-  }
-  if (result.size() < 2 || result.size() > 3) throw usage_error(option + ": two or three numbers, as in 2x2");
-  return result;
-}
-
 options parse(int argc, char** argv) {
   options o;
-  o.out = std::filesystem::path(argv[0]).parent_path() / "heat-frames";
-  for (int i = 1; i < argc; i += 2) {
-    const std::string option = argv[i];
-    if (option == "--help" || i + 1 == argc) throw usage_error(option == "--help" ? "" : option + " needs a value");
-    const std::string given = argv[i + 1];
-    if (option == "--extents") o.extents = numbers(option, given, 1 << 14);
-    else if (option == "--mesh") o.mesh = numbers(option, given, 64);
-    else if (option == "--boundary") o.boundary = given;
-    else if (option == "--steps") o.steps = number(option, given, 1, 1 << 20);
-    else if (option == "--frames") o.frames = number(option, given, 1, 999);
-    else if (option == "--out") o.out = given;
-    else throw usage_error("unknown option " + option);
-  }
+  examples::command_line line("heat", "Computes how heat spreads in two or three dims, and compares meshes bit by bit.");
+  line.extents("--extents", o.extents, 2, 3, 1 << 14, "points along the dims (default 240x320)")
+      .extents("--mesh", o.mesh, 2, 3, 64, "devices along the dims, each a thread (default 2x2)")
+      .word("--boundary", o.boundary, {}, "zero, edge, reflect, symmetric, wrap, or the temperature outside (default edge)")
+      .option("--steps", o.steps, 0, 1 << 20, "steps from frame to frame; 0: 50, as in the compiled program")
+      .option("--frames", o.frames, 1, 999, "number of frames")
+      .path("--out", o.out, "folder of the frames, PNG files");
+  line.parse(argc, argv);
   return o;
 }
 
@@ -78,7 +57,11 @@ boundary named_boundary(const std::string& name) {
   if (name == "reflect") return boundary::reflect();
   if (name == "symmetric") return boundary::symmetric();
   if (name == "wrap") return boundary::wrap();
-  return boundary::constant(number<double>("--boundary", name, -1000, 1000));
+  double outside = 0;
+  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), outside);
+  if (problem != std::errc{} || end != name.data() + name.size() || !(std::fabs(outside) <= 1000))
+    throw examples::usage_error("heat: --boundary: " + name + " is neither a boundary nor a number from -1000 to 1000");
+  return boundary::constant(outside);
 }
 
 /// Returns some hot balls in a cold field.
@@ -128,12 +111,12 @@ int run(options o) {
   if (o.mesh.empty()) o.mesh = {2, 2};
   if (o.boundary.empty()) o.boundary = "edge";
   if (o.steps == 0) o.steps = compiled_steps;
-  if (o.mesh.size() > o.extents.size()) throw usage_error("--mesh: has more numbers than --extents");
+  if (o.mesh.size() > o.extents.size()) throw examples::usage_error("heat: --mesh has more numbers than --extents");
 
   frame_function next_frame;
   if (is_compiled_in) {
-    std::printf("compiled in: 240x320 points on 2x2 devices; a device sends %lld bytes in %d steps\n",
-                static_cast<long long>(compiled_frame::traffic.bytes), compiled_steps);
+    std::printf("240x320 points on 2x2 devices, planned by the compiler; a device sends %lld bytes per step\n",
+                static_cast<long long>(compiled_frame::traffic.bytes / compiled_steps));
     next_frame = [](const std::vector<double>& u) {
       array<double> field({240, 320});
       std::copy(u.begin(), u.end(), field.begin());
@@ -142,46 +125,55 @@ int run(options o) {
     };
   } else {
     const auto program = compiled_for(o, o.mesh);
-    std::printf("a device sends %lld bytes in %d steps\n", static_cast<long long>(program.traffic().bytes), o.steps);
+    std::printf("planned at run time; a device sends %lld bytes per step\n",
+                static_cast<long long>(program.traffic().bytes / o.steps));
     next_frame = frames_on(threads{}, program);
   }
 
   const auto rows = o.extents[o.extents.size() - 2], columns = o.extents.back();
   const auto plane = o.extents.size() == 3 ? o.extents[0] / 2 * rows * columns : 0;
-  std::filesystem::create_directories(o.out);
-  const auto show = [&](const std::vector<double>& u, int frame) {
-    char name[32];
-    std::snprintf(name, sizeof name, "heat-%03d.pgm", frame);
-    pgm::write((o.out / name).string(), u.data() + plane, rows, columns, 0.0, 1.0);
-    std::printf("\r[%s%s] frame %d of %d", std::string(static_cast<std::size_t>(frame * 30 / o.frames), '#').c_str(),
-                std::string(static_cast<std::size_t>(30 - frame * 30 / o.frames), '.').c_str(), frame, o.frames);
-    std::fflush(stdout);
+  const auto draw = [&](const std::vector<double>& u, int frame) {
+    const bool is_flat = o.extents.size() == 2;
+    const auto mesh_of = [&](std::size_t d) { return d < o.mesh.size() ? o.mesh[d] : 1; };
+    examples::write_frame(
+        o.out, "heat", frame,
+        {.rows = rows, .columns = columns, .row_shards = mesh_of(is_flat ? 0 : 1), .column_shards = mesh_of(is_flat ? 1 : 2)},
+        u.data() + plane);
   };
   const auto first = first_field(o.extents);
   auto u = first;
-  show(u, 0);
-  for (int frame = 1; frame <= o.frames; ++frame) {
-    u = next_frame(u);
-    show(u, frame);
+  draw(u, 0);
+  {
+    examples::progress progress("frame", static_cast<double>(u.size()) * o.steps);
+    for (int frame = 1; frame <= o.frames; ++frame) {
+      u = next_frame(u);
+      draw(u, frame);
+      progress.show(frame, o.frames);
+    }
   }
-  std::printf("\nframes are in %s\n", o.out.string().c_str());
+  const auto mean = [](const std::vector<double>& v) {
+    return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+  };
+  std::printf("after %d steps the mean temperature is %.6f and the highest is %.4f; at the beginning they were %.6f and 1\n",
+              o.frames * o.steps, mean(u), *std::max_element(u.begin(), u.end()), mean(first));
+  std::printf("pictures: %s/heat-*.png\n", o.out.c_str());
 
   std::string meshes;
+  bool is_same = true;
   for (const auto& mesh : {std::vector<std::int64_t>{1, 1}, {3, 1}, {1, 4}, {2, 3}, {7, 1}}) {
     const auto other = frames_on(simulated{}, compiled_for(o, mesh));
     auto v = first;
     for (int frame = 1; frame <= o.frames; ++frame) v = other(v);
     const auto name = std::to_string(mesh[0]) + 'x' + std::to_string(mesh[1]);
-    if (std::memcmp(u.data(), v.data(), u.size() * sizeof(double)) != 0) throw std::runtime_error("other bits on mesh " + name);
+    is_same = is_same && std::memcmp(u.data(), v.data(), u.size() * sizeof(double)) == 0;
     meshes += ' ' + name;
   }
-  std::printf("the same bits on the meshes%s\n", meshes.c_str());
-  return 0;
+  return examples::check("the meshes" + meshes + " give the same bits", is_same) ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace heat
 
 int main(int argc, char** argv) {
-  return command_line::report_errors(heat::usage, [&] { return heat::run(heat::parse(argc, argv)); });
+  return examples::run_main([&] { return heat::run(heat::parse(argc, argv)); });
 }

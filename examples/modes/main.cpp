@@ -13,6 +13,8 @@
 #include <gspmd/modes/manual.hpp>
 #include <gspmd/modes/tensor.hpp>
 
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
 #include "block.hpp"
 
 using namespace gspmd;
@@ -79,7 +81,7 @@ bool are_close(const array<float>& a, const array<float>& b) {
 
 }  // namespace
 
-int main() {
+static int compare_modes() {
   array<float> x({8, 6}), w1({6, 10}), w2({10, 6});
   for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 5) * 0.2F - 0.4F;
   for (std::int64_t i = 0; i < w1.size(); ++i)
@@ -91,6 +93,13 @@ int main() {
               static_cast<long long>(automatic_step::traffic.bytes), static_cast<long long>(explicit_step::traffic.bytes),
               static_cast<long long>(manual_step::traffic.bytes));
   const bool is_right = are_close(a1, e1) && are_close(a2, e2) && are_close(a1, m1) && are_close(a2, m2) && run_block();
-  std::puts(is_right ? "all give the same weights" : "the weights differ");
-  return is_right ? 0 : 1;
+  return examples::check("all modes give the same weights, to 1e-5", is_right) ? 0 : 1;
+}
+
+int main(int argc, char** argv) {
+  return examples::run_main([&] {
+    examples::no_options(argc, argv, "modes",
+                         "Computes training steps in the automatic, explicit and manual mode, and compares their weights.");
+    return compare_modes();
+  });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Poisson's equation on the unit square, with u = 0 at the boundary, by multigrid. The V-cycles go down to a grid of
 // one point, fewer points than devices. Every mesh gives the bits of a single device.
-// args: 63
+// args: --points 63
 // optimise: -O0
 // precompiled: yes
 
@@ -10,10 +10,12 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
 
 namespace {
 
@@ -92,7 +94,6 @@ solution solve(int n, std::int64_t rows, std::int64_t columns, bool prints) {
     last = now;
     s.residuals.push_back(now);
   }
-  if (!(last <= 1e-8)) throw std::runtime_error("the residual is " + std::to_string(last) + " after 40 cycles");
   if (prints) return s;
   std::printf("%lld x %lld devices: %zu cycles; in one cycle a device sends %lld bytes in %lld messages\n",
               static_cast<long long>(rows), static_cast<long long>(columns), s.residuals.size(),
@@ -103,25 +104,24 @@ solution solve(int n, std::int64_t rows, std::int64_t columns, bool prints) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int n = argc > 1 ? std::atoi(argv[1]) : 255;
-  if (argc > 2 || n < 1 || n > 4095 || (n & (n + 1)) != 0) {
-    std::fprintf(stderr, "usage: multigrid [N]   N x N points, N = 2^k - 1 (255)\n");
-    return 2;
-  }
-  try {
+  return examples::run_main([&] {
+    int n = 255;
+    examples::command_line line("multigrid",
+                                "Solves Poisson's equation on a square by multigrid, and compares meshes bit by bit.");
+    line.option("--points", n, 1, 4095, "points along each side, 2^k - 1").parse(argc, argv);
+    if ((n & (n + 1)) != 0)
+      throw examples::usage_error("multigrid: --points: " + std::to_string(n) + " is not 2^k - 1, as 255 is");
     const auto alone = solve(n, 1, 1, true);
     const auto cycles = static_cast<double>(alone.residuals.size() - 1);
     if (cycles > 0)
-      std::printf("convergence factor %.3f\n", std::pow(alone.residuals.back() / alone.residuals.front(), 1 / cycles));
+      std::printf("each cycle reduces the residual to %.3f of its value\n",
+                  std::pow(alone.residuals.back() / alone.residuals.front(), 1 / cycles));
+    bool is_same = true;
     for (const auto& [rows, columns] : {std::pair(2, 1), {2, 2}, {3, 2}, {1, 7}, {8, 1}}) {
       const auto other = solve(n, rows, columns, false);
-      if (other.u != alone.u || other.residuals != alone.residuals)
-        throw std::runtime_error("the numbers are others than on one device");
+      is_same = is_same && other.u == alone.u && other.residuals == alone.residuals;
     }
-    std::printf("the same bits as on one device\n");
-    return 0;
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
-  }
+    const bool is_solved = examples::check_at_most("the largest residual is", alone.residuals.back(), 1e-8);
+    return examples::check("every mesh gives the same bits as one device", is_same) && is_solved ? 0 : 1;
+  });
 }

@@ -7,15 +7,37 @@
 #include <cstdio>
 #include <numbers>
 #include <random>
+#include <vector>
 
-#include "../command_line.hpp"
-#include "../pgm.hpp"
-#include "../worst.hpp"
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
+#include "../common/picture.hpp"
+#include "../common/progress.hpp"
 
 namespace nbody {
 namespace {
 
 using numbers = std::vector<double>;
+
+struct options {
+  std::int64_t bodies = 2048, devices = 4;
+  int steps = 20, frames = 10;
+  double dt = 0.005;
+  std::filesystem::path out = "nbody-frames";
+};
+
+options parse(int argc, char** argv, const examples::machine& machine) {
+  options o;
+  examples::command_line line("nbody", "Simulates two clusters of bodies that attract each other, and checks the energy.");
+  line.option("--bodies", o.bodies, 2, 1 << 20, "number of bodies")
+      .option("--steps", o.steps, 1, 1 << 20, "steps from frame to frame")
+      .option("--frames", o.frames, 1, 999, "number of frames")
+      .path("--out", o.out, "folder of the frames, PNG files");
+  if (machine.processes == 0) line.option("--devices", o.devices, 1, 64, "number of devices, each a thread");
+  line.parse(argc, argv);
+  if (machine.processes > 0) o.devices = machine.processes;
+  return o;
+}
 
 /// Positions and velocities by component, and masses.
 struct bodies {
@@ -72,7 +94,7 @@ struct bodies {
 };
 
 /// Draws the number of bodies on the line of sight of each pixel, along z.
-void write_picture(const bodies& b, const std::filesystem::path& path) {
+void write_picture(const bodies& b, const options& o, int frame) {
   constexpr std::int64_t side = 256;
   numbers pixels(side * side);
   for (std::size_t i = 0; i < b.mass.size(); ++i) {
@@ -80,30 +102,13 @@ void write_picture(const bodies& b, const std::filesystem::path& path) {
                column = static_cast<std::int64_t>((b.of[0][i] + 2) / 4 * side);
     if (row >= 0 && row < side && column >= 0 && column < side) pixels[static_cast<std::size_t>(row * side + column)] += 1;
   }
-  pgm::write(path.string(), pixels.data(), side, side, 0.0, 3.0);
+  examples::write_frame(o.out, "nbody", frame, {.rows = side, .columns = side, .most = 3}, pixels.data());
 }
 
 }  // namespace
 
-options parse(int argc, char** argv, bool takes_devices) {
-  using command_line::number, command_line::usage_error;
-  options o;
-  o.out = std::filesystem::path(argv[0]).parent_path() / "nbody-frames";
-  for (int i = 1; i < argc; i += 2) {
-    const std::string option = argv[i];
-    if (option == "--help" || i + 1 == argc) throw usage_error(option == "--help" ? "" : option + " needs a value");
-    const std::string given = argv[i + 1];
-    if (option == "--bodies") o.bodies = number<std::int64_t>(option, given, 2, 1 << 20);
-    else if (option == "--steps") o.steps = number(option, given, 1, 1 << 20);
-    else if (option == "--frames") o.frames = number(option, given, 1, 999);
-    else if (option == "--out") o.out = given;
-    else if (option == "--devices" && takes_devices) o.devices = number<std::int64_t>(option, given, 1, 64);
-    else throw usage_error("unknown option " + option);
-  }
-  return o;
-}
-
-int simulate(const options& o, const runner& run) {
+int simulate(int argc, char** argv, const examples::machine& machine) {
+  const options o = parse(argc, argv, machine);
   const auto vector = dynamic::input<double>({o.bodies}, {"devices"});
   const auto compiled = [&](int count) {
     return dynamic::compile(
@@ -113,35 +118,34 @@ int simulate(const options& o, const runner& run) {
         dynamic::mesh({{"devices", o.devices}}), vector, vector, vector, vector, vector, vector, vector);
   };
   const auto program = compiled(o.steps);
-  std::printf(
-      "%lld bodies on %lld devices: a device sends %lld bytes a step, and needs %.2f MB; all pairs have %.1f MB a number\n",
-      static_cast<long long>(o.bodies), static_cast<long long>(o.devices),
-      static_cast<long long>(program.traffic().bytes / o.steps), static_cast<double>(program.peak_bytes_per_device()) / 1e6,
-      static_cast<double>(o.bodies * o.bodies) * 8e-6);
+  std::printf("%lld bodies on %lld devices\n", static_cast<long long>(o.bodies), static_cast<long long>(o.devices));
+  std::printf("memory of a device: %.2f MB; a number for each pair of bodies would take %.1f MB\n",
+              static_cast<double>(program.peak_bytes_per_device()) / 1e6, static_cast<double>(o.bodies * o.bodies) * 8e-6);
+  std::printf("a device sends %lld bytes per step\n", static_cast<long long>(program.traffic().bytes / o.steps));
   bodies now(o.bodies), wanted = now;
-  const double first = *run(compiled(0), now.pointers())[6].data<double>();
+  const double first = *machine.run(compiled(0), now.pointers())[6].data<double>();
   double energy = first, worst = 0;
-  if (!o.out.empty()) std::filesystem::create_directories(o.out);
+  examples::progress progress("frame", static_cast<double>(o.bodies * o.bodies) * o.steps);
   for (int frame = 1; frame <= o.frames; ++frame) {
-    const auto next = run(program, now.pointers());
+    const auto next = machine.run(program, now.pointers());
     for (std::size_t c = 0; c < 6; ++c) now.of[c].assign(next[c].data<double>(), next[c].data<double>() + o.bodies);
     energy = *next[6].data<double>();
     if (frame == 1) {
       wanted.go_on(o.steps, o.dt);
       for (std::size_t c = 0; c < 6; ++c)
-        for (std::size_t i = 0; i < now.mass.size(); ++i) worst = worse(worst, now.of[c][i], wanted.of[c][i]);
+        for (std::size_t i = 0; i < now.mass.size(); ++i) worst = examples::worse(worst, now.of[c][i], wanted.of[c][i]);
     }
-    char name[32];
-    std::snprintf(name, sizeof name, "nbody-%03d.pgm", frame);
-    if (!o.out.empty()) write_picture(now, o.out / name);
-    const auto marks = static_cast<std::size_t>(frame * 30 / o.frames);
-    std::printf("\r[%s%s] frame %d of %d, energy %.6f, drift %+.1e", std::string(marks, '#').c_str(),
-                std::string(30 - marks, '.').c_str(), frame, o.frames, energy, (energy - first) / std::fabs(first));
-    std::fflush(stdout);
+    write_picture(now, o, frame);
+    progress.show(frame, o.frames);
   }
-  if (!o.out.empty()) std::printf("\nframes are in %s", o.out.string().c_str());
-  std::printf("\nafter the first frame positions and velocities are %.1e off a loop over pairs on one device\n", worst);
-  return worst < 1e-9 && std::fabs(energy - first) < 1e-2 * std::fabs(first) ? 0 : 1;
+  std::printf("after %d steps the energy of all bodies is %.6f; at the beginning it was %.6f\n", o.frames * o.steps, energy,
+              first);
+  std::printf("pictures: %s/nbody-*.png\n", o.out.c_str());
+  const bool is_right =
+      examples::check_at_most("positions and velocities after the first frame differ from a loop over pairs by", worst, 1e-9);
+  const bool is_conserved =
+      examples::check_at_most("the energy changed by", std::fabs((energy - first) / first), 1e-2, "of its value");
+  return is_right && is_conserved ? 0 : 1;
 }
 
 }  // namespace nbody

@@ -2,16 +2,13 @@
 // Gravity between all pairs of N bodies.
 #pragma once
 
-#include <gspmd/dynamic/program.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <string>
 #include <tuple>
-#include <vector>
+
+#include "../common/machine.hpp"
 
 namespace nbody {
 
@@ -61,25 +58,8 @@ constexpr auto steps(three x, three v, value mass, int count, double dt) {
   return std::tuple{x0, x1, x2, v0, v1, v2, energy({x0, x1, x2}, {v0, v1, v2}, mass)};
 }
 
-struct options {
-  std::int64_t bodies = 2048, devices = 4;
-  int steps = 20, frames = 10;  // from frame to frame
-  double dt = 0.005;
-  std::filesystem::path out;  // none: no pictures
-};
-inline constexpr const char* options_text =
-    "  --bodies N     (2048)\n"
-    "  --steps N      from frame to frame (20)\n"
-    "  --frames N     how many (10)\n"
-    "  --out DIR      where frames are written, PGM (nbody-frames next to the program)\n";
-options parse(int argc, char** argv, bool takes_devices);
-
-/// Runs a program once on whole arrays: on threads, or over MPI.
-using runner =
-    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
-
-/// Simulates two colliding clusters: writes frames, prints the drift of the energy, and compares the first frame with a
-/// loop on one device. Returns 0 if all is right.
-int simulate(const options& o, const runner& run);
+/// Simulates two colliding clusters of bodies: draws frames, measures the drift of the energy, and compares the first
+/// frame with a loop on one device. Returns 0 if both checks hold.
+examples::example simulate;
 
 }  // namespace nbody

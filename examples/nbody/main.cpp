@@ -4,22 +4,10 @@
 // optimise: -O1
 // precompiled: yes
 
-#include "gravity.hpp"
+#include "../common/machine.hpp"
 
-#include <gspmd/dynamic.hpp>
-
-#include <string>
-
-#include "../command_line.hpp"
-
-int main(int argc, char** argv) {
-  const std::string usage =
-      "usage: nbody [--bodies N] [--devices D] [--steps N] [--frames N] [--out DIR]\n"
-      "  --devices D    each a thread (4)\n" +
-      std::string(nbody::options_text);
-  return command_line::report_errors(usage.c_str(), [&] {
-    return nbody::simulate(nbody::parse(argc, argv, true), [](const auto& program, const auto& inputs) {
-      return program.run_pointers(gspmd::threads{}, inputs);
-    });
-  });
+namespace nbody {
+examples::example simulate;  // gravity.cpp
 }
+
+int main(int argc, char** argv) { return examples::on_threads(argc, argv, nbody::simulate); }

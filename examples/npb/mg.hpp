@@ -62,14 +62,15 @@ inline value residual(value u, value v) { return v - stencil_27(u, operator_a); 
 /// in a block.
 inline value restricted(value fine) {
   value cells = fine;
-  for (int dim = 0; dim < 3; ++dim) cells += shift(cells, dim, 1, gspmd::boundary::wrap());
+  for (int dim = 0; dim < 3; ++dim) cells += shift(cells, 1, gspmd::along(dim), gspmd::boundary::wrap());
   return 0.5 * downsample(cells, {2, 2, 2});
 }
 /// Trilinear interpolation. The points of the coarse grid are the odd points of the fine grid.
 inline value prolonged(value coarse) {
   value x = pad(coarse, {1, 1, 1}, {0, 0, 0}, 0, {1, 1, 1});
   for (int dim = 0; dim < 3; ++dim)
-    x += 0.5 * (shift(x, dim, -1, gspmd::boundary::wrap()) + shift(x, dim, 1, gspmd::boundary::wrap()));
+    x += 0.5 *
+         (shift(x, -1, gspmd::along(dim), gspmd::boundary::wrap()) + shift(x, 1, gspmd::along(dim), gspmd::boundary::wrap()));
   return x;
 }
 /// Returns an approximate solution of A u = r.

@@ -4,10 +4,11 @@
 // precompiled: yes
 
 #include <cstdio>
-#include <exception>
 
 #include <gspmd/comm/threads.hpp>
 
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
 #include "bands.hpp"
 #include "gshard_tables.hpp"
 #include "gspmd_tables.hpp"
@@ -15,8 +16,10 @@
 #include "report.hpp"
 #include "update_tables.hpp"
 
-int main() {
-  try {
+int main(int argc, char** argv) {
+  return examples::run_main([&] {
+    examples::no_options(argc, argv, "papers",
+                         "Plans the programs of four papers, and prints our numbers next to the published ones as Markdown.");
     const auto bands = papers::all_bands();
     papers::report r(bands);
     std::puts("# The papers' tables, and ours");
@@ -38,9 +41,8 @@ int main() {
         "* GShard Fig. 2: a drawing; the plans of its Table 4 have the same number of steps on 2048 devices and on 2 "
         "(tests/detail/passes/scaling.cpp).\n"
         "* GSPMD Fig. 1 to 6, 9 and 10, weight-update sharding's Fig. 1 to 7, 9 and 10: drawings of facts that tests check.");
-    return r.finish() ? 0 : 1;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "papers: %s\n", e.what());
-    return 1;
-  }
+    const bool holds = r.finish();
+    std::puts("");
+    return examples::check("each number is within the limits of the tables above", holds) ? 0 : 1;
+  });
 }

@@ -33,9 +33,9 @@ inline double exponent(const std::vector<double>& x, const std::vector<double>& 
 inline value shifted_convolution(value images, const std::vector<value>& kernel) {
   value sum;
   for (int x = 0; x < 3; ++x) {
-    const value moved = shift(images, 2, x - 1);
+    const value moved = shift(images, x - 1, along(2));
     for (int y = 0; y < 3; ++y) {
-      const value term = einsum<"bixy,io->boxy">(shift(moved, 3, y - 1), kernel[static_cast<std::size_t>(3 * x + y)]);
+      const value term = einsum<"bixy,io->boxy">(shift(moved, y - 1, along(3)), kernel[static_cast<std::size_t>(3 * x + y)]);
       sum = sum.is_valid() ? sum + term : term;
     }
   }

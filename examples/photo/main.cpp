@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blurs a photograph, finds its edges and halves its size, as one program for one device. The images must have the same
 // bits on meshes of 1 to 8 devices. Most meshes do not divide 512 rows and columns evenly.
-// args: --check
+// args: --no-pictures
 // optimise: -O0
 // precompiled: yes
 
@@ -9,14 +9,14 @@
 #include <gspmd/gspmd.hpp>
 
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
-#include "../pgm.hpp"
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
+#include "../common/picture.hpp"
 
 namespace {
 
@@ -51,47 +51,56 @@ auto filters = [](value image) {
   return std::tuple(smooth, edges(smooth), half(smooth));
 };
 
-dynamic::program filters_on(const pgm::image& image, std::int64_t rows, std::int64_t columns) {
+dynamic::program filters_on(const examples::grey_image& image, std::int64_t rows, std::int64_t columns) {
   return dynamic::compile(filters, dynamic::mesh({{"rows", rows}, {"columns", columns}}),
                           dynamic::input<float>({image.rows, image.columns}, {"rows", "columns"}));
 }
 
-int run(const std::filesystem::path& out, const std::string& file, bool writes) {
-  const auto image = pgm::read(file);
+/// Draws a result, with the borders of the shards on 2 x 2 devices.
+void draw(const std::filesystem::path& path, const dynamic::any_array& result, double most) {
+  const std::vector<double> pixels(result.data<float>(), result.data<float>() + result.shape[0] * result.shape[1]);
+  examples::write_png(path,
+                      {.rows = result.shape[0],
+                       .columns = result.shape[1],
+                       .most = most,
+                       .map = examples::colours::grey,
+                       .row_shards = 2,
+                       .column_shards = 2},
+                      pixels.data());
+}
+
+int run(int argc, char** argv) {
+  std::filesystem::path file = GSPMD_EXAMPLE_DIR "/camera.png", out = "photo-frames";
+  bool draws_nothing = false;
+  examples::command_line line("photo",
+                              "Blurs a photograph, finds its edges and halves its size, and compares meshes bit by bit.");
+  line.path("--file", file, "a PNG file (default: the photograph of the example)", true)
+      .path("--out", out, "folder of the results, PNG files")
+      .flag("--no-pictures", draws_nothing, "write no files");
+  line.parse(argc, argv);
+
+  const auto image = examples::read_png(file);
+  std::printf("a photograph of %lldx%lld pixels\n", static_cast<long long>(image.rows), static_cast<long long>(image.columns));
   const auto alone = filters_on(image, 1, 1).run(serial{}, image.pixels);
+  bool is_same = true;
   for (const auto& [rows, columns] : {std::pair(1, 1), {2, 1}, {3, 1}, {2, 2}, {5, 1}, {2, 3}, {1, 7}, {4, 2}, {8, 1}}) {
     const auto program = filters_on(image, rows, columns);
     const auto images = program.run(threads{}, image.pixels);
-    for (std::size_t k = 0; k < alone.size(); ++k)
-      if (images[k].bytes != alone[k].bytes)
-        throw std::runtime_error("image " + std::to_string(k) + " differs on " + std::to_string(rows) + 'x' +
-                                 std::to_string(columns) + " devices");
-    std::printf("%d x %d devices: the same bits as one; each sends %6lld bytes in %lld messages\n", rows, columns,
+    for (std::size_t k = 0; k < alone.size(); ++k) is_same = is_same && images[k].bytes == alone[k].bytes;
+    std::printf("%d x %d devices: each sends %6lld bytes in %lld messages\n", rows, columns,
                 static_cast<long long>(program.traffic().bytes), static_cast<long long>(program.traffic().messages));
   }
-  if (!writes) return 0;
-  std::filesystem::create_directories(out);
-  const char* const names[] = {"blurred.pgm", "edges.pgm", "half.pgm"};
-  for (std::size_t k = 0; k < alone.size(); ++k)
-    pgm::write((out / names[k]).string(), alone[k].data<float>(), alone[k].shape[0], alone[k].shape[1], 0.0F, 1.0F);
-  std::printf("blurred.pgm, edges.pgm and half.pgm are in %s\n", out.string().c_str());
-  return 0;
+  if (!draws_nothing) {
+    draw(out / "blurred.png", alone[0], 1);
+    draw(out / "edges.png", alone[1], 2);
+    draw(out / "half.png", alone[2], 1);
+    std::printf("pictures: %s/blurred.png, edges.png and half.png\n", out.c_str());
+  }
+  return examples::check("every mesh gives the same bits as one device", is_same) ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool checks = argc > 1 && std::string_view(argv[1]) == "--check";
-  const bool has_file = argc > 1 && !checks;
-  if (argc > 2 || (has_file && argv[1][0] == '-')) {
-    std::fprintf(stderr, "usage: photo [FILE.pgm | --check]\n  --check  writes no images\n");
-    return 2;
-  }
-  try {
-    return run(std::filesystem::path(argv[0]).parent_path() / "photo-images",
-               has_file ? argv[1] : GSPMD_EXAMPLE_DIR "/camera.pgm", !checks);
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "%s\n", failure.what());
-    return 1;
-  }
+  return examples::run_main([&] { return run(argc, argv); });
 }

@@ -4,21 +4,10 @@
 // optimise: -O1
 // precompiled: yes
 
-#include "plasma.hpp"
+#include "../common/machine.hpp"
 
-#include <gspmd/dynamic.hpp>
-
-#include <string>
-
-#include "../command_line.hpp"
-
-int main(int argc, char** argv) {
-  const std::string usage =
-      "usage: pic [--particles N] [--points N] [--devices D] [--frames N] [--out DIR]\n"
-      "  --devices D    each a thread (4)\n" +
-      std::string(pic::options_text);
-  return command_line::report_errors(usage.c_str(), [&] {
-    return pic::simulate(pic::parse(argc, argv, true),
-                         [](const auto& program, const auto& inputs) { return program.run_pointers(gspmd::threads{}, inputs); });
-  });
+namespace pic {
+examples::example simulate;  // plasma.cpp
 }
+
+int main(int argc, char** argv) { return examples::on_threads(argc, argv, pic::simulate); }

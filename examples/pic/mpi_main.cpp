@@ -3,19 +3,10 @@
 // args: --particles 3001 --frames 80
 // ranks: 2 3
 
-#include "plasma.hpp"
+#include "../common/machine.hpp"
 
-#include <string>
-
-#include "../over_mpi.hpp"
-
-int main(int argc, char** argv) {
-  const std::string usage =
-      "usage: mpirun -n RANKS pic-mpi [--particles N] [--points N] [--frames N] [--out DIR]\n" + std::string(pic::options_text);
-  return over_mpi(argc, argv, usage.c_str(), [&](int ranks, bool is_first) {
-    auto o = pic::parse(argc, argv, false);
-    o.devices = ranks;
-    if (!is_first) o.out.clear();
-    return pic::simulate(o, run_over_mpi);
-  });
+namespace pic {
+examples::example simulate;  // plasma.cpp
 }
+
+int main(int argc, char** argv) { return examples::over_mpi(argc, argv, pic::simulate); }

@@ -5,22 +5,43 @@
 
 #include <cmath>
 #include <cstdio>
+#include <vector>
 
-#include "../command_line.hpp"
-#include "../pgm.hpp"
-#include "../worst.hpp"
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
+#include "../common/picture.hpp"
+#include "../common/progress.hpp"
 
 namespace pic {
 namespace {
 
 using numbers = std::vector<double>;
 
+struct options {
+  std::int64_t particles = 20'000, points = 64, devices = 4;
+  int frames = 100;
+  std::filesystem::path out = "pic-frames";
+};
+
+options parse(int argc, char** argv, const examples::machine& machine) {
+  options o;
+  examples::command_line line("pic", "Simulates a plasma by particles in cells, and checks its frequency and its momentum.");
+  line.option("--particles", o.particles, 1000, 1 << 26, "number of particles")
+      .option("--points", o.points, 16, 1 << 16, "points of the grid")
+      .option("--frames", o.frames, 60, 999, "number of frames, of 0.25 time units each; the period of the plasma is 6.28 units")
+      .path("--out", o.out, "folder of the frames, PNG files");
+  if (machine.processes == 0) line.option("--devices", o.devices, 1, 64, "number of devices, each a thread");
+  line.parse(argc, argv);
+  if (machine.processes > 0) o.devices = machine.processes;
+  return o;
+}
+
 /// The particles of a run, and the field that last moved them.
 struct plasma {
   numbers x, v, field;
 
-  void go_on(const dynamic::program& p, const runner& run) {
-    const auto next = run(p, {x.data(), v.data()});
+  void go_on(const dynamic::program& p, const examples::machine& machine) {
+    const auto next = machine.run(p, {x.data(), v.data()});
     int k = 0;
     for (numbers* const part : {&x, &v, &field}) {
       const auto& from = next[static_cast<std::size_t>(k++)];
@@ -58,7 +79,7 @@ plasma spread(std::int64_t count, double moved, double speed) {
 }
 
 /// Draws positions from left to right, velocities upwards.
-void write_picture(const plasma& p, const std::filesystem::path& path) {
+void write_picture(const plasma& p, const options& o, int frame) {
   constexpr std::int64_t side = 256;
   numbers pixels(side * side);
   for (std::size_t i = 0; i < p.x.size(); ++i) {
@@ -66,45 +87,28 @@ void write_picture(const plasma& p, const std::filesystem::path& path) {
                column = static_cast<std::int64_t>(p.x[i] / length * side);
     if (row >= 0 && row < side && column >= 0 && column < side) pixels[static_cast<std::size_t>(row * side + column)] += 1;
   }
-  pgm::write(path.string(), pixels.data(), side, side, 0.0, 2.0);
+  examples::write_frame(o.out, "pic", frame, {.rows = side, .columns = side, .most = 2}, pixels.data());
 }
 
 }  // namespace
 
-options parse(int argc, char** argv, bool takes_devices) {
-  using command_line::number, command_line::usage_error;
-  options o;
-  o.out = std::filesystem::path(argv[0]).parent_path() / "pic-frames";
-  for (int i = 1; i < argc; i += 2) {
-    const std::string option = argv[i];
-    if (option == "--help" || i + 1 == argc) throw usage_error(option == "--help" ? "" : option + " needs a value");
-    const std::string given = argv[i + 1];
-    if (option == "--particles") o.particles = number<std::int64_t>(option, given, 1000, 1 << 26);
-    else if (option == "--points") o.points = number<std::int64_t>(option, given, 16, 1 << 16);
-    else if (option == "--frames") o.frames = number(option, given, 60, 999);
-    else if (option == "--out") o.out = given;
-    else if (option == "--devices" && takes_devices) o.devices = number<std::int64_t>(option, given, 1, 64);
-    else throw usage_error("unknown option " + option);
-  }
-  return o;
-}
-
-int simulate(const options& o, const runner& run) {
+int simulate(int argc, char** argv, const examples::machine& machine) {
+  const options o = parse(argc, argv, machine);
   constexpr double dt = 0.05;
   constexpr int between = 5;
   const auto vector = dynamic::input<double>({o.particles}, {"devices"});
   const auto program = dynamic::compile([&](value x, value v) { return steps(x, v, between, dt, o.points); },
                                         dynamic::mesh({{"devices", o.devices}}), vector, vector);
-  std::printf("%lld particles on %lld devices: a device sends %lld bytes a step, of a grid of %lld\n",
-              static_cast<long long>(o.particles), static_cast<long long>(o.devices),
-              static_cast<long long>(program.traffic().bytes / between), static_cast<long long>(o.points * 8));
+  std::printf("%lld particles on %lld devices, a grid of %lld points on each\n", static_cast<long long>(o.particles),
+              static_cast<long long>(o.devices), static_cast<long long>(o.points));
+  std::printf("a device sends %lld bytes per step\n", static_cast<long long>(program.traffic().bytes / between));
 
   // Cold: half a period passes between two zeros of the field's wave.
   plasma cold = spread(o.particles, 0.01, 0);
   double first = 0, last = 0, before = 0;
   int crossings = 0;
   for (int frame = 1; frame <= o.frames; ++frame) {
-    cold.go_on(program, run);
+    cold.go_on(program, machine);
     const double now = cold.wave();
     if (frame > 1 && (now < 0) != (before < 0)) {
       last = between * dt * (frame - now / (now - before));
@@ -113,31 +117,28 @@ int simulate(const options& o, const runner& run) {
     before = now;
   }
   const double frequency = std::numbers::pi * (crossings - 1) / (last - first);
-  std::printf("a cold plasma oscillates at %.4f of the plasma frequency\n", frequency);
 
   // Two counter-streaming beams carry waves that grow until they trap the particles.
   plasma streams = spread(o.particles, 0.001, 0.5);
-  if (!o.out.empty()) std::filesystem::create_directories(o.out);
   const double momentum_before = streams.momentum();
   double at_first = 0, most = 0;
+  examples::progress progress("frame", static_cast<double>(o.particles) * between);
   for (int frame = 1; frame <= o.frames; ++frame) {
-    streams.go_on(program, run);
+    streams.go_on(program, machine);
     const double energy = streams.field_energy();
     if (frame == 1) at_first = energy;
     most = energy <= most ? most : energy;
-    char name[32];
-    std::snprintf(name, sizeof name, "pic-%03d.pgm", frame);
-    if (!o.out.empty()) write_picture(streams, o.out / name);
-    const auto marks = static_cast<std::size_t>(frame * 30 / o.frames);
-    std::printf("\r[%s%s] frame %d of %d, energy of the field %.1e", std::string(marks, '#').c_str(),
-                std::string(30 - marks, '.').c_str(), frame, o.frames, energy);
-    std::fflush(stdout);
+    write_picture(streams, o, frame);
+    progress.show(frame, o.frames);
   }
-  const double momentum = worse(0, streams.momentum(), momentum_before);
-  if (!o.out.empty()) std::printf("\nframes are in %s", o.out.string().c_str());
-  std::printf("\nthe streams' field has grown to %.0f times its initial value; their momentum has changed by %.1e\n",
-              most / at_first, momentum);
-  return worse(0, frequency, 1) < 0.005 && momentum < 1e-9 && most > 100 * at_first && most < 1 ? 0 : 1;
+  std::printf("a cold plasma oscillates at %.4f of the plasma frequency\n", frequency);
+  std::printf("the energy of the field between two beams grows to %.0f times its initial value\n", most / at_first);
+  std::printf("pictures of positions (to the right) and velocities (upwards): %s/pic-*.png\n", o.out.c_str());
+  const bool is_right = examples::check_at_most("the frequency differs from theory by", std::fabs(frequency - 1), 0.005);
+  const bool is_conserved = examples::check_at_most("the mean momentum of the beams changed by",
+                                                    examples::worse(0, streams.momentum(), momentum_before), 1e-9);
+  const bool grows = examples::check("the beams are unstable, and the field is bounded", most > 100 * at_first && most < 1);
+  return is_right && is_conserved && grows ? 0 : 1;
 }
 
 }  // namespace pic

@@ -3,17 +3,14 @@
 // and forces from the field.
 #pragma once
 
-#include <gspmd/dynamic/program.hpp>
 #include <gspmd/fft.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include <cstdint>
-#include <filesystem>
-#include <functional>
 #include <numbers>
-#include <string>
 #include <tuple>
-#include <vector>
+
+#include "../common/machine.hpp"
 
 namespace pic {
 
@@ -52,24 +49,8 @@ constexpr auto steps(value x, value v, int count, double dt, std::int64_t points
   return fori_loop(count, body, x, v, constant<double>(x, {points}, 0));
 }
 
-struct options {
-  std::int64_t particles = 20'000, points = 64, devices = 4;
-  int frames = 100;           // of 5 steps each
-  std::filesystem::path out;  // none: no pictures
-};
-inline constexpr const char* options_text =
-    "  --particles N  (20000)\n"
-    "  --points N     of the grid (64)\n"
-    "  --frames N     of 5 steps, 0.25 units of time; the plasma's period is 6.28 units (100)\n"
-    "  --out DIR      where frames are written, PGM (pic-frames next to the program)\n";
-options parse(int argc, char** argv, bool takes_devices);
-
-/// Runs a program once on whole arrays: on threads, or over MPI.
-using runner =
-    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
-
-/// Simulates a cold plasma, measures its frequency, and simulates two counter-streaming beams, with frames. Returns 0
-/// if the frequency is the plasma's, momentum is conserved, and the beams have the expected instability.
-int simulate(const options& o, const runner& run);
+/// Simulates a cold plasma and measures its frequency. Then simulates two counter-streaming beams and draws frames.
+/// Returns 0 if the frequency is the plasma's, momentum is conserved, and the beams have the expected instability.
+examples::example simulate;
 
 }  // namespace pic

@@ -7,15 +7,37 @@
 #include <cmath>
 #include <cstdio>
 #include <numbers>
+#include <vector>
 
-#include "../command_line.hpp"
-#include "../pgm.hpp"
-#include "../worst.hpp"
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
+#include "../common/picture.hpp"
+#include "../common/progress.hpp"
 
 namespace spectral {
 namespace {
 
 using field = std::vector<double>;
+
+struct options {
+  std::int64_t points = 128, devices = 4;
+  int steps = 50, frames = 10;
+  std::filesystem::path out = "spectral-frames";
+};
+
+options parse(int argc, char** argv, const examples::machine& machine) {
+  options o;
+  examples::command_line line("spectral",
+                              "Simulates a turbulent flow by Fourier transforms, and checks vortices of known decay.");
+  line.option("--points", o.points, 8, 1 << 13, "points along each side")
+      .option("--steps", o.steps, 1, 1 << 20, "steps from frame to frame")
+      .option("--frames", o.frames, 1, 999, "number of frames")
+      .path("--out", o.out, "folder of the frames, PNG files");
+  if (machine.processes == 0) line.option("--devices", o.devices, 1, 64, "number of devices, each a thread");
+  line.parse(argc, argv);
+  if (machine.processes > 0) o.devices = machine.processes;
+  return o;
+}
 
 template <class F>
 field made(std::int64_t n, F f) {
@@ -33,25 +55,8 @@ double sum_of_squares(const field& w) {
 
 }  // namespace
 
-options parse(int argc, char** argv, bool takes_devices) {
-  using command_line::number, command_line::usage_error;
-  options o;
-  o.out = std::filesystem::path(argv[0]).parent_path() / "spectral-frames";
-  for (int i = 1; i < argc; i += 2) {
-    const std::string option = argv[i];
-    if (option == "--help" || i + 1 == argc) throw usage_error(option == "--help" ? "" : option + " needs a value");
-    const std::string given = argv[i + 1];
-    if (option == "--points") o.points = number<std::int64_t>(option, given, 8, 1 << 13);
-    else if (option == "--steps") o.steps = number(option, given, 1, 1 << 20);
-    else if (option == "--frames") o.frames = number(option, given, 1, 999);
-    else if (option == "--out") o.out = given;
-    else if (option == "--devices" && takes_devices) o.devices = number<std::int64_t>(option, given, 1, 64);
-    else throw usage_error("unknown option " + option);
-  }
-  return o;
-}
-
-int simulate(const options& o, const runner& run) {
+int simulate(int argc, char** argv, const examples::machine& machine) {
+  const options o = parse(argc, argv, machine);
   const auto n = o.points;
   // Stable: advection at a third of the highest wave number, and diffusion at the highest, are each below 2.7 per step.
   const double side = static_cast<double>(n), dt = std::min(0.01, 2 / side), most_viscosity = 5 / (dt * side * side);
@@ -60,14 +65,15 @@ int simulate(const options& o, const runner& run) {
                             dynamic::input<double>({n, n}, {"slabs", ""}));
   };
   const auto go_on = [&](const dynamic::program& p, field& w) {
-    const auto next = run(p, {w.data()});
+    const auto next = machine.run(p, {w.data()});
     w.assign(next[0].data<double>(), next[0].data<double>() + w.size());
   };
   const auto flows = compiled(std::min(1e-3, most_viscosity));
-  std::printf("%lldx%lld points on %lld devices: %lld all_to_alls a step; a device sends %lld bytes\n", static_cast<long long>(n),
-              static_cast<long long>(n), static_cast<long long>(o.devices),
-              static_cast<long long>(flows.traffic().in(collective_kind::all_to_all).collectives / o.steps),
-              static_cast<long long>(flows.traffic().bytes / o.steps));
+  std::printf("%lldx%lld points in slabs on %lld devices\n", static_cast<long long>(n), static_cast<long long>(n),
+              static_cast<long long>(o.devices));
+  std::printf("a device sends %lld bytes per step, in %lld all_to_alls\n",
+              static_cast<long long>(flows.traffic().bytes / o.steps),
+              static_cast<long long>(flows.traffic().in(collective_kind::all_to_all).collectives / o.steps));
 
   // Taylor and Green: the flow moves these vortices along themselves, so they only decay.
   const double thick = std::min(0.05, most_viscosity);
@@ -77,33 +83,33 @@ int simulate(const options& o, const runner& run) {
   go_on(compiled(thick), w);
   const double left = std::exp(-2 * thick * dt * o.steps);
   double worst = 0;
-  for (std::size_t k = 0; k < w.size(); ++k) worst = worse(worst, w[k], left * first[k]);
-  std::printf("Taylor and Green's vortices fall to %.4f of their initial strength, %.1e off the exact solution\n", left, worst);
+  for (std::size_t k = 0; k < w.size(); ++k) worst = examples::worse(worst, w[k], left * first[k]);
 
   // Two shear layers, slightly perturbed: they roll up into vortices.
   w = made(n, [](double x, double y) {
     const auto layer = [](double at) { return 1 / (std::cosh(at * 6) * std::cosh(at * 6)); };
     return 6 * (layer(x - std::numbers::pi / 2) - layer(x - 3 * std::numbers::pi / 2)) + 0.2 * std::cos(2 * y) * std::sin(x);
   });
-  double before = sum_of_squares(w);
+  const double at_first = sum_of_squares(w);
+  double before = at_first;
   bool is_falling = true;
-  if (!o.out.empty()) std::filesystem::create_directories(o.out);
+  examples::progress progress("frame", side * side * o.steps);
   for (int frame = 1; frame <= o.frames; ++frame) {
     go_on(flows, w);
     const double now = sum_of_squares(w);
     is_falling = is_falling && now <= before;  // without viscosity, the energy would be constant
     before = now;
-    char name[32];
-    std::snprintf(name, sizeof name, "spectral-%03d.pgm", frame);
-    if (!o.out.empty()) pgm::write((o.out / name).string(), w.data(), n, n, -6.0, 6.0);
-    const auto marks = static_cast<std::size_t>(frame * 30 / o.frames);
-    std::printf("\r[%s%s] frame %d of %d, enstrophy %.4f", std::string(marks, '#').c_str(), std::string(30 - marks, '.').c_str(),
-                frame, o.frames, 0.5 * now / static_cast<double>(n * n));
-    std::fflush(stdout);
+    examples::write_frame(
+        o.out, "spectral", frame,
+        {.rows = n, .columns = n, .least = -6, .most = 6, .map = examples::colours::around_zero, .row_shards = o.devices},
+        w.data());
+    progress.show(frame, o.frames);
   }
-  if (!o.out.empty()) std::printf("\nframes are in %s", o.out.string().c_str());
-  std::printf("\n");
-  return worst < 1e-8 && is_falling ? 0 : 1;
+  std::printf("after %d steps the shear layers have rolled up; %.1f %% of the enstrophy is left\n", o.frames * o.steps,
+              100 * before / at_first);
+  std::printf("pictures of the vorticity: %s/spectral-*.png\n", o.out.c_str());
+  const bool is_right = examples::check_at_most("Taylor-Green vortices differ from their exact decay by", worst, 1e-8);
+  return examples::check("the enstrophy falls from each frame to the next", is_falling) && is_right ? 0 : 1;
 }
 
 }  // namespace spectral

@@ -2,15 +2,10 @@
 // The Navier-Stokes equations in two dims on a torus, by Fourier transforms.
 #pragma once
 
-#include <gspmd/dynamic/program.hpp>
 #include <gspmd/fft.hpp>
 #include <gspmd/gspmd.hpp>
 
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <string>
-#include <vector>
+#include "../common/machine.hpp"
 
 namespace spectral {
 
@@ -51,24 +46,8 @@ constexpr value steps(value vorticity, int count, double dt, double viscosity) {
   return real(ifft(fori_loop(count, body, fft(cast<c128>(vorticity), {0, 1})), {0, 1}));
 }
 
-struct options {
-  std::int64_t points = 128, devices = 4;
-  int steps = 50, frames = 10;  // from frame to frame
-  std::filesystem::path out;    // none: no pictures
-};
-inline constexpr const char* options_text =
-    "  --points N     along each side (128)\n"
-    "  --steps N      from frame to frame (50)\n"
-    "  --frames N     how many (10)\n"
-    "  --out DIR      where frames are written, PGM (spectral-frames next to the program)\n";
-options parse(int argc, char** argv, bool takes_devices);
-
-/// Runs a program once on whole arrays: on threads, or over MPI.
-using runner =
-    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
-
-/// Compares Taylor-Green vortices with their exact decay, and writes frames of shear layers that roll up. Returns 0 if
-/// the vortices are right and the energy of the flow falls.
-int simulate(const options& o, const runner& run);
+/// Compares Taylor-Green vortices with their exact decay, and draws frames of shear layers that roll up. Returns 0 if
+/// the vortices are right and the enstrophy of the flow falls.
+examples::example simulate;
 
 }  // namespace spectral

@@ -4,22 +4,10 @@
 // optimise: -O1
 // precompiled: yes
 
-#include "flow.hpp"
+#include "../common/machine.hpp"
 
-#include <gspmd/dynamic.hpp>
-
-#include <string>
-
-#include "../command_line.hpp"
-
-int main(int argc, char** argv) {
-  const std::string usage =
-      "usage: spectral [--points N] [--devices D] [--steps N] [--frames N] [--out DIR]\n"
-      "  --devices D    each a thread (4)\n" +
-      std::string(spectral::options_text);
-  return command_line::report_errors(usage.c_str(), [&] {
-    return spectral::simulate(spectral::parse(argc, argv, true), [](const auto& program, const auto& inputs) {
-      return program.run_pointers(gspmd::threads{}, inputs);
-    });
-  });
+namespace spectral {
+examples::example simulate;  // flow.cpp
 }
+
+int main(int argc, char** argv) { return examples::on_threads(argc, argv, spectral::simulate); }

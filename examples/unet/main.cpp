@@ -5,24 +5,18 @@
 // precompiled: yes
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-
-#include <unistd.h>
 
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/report/inspect.hpp>
 
+#include "../common/check.hpp"
+#include "../common/command_line.hpp"
+#include "../common/progress.hpp"
 #include "model.hpp"
 
 namespace unet {
 namespace {
-
-constexpr const char* usage =
-    "usage: unet [--image N] [--steps N] [--space N]\n"
-    "  --image N   voxels along each side of the images that it is trained on: a multiple of 4 (16)\n"
-    "  --steps N   of training, on one device and on several (12)\n"
-    "  --space N   devices that share an image (4)\n";
 
 struct settings {
   sizes network;
@@ -77,21 +71,20 @@ std::vector<float> train(const settings& o, const images& given, std::int64_t da
   const auto step = make_step(o.network, data, space);
   const auto program = step.program.compile();
   auto weights = first_weights(step);
-  const bool is_watched = isatty(STDOUT_FILENO) != 0;
+  examples::progress progress("step", static_cast<double>(given.voxels.size()));
   std::vector<float> losses;
   for (int k = 0; k < o.steps; ++k) {
     std::vector<const void*> inputs{given.voxels.data(), given.labels.data()};
     for (const auto& w : weights) inputs.push_back(w.data());
-    const auto result = program.run_pointers(threads{}, inputs);
+    const auto result = program.run(threads{}, inputs);
     losses.push_back(*result[0].data<float>());
     for (std::size_t w = 0; w < weights.size(); ++w)
       std::memcpy(weights[w].data(), result[w + 1].bytes.data(), result[w + 1].bytes.size());
-    if (is_watched || k + 1 == o.steps)
-      std::printf("%s  step %d of %d on %lld device(s), loss %.5f", is_watched ? "\r" : "", k + 1, o.steps,
-                  static_cast<long long>(data * space), static_cast<double>(losses.back()));
-    std::fflush(stdout);
+    progress.show(k + 1, o.steps);
   }
-  std::printf("\n");
+  std::printf("  %lld device(s): the loss is %.5f before the first step, and %.5f before step %d\n",
+              static_cast<long long>(data * space), static_cast<double>(losses.front()), static_cast<double>(losses.back()),
+              o.steps);
   return losses;
 }
 
@@ -143,38 +136,28 @@ int run(const settings& o) {
   double apart = 0;
   for (std::size_t k = 0; k < alone.size(); ++k)
     apart = std::max(apart, static_cast<double>(std::fabs(alone[k] - shared[k]) / std::fabs(alone[k])));
-  std::printf("  losses differ by %.1e at most\n\nlayers on %lld devices; only the image is annotated\n", apart,
-              static_cast<long long>(o.space));
+  std::printf("\nlayers on %lld devices; only the image is annotated\n", static_cast<long long>(o.space));
   const bool all = show_layers(o.network, o.space);
-  std::printf("  %s\n\nthe paper's sizes, planned and not run\n", all ? "every layer is split" : "NOT every layer is split");
+  std::puts("\nthe sizes of the paper, planned and not run");
   show_table_8();
-  if (!all || !(apart < 1e-3) || !(alone.back() < alone.front())) {
-    std::fprintf(stderr, "unet: a layer is not split, the losses differ, or they do not fall\n");
-    return 1;
-  }
-  return 0;
+  std::puts("");
+  const bool is_equal = examples::check_at_most("the losses on several devices differ from one device by", apart, 1e-3);
+  const bool learns = examples::check("the loss falls", alone.back() < alone.front());
+  return examples::check("every layer is split, although only the image is annotated", all) && is_equal && learns ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace unet
 
 int main(int argc, char** argv) {
-  unet::settings o;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string option = argv[i];
-    const long given = i + 1 < argc ? std::atol(argv[i + 1]) : 0;
-    if (option == "--image" && given >= 4 && given <= 256 && given % 4 == 0) o.network.image = given;
-    else if (option == "--steps" && given >= 2 && given <= 10000) o.steps = static_cast<int>(given);
-    else if (option == "--space" && given >= 1 && given <= 64) o.space = given;
-    else {
-      std::fprintf(stderr, "%s", unet::usage);
-      return option == "--help" ? 0 : 2;
-    }
-  }
-  try {
+  return examples::run_main([&] {
+    unet::settings o;
+    examples::command_line line("unet", "Trains a 3-D U-Net whose images are split in space, and compares it with one device.");
+    line.option("--image", o.network.image, 4, 256, "voxels along each side of an image, a multiple of 4")
+        .option("--steps", o.steps, 2, 10000, "training steps")
+        .option("--space", o.space, 1, 64, "devices that share an image, each a thread")
+        .parse(argc, argv);
+    if (o.network.image % 4 != 0) throw examples::usage_error("unet: --image: the number must be a multiple of 4");
     return unet::run(o);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "unet: %s\n", e.what());
-    return 1;
-  }
+  });
 }

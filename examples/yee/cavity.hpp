@@ -2,16 +2,13 @@
 // Maxwell's equations in a box with metal walls: Yee's grid.
 #pragma once
 
-#include <gspmd/dynamic/program.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/staggered.hpp>
 
 #include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <string>
 #include <tuple>
-#include <vector>
+
+#include "../common/machine.hpp"
 
 namespace yee {
 
@@ -57,25 +54,8 @@ constexpr fields steps(value ez, value hx, value hy, value first, int count, std
       ez, hx, hy);
 }
 
-struct options {
-  std::int64_t rows = 240, columns = 320;  // cells
-  std::vector<std::int64_t> mesh;          // devices along the dims; empty: as square as possible
-  int steps = 40, frames = 10;             // from frame to frame
-  std::filesystem::path out;               // none: no pictures
-};
-inline constexpr const char* options_text =
-    "  --cells NxM    (240x320)\n"
-    "  --steps N      from frame to frame (40)\n"
-    "  --frames N     how many (10)\n"
-    "  --out DIR      where frames are written, PGM (yee-frames next to the program)\n";
-options parse(int argc, char** argv, bool takes_mesh);
-
-/// Runs a program once on whole arrays: on threads, or over MPI.
-using runner =
-    std::function<std::vector<gspmd::dynamic::any_array>(const gspmd::dynamic::program&, const std::vector<const void*>&)>;
-
-/// Simulates a pulse in a box: writes the frames, and compares the last frame with a loop on one device. Then simulates
+/// Simulates a pulse in a box: draws the frames, and compares the last frame with a loop on one device. Then simulates
 /// a standing wave of known frequency. Returns 0 if both are right.
-int simulate(options o, std::int64_t devices, const runner& run);
+examples::example simulate;
 
 }  // namespace yee

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: max at complex_element.cpp:
-// expect: is not defined for c64; take
+// expect: not defined for c64; take
 #include <complex>
 #include <gspmd/gspmd.hpp>
 

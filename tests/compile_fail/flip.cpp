@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: gspmd: the tensor does not have a named dim, or the operator does not accept it
 // expect: flip at flip.cpp:
-// expect: dim 1 of [64,512] twice; name it
+// expect: [64,512] twice; name it
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -10,7 +10,7 @@ using namespace gspmd;
 
 constexpr auto decay = [](auto x) {
   const auto body = [](value, value u) {
-    const value around = shift(u, 0, -1) + shift(u, 0, 1);
+    const value around = shift(u, -1, along(0)) + shift(u, 1, along(0));
 #ifdef FIXED
     return around * 0.5;
 #else

@@ -11,7 +11,7 @@
 using namespace gspmd;
 
 constexpr auto decay = [](auto x) {
-  const auto body = [](value, value u) { return 0.25 * (shift(u, 0, -1) + shift(u, 0, 1)); };
+  const auto body = [](value, value u) { return 0.25 * (shift(u, -1, along(0)) + shift(u, 1, along(0))); };
   const auto by_hand = [body](value u) {
 #ifdef FIXED
     return fori_loop(10, body, u);

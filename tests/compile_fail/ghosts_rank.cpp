@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: ghosted_step: ghosts<> has a width, or layers{low, high}, for each dim of its input or output
-#include <gspmd/external/ghosted_step.hpp>
+// expect: gspmd: with_ghosts: ghosts<> has a width, or layers{low, high}, for each dim of its input or output
+#include <gspmd/external/with_ghosts.hpp>
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
@@ -10,9 +10,9 @@ using step = compile<twice, mesh<axis<"x", 1>>, input<double, shape<8, 4>>>;
 
 int main() {
 #ifdef FIXED
-  using ghosted = ghosted_step<step, ghosts<1, 0>>;
+  using ghosted = with_ghosts<step, ghosts<1, 0>>;
 #else
-  using ghosted = ghosted_step<step, ghosts<1>>;
+  using ghosted = with_ghosts<step, ghosts<1>>;
 #endif
   return static_cast<int>(ghosted::traffic.bytes);  // <- here
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: gspmd: ghosted_step: an input among ghost layers is read by elementwise operators
+// expect: gspmd: with_ghosts: an input among ghost layers is read by elementwise operators
 // expect: input 0 has ghost layers of
 // expect: reads it 2 further
-#include <gspmd/external/ghosted_step.hpp>
+#include <gspmd/external/with_ghosts.hpp>
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;
 
-constexpr auto forward = [](auto u) { return shift(u, 0, 2) - u; };
+constexpr auto forward = [](auto u) { return shift(u, 2, along(0)) - u; };
 using step = compile<forward, mesh<axis<"x", 2>>, input<double, shape<8, 4>, split<"x", _>>>;
 
 int main() {
 #ifdef FIXED
-  using ghosted = ghosted_step<step, ghosts<2, 0>>;
+  using ghosted = with_ghosts<step, ghosts<2, 0>>;
 #else
-  using ghosted = ghosted_step<step, ghosts<1, 0>>;
+  using ghosted = with_ghosts<step, ghosts<1, 0>>;
 #endif
   return static_cast<int>(ghosted::traffic.bytes);  // <- here
 }

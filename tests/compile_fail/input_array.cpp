@@ -8,7 +8,7 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>>;
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 using layer_in = record<layer, input<float, shape<8>>, input<float, shape<8>>>;
 constexpr auto program = [](auto l) { return transform_leaves([](value x) { return 2.0 * x; }, l); };

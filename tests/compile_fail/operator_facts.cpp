@@ -2,7 +2,7 @@
 // mistakes: 15
 // expect: leaves the result partial over a
 // expect: factor of 7 and sets no reduced_by;
-// expect: reduced_by to maximum, and meets()
+// expect: reduced_by to max, and meets()
 // expect: takes operands that are partial by
 // expect: rule() has 1 map, and the node has
 // expect: rule() has 1 dim for operand 0,

@@ -8,7 +8,7 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>>;
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 #ifdef FIXED
 constexpr auto program = [](auto l, auto s) { return optimizer::adam{}.update(l, grad(sum(l.w * l.b), l), s); };

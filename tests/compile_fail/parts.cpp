@@ -11,9 +11,9 @@ using pod = mesh<axis<"data", 2>, axis<"model", 2>>;
 
 constexpr auto product = [](auto x, auto w) {
 #ifdef FIXED
-  return split_dim(einsum<"bd,df->bf">(x, w), 1, 4);
+  return split_dim(einsum<"bd,df->bf">(x, w), 4, along(1));
 #else
-  return split_dim(einsum<"bd,df->bf">(x, w), 1, 3);
+  return split_dim(einsum<"bd,df->bf">(x, w), 3, along(1));
 #endif
 };
 using step = compile<product, pod, input<float, shape<64, 512>, split<"data", _>>, input<float, shape<512, 256>>>;

@@ -7,7 +7,7 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>>;
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 constexpr auto program = [](auto l) { return l.w + l.b; };
 #ifdef FIXED

@@ -7,18 +7,19 @@ using namespace gspmd;
 using pod = mesh<axis<"data", 2>>;
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 template <class T>
-struct network {
-  BOOST_HANA_DEFINE_STRUCT(network, (layer<T>, first), (T, scale));
+struct model {
+  layer<T> first;
+  T scale;
 };
 constexpr auto program = [](auto n) { return (n.first.w + n.first.b) * n.scale; };
 #ifdef FIXED
-using step = compile<program, pod,
-                     record<network, record<layer, input<float, shape<4, 8>>, input<float, shape<8>>>, input<float, shape<>>>>;
+using step =
+    compile<program, pod, record<model, record<layer, input<float, shape<4, 8>>, input<float, shape<8>>>, input<float, shape<>>>>;
 #else
-using step = compile<program, pod, record<network, input<float, shape<4, 8>>, input<float, shape<>>>>;
+using step = compile<program, pod, record<model, input<float, shape<4, 8>>, input<float, shape<>>>>;
 #endif
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here

@@ -11,9 +11,9 @@ using four = mesh<axis<"x", 4>>;
 
 constexpr auto difference = [](auto x) {
 #ifdef FIXED
-  return shift(x, 0, 1) - x;
+  return shift(x, 1, along(0)) - x;
 #else
-  return shift(x, 2, 1) - x;
+  return shift(x, 1, along(2)) - x;
 #endif
 };
 using step = compile<difference, four, input<float, shape<64, 512>, split<"x", _>>>;

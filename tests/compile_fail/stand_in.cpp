@@ -18,7 +18,7 @@ constexpr value grown(value x, std::initializer_list<std::int64_t> shape) {
 
 template <class T>
 struct weights {
-  BOOST_HANA_DEFINE_STRUCT(weights, (T, w), (T, b));
+  T w, b;
 };
 constexpr auto program = [](auto x, weights<value> p) {
 #ifdef FIXED

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // alone: yes
 // mistakes: 2
-// expect: gspmd: a view of external memory is not accepted here; pass it to run(program, ...) or to a strided_session
+// expect: gspmd: a view of external memory is not accepted here; pass it to a step or a session
 #include <vector>
 
 #include <gspmd/comm/simulated.hpp>
 #include <gspmd/dynamic.hpp>
-#include <gspmd/external/session.hpp>
+#include <gspmd/dynamic/session.hpp>
+#include <gspmd/external/program.hpp>
 #include <gspmd/gspmd.hpp>
 
 using namespace gspmd;

@@ -12,7 +12,7 @@ using step = compile<twice, mesh<axis<"data", 1>>, input<float, shape<3, 4>>>;
 
 int main() {
   launch(serial{}, step::device_count, [](auto& comm) {
-    strided_step<step> s;
+    step s;
     float x[3][4] = {}, y[3][4] = {};
 #ifdef FIXED
     s(comm, strided_view(x), strided_view(y));

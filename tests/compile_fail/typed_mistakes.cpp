@@ -4,7 +4,7 @@
 // expect: gradient of operand 1 would miss a
 // expect: partial values and values of single
 // expect: and relu of the
-// expect: and convert of the
+// expect: and cast of the
 // expect: operand 1 is constant over
 // expect: operand 1 is a replica over
 // expect: product of sums is not the sum of

@@ -12,9 +12,9 @@ using pod = mesh<axis<"x", 2>, axis<"y", 2>>;
 using keys = tensor<float, shape<8>, place<pod, split<"x,y">>>;
 constexpr auto sorted = [](auto a, auto b) {
 #ifdef FIXED
-  return sort_together({reshard<split<_>>(a), reshard<split<_>>(b)}, 1, 0)[1];
+  return sort_together({reshard<split<_>>(a), reshard<split<_>>(b)}, 1, along(0))[1];
 #else
-  return sort_together({a, b}, 1, 0)[1];
+  return sort_together({a, b}, 1, along(0))[1];
 #endif
 };
 using step = compile<sorted, pod, keys, keys>;

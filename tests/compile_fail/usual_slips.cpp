@@ -17,7 +17,7 @@ using pod = mesh<axis<"data", 2>>;
 
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 using layer_input = record<layer, input<double, shape<64>>, input<double, shape<64>>>;
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/equal_plans.hpp"
 #include "support/error_of.hpp"

@@ -19,7 +19,7 @@ using caught::error_of;
 
 template <class T>
 struct weights {
-  BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, w2));
+  T w1, w2;
 };
 constexpr auto mlp = [](auto x, auto w) {
   auto h = relu(einsum<"bd,df->bf">(x, w.w1));

@@ -20,7 +20,7 @@
 namespace {
 
 using namespace gspmd;
-using shape = std::vector<std::int64_t>;
+using sizes = std::vector<std::int64_t>;
 using texts = std::vector<std::string>;
 using caught::error_of;
 
@@ -60,15 +60,15 @@ TEST_CASE("shardings, local shapes and offsets of any device") {
   REQUIRE(program->output_count() == 3);
   const auto x = program->input(0);
   CHECK(x.type() == dtype::f32);
-  CHECK(x.global_shape() == shape{7, 5});
-  CHECK(x.local_shape() == shape{4, 5});
+  CHECK(x.global_shape() == sizes{7, 5});
+  CHECK(x.local_shape() == sizes{4, 5});
   CHECK(x.local_bytes() == 80);
   CHECK(x.sharding() == texts{"data", ""});
   CHECK(x.partial_axes() == "");
   CHECK(x.text() == "[data, _]");
   const auto w1 = program->input(1);
   CHECK(w1.sharding() == texts{"", "model"});
-  CHECK(w1.local_shape() == shape{5, 3});
+  CHECK(w1.local_shape() == sizes{5, 3});
 
   const auto operators = program->operators();
   const auto find = [&](const std::string& name) {
@@ -77,7 +77,7 @@ TEST_CASE("shardings, local shapes and offsets of any device") {
     throw error("no " + name);
   };
   CHECK(find("relu").result.text() == "[data, model]");
-  CHECK(find("relu").result.local_shape() == shape{4, 3});
+  CHECK(find("relu").result.local_shape() == sizes{4, 3});
   CHECK(find("relu").file == std::string(__FILE__));
   CHECK(find("relu").line > 10);
   CHECK(find("reduce").result.partial_axes() == "data,model");
@@ -86,22 +86,23 @@ TEST_CASE("shardings, local shapes and offsets of any device") {
   program.reset();  // its results stay valid
 
   // device 5 has the coordinates data 0, model 0; every device, compared with the definition
-  CHECK(x.offsets(5) == shape{0, 0});
-  CHECK(x.offsets(0) == shape{4, 0});
-  CHECK(x.valid_range(0, 0) == detail::index_range{4, 7});
+  CHECK(x.offsets(5) == sizes{0, 0});
+  CHECK(x.offsets(0) == sizes{4, 0});
+  CHECK(x.valid_range(0, along(0)) == detail::index_range{4, 7});
   CHECK(transposed.sharding() == texts{"model", "data"});
   for (std::int64_t device = 0; device < 6; ++device) {
     const std::int64_t position = 5 - device;
     const std::int64_t data = position / 3;
     const std::int64_t model = position % 3;
-    CHECK(transposed.offsets(device) == shape{3 * model, 4 * data});
-    CHECK(transposed.valid_range(device, 0) == detail::index_range{3 * model, std::min<std::int64_t>(8, 3 * model + 3)});
-    CHECK(transposed.valid_range(device, 1) == detail::index_range{4 * data, std::min<std::int64_t>(7, 4 * data + 4)});
+    CHECK(transposed.offsets(device) == sizes{3 * model, 4 * data});
+    CHECK(transposed.valid_range(device, along(0)) == detail::index_range{3 * model, std::min<std::int64_t>(8, 3 * model + 3)});
+    CHECK(transposed.valid_range(device, along(1)) == detail::index_range{4 * data, std::min<std::int64_t>(7, 4 * data + 4)});
   }
   CHECK(error_of([&] { static_cast<void>(x.offsets(6)); }) ==
         "gspmd: there is no device 6; the mesh has 6 devices, which count from 0");
-  CHECK(error_of([&] { static_cast<void>(x.valid_range(-1, 0)); }).find("no device -1") != std::string::npos);
-  CHECK(error_of([&] { static_cast<void>(x.valid_range(0, 2)); }).find("dim 2 is not a dim of [7,5]") != std::string::npos);
+  CHECK(error_of([&] { static_cast<void>(x.valid_range(-1, along(0))); }).find("no device -1") != std::string::npos);
+  CHECK(error_of([&] { static_cast<void>(x.valid_range(0, along(2))); }).find("dim 2 is not a dim of [7,5]") !=
+        std::string::npos);
   const auto again = program_on(m);
   CHECK(error_of([&] { static_cast<void>(again.output(3)); }).find("output 3 does not exist; the program has 3") !=
         std::string::npos);
@@ -117,7 +118,7 @@ TEST_CASE("valid ranges cover every element: uneven, empty and single extents, m
       const auto x = program.input(0);
       std::vector<int> counts(static_cast<std::size_t>(rows));
       for (std::int64_t d = 0; d < 2 * devices; ++d) {
-        const auto r = x.valid_range(d, 0);
+        const auto r = x.valid_range(d, along(0));
         CHECK(r.begin == x.offsets(d)[0]);
         CHECK(r.end - r.begin <= x.local_shape()[0]);
         for (auto i = r.begin; i < r.end; ++i) ++counts[static_cast<std::size_t>(i)];

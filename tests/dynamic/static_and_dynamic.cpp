@@ -18,7 +18,7 @@ namespace {
 using namespace gspmd;
 template <class T>
 struct weights {
-  BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2));
+  T w1, b1, w2, b2;
 };
 
 constexpr auto train = [](auto x, auto labels, auto w) {

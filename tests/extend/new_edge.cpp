@@ -10,9 +10,10 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/external/ghosted_session.hpp>
-#include <gspmd/external/placed_session.hpp>
-#include <gspmd/external/placed_step.hpp>
+#include <gspmd/dynamic/session.hpp>
+#include <gspmd/external/ghosted_program.hpp>
+#include <gspmd/external/placed_view.hpp>
+#include <gspmd/external/program.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include "extend/new_edge/device_buffer.hpp"
@@ -65,6 +66,16 @@ struct read_edge : new_edge::tiles_edge {
   static constexpr char write = 0;
 };
 static_assert(extend::complete_edge<read_edge>);
+// A view whose ghost cells the step fills. It needs strides, and has none.
+struct filled_edge;
+struct filled_view : new_edge::tiles {
+  using edge = filled_edge;
+};
+struct filled_edge : new_edge::tiles_edge {
+  using view = filled_view;
+  static constexpr bool fills_ghost_cells = true;
+};
+static_assert(extend::complete_edge<filled_edge>);
 // An edge states its own view, and has the base edge_struct.
 struct wrong_view_edge : new_edge::tiles_edge {};
 static_assert(!extend::complete_edge<wrong_view_edge>);
@@ -121,8 +132,8 @@ TEST_CASE("a view of the tests' own is a shard, with or without its padding") {
     const std::int64_t first = 4 * comm.device(0), rows = comm.device(0) == 0 ? 4 : 3;
     for (const std::int64_t held : {rows, std::int64_t{4}}) {
       const matrix x(held, 5, first), y(held, 5), z(held, 5);
-      strided_step<step> s;
-      strided_session at_run_time(planned);
+      step s;
+      dynamic::session at_run_time(planned);
       for (int again = 0; again < 2; ++again) s(comm, x.view, y.view);
       at_run_time(comm, x.view, z.view);
       CHECK(s.copied_bytes() == 2 * held * 5 * 8);
@@ -135,11 +146,11 @@ TEST_CASE("a view of the tests' own is a shard, with or without its padding") {
     }
     // errors are those of other views
     const matrix x(rows, 5), other(5, rows);
-    strided_session s(planned);
+    dynamic::session s(planned);
     CHECK(contains(refusal([&] { s(comm, other.view, x.view); }), "step: input 0 is [4,5] on every device"));
     const ghosted_program listed(written(), {{1, 0}, {0, 0}});
-    ghosted_session ghosted(listed);
-    CHECK(contains(refusal([&] { ghosted(comm, x.view, x.view); }), "the elements of a tiles have no strides"));
+    dynamic::session ghosted(listed);
+    CHECK(contains(refusal([&] { ghosted(comm, filled_view{x.view}, x.view); }), "the elements of a tiles have no strides"));
   });
 }
 
@@ -147,7 +158,7 @@ TEST_CASE("results in overlapping tiles are refused") {
   using two = compile<[](auto x) { return std::tuple{x * 2.0, x * 3.0}; }, mesh<axis<"x", 1>>, input<double, shape<4, 5>>>;
   const matrix x(4, 5), y(4, 5);
   simulated_communicator comm(1);
-  strided_step<two> s;
+  two s;
   const new_edge::tiles last{y.view.data + 30, 4, 5, 3, 2};  // the last 6 of the 36 elements of y
   CHECK(contains(refusal([&] { s(comm, x.view, y.view, last); }), "outputs 0 and 1 are given memory that overlaps"));
   const new_edge::tiles after{y.view.data + 36, 4, 5, 3, 2};
@@ -164,8 +175,8 @@ TEST_CASE("a view without addresses that has a layout of its own") {
     new_edge::accelerator x(rows * 5), y(rows * 5), z(rows * 5);
     for (std::int64_t i = 0; i < rows * 5; ++i) x.copy_in(i, static_cast<double>(10 * (first + i / 5) + i % 5));
     const auto view = [&](new_edge::accelerator& memory) { return new_edge::buffer_view{&memory, &layout, rows, 5}; };
-    placed_step<step> s;
-    placed_session at_run_time(planned);
+    step s;
+    dynamic::session at_run_time(planned);
     for (int again = 0; again < 2; ++again) s(comm, view(x), view(y));
     at_run_time(comm, view(x), view(z));
     CHECK(s.bytes_sent() == 3 * 5 * 8);  // device 0 lacks 3 rows of the input, and device 1 lacks these rows of the result

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/external/ghost_exchange.hpp"
-#include "gspmd/external/placed_session.hpp"
-#include "gspmd/external/placed_step.hpp"
+#include "gspmd/external/placed_view.hpp"
 #include "gspmd/external/scalapack.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/block_checks.hpp"
@@ -51,7 +51,7 @@ TEST_CASE("balanced blocks are those of MPI codes") {
 TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
   const auto theirs = layout_of_input<step, 0>(balanced{});  // 2, 2, 2, 1 rows, as the step's
   const placed_layout uneven = layout_on<grid, shape<7, 5>, split<"x", "y">>(ragged_list{{1, 6}}, balanced{});
-  CHECK_EQ(theirs.held(3, 0).size(), 1u);
+  CHECK_EQ(theirs.held(3, along(0)).size(), 1u);
   CHECK_EQ(bytes_sent_to_redistribute(theirs, layout_of_input<step, 0>(), 0, 8), 0);
   // of device 3's 6 rows of 2, rows 1 and 2 to 5 are the step's devices' 0 to 2
   CHECK_EQ(bytes_sent_to_redistribute(uneven, layout_of_input<step, 0>(), 3, 8), 5 * 2 * 8);
@@ -59,16 +59,16 @@ TEST_CASE("a step takes and gives balanced blocks, wherever they lie") {
     const int me = comm.device(0);
     step s;
     const auto check = [&](const auto& layout) {
-      const auto rows = static_cast<std::int64_t>(layout.held(me, 0).size()),
-                 cols = static_cast<std::int64_t>(layout.held(me, 1).size());
+      const auto rows = static_cast<std::int64_t>(layout.held(me, along(0)).size()),
+                 cols = static_cast<std::int64_t>(layout.held(me, along(1)).size());
       std::vector<double> memory(100, -1);
       const strided_view<double> mine(memory.data(), {rows, cols}, {1, rows + 1});
       const auto each = [&](auto visit) {
         for (std::int64_t i = 0; i < rows; ++i)
           for (std::int64_t j = 0; j < cols; ++j)
             visit(memory[static_cast<std::size_t>(i + j * (rows + 1))],
-                  static_cast<double>(layout.held(me, 0)[static_cast<std::size_t>(i)] * 5 +
-                                      layout.held(me, 1)[static_cast<std::size_t>(j)]));
+                  static_cast<double>(layout.held(me, along(0))[static_cast<std::size_t>(i)] * 5 +
+                                      layout.held(me, along(1))[static_cast<std::size_t>(j)]));
       };
       each([](double& element, double number) { element = number; });
       const auto x = to_step<step, 0>(comm, layout, strided_view<const double>(mine));
@@ -117,16 +117,16 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
   const auto others = layout_on<grid, shape<7, 5>, split<"x", "y">>(balanced{}, balanced{});
   launch(threads{}, 4, [&](auto& comm) {
     const int me = comm.device(0);
-    placed_step<two> s;
-    const auto rows = static_cast<std::int64_t>(theirs.held(me, 0).size());
-    const auto other_rows = static_cast<std::int64_t>(others.held(me, 0).size()),
-               cols = static_cast<std::int64_t>(others.held(me, 1).size());
+    two s;
+    const auto rows = static_cast<std::int64_t>(theirs.held(me, along(0)).size());
+    const auto other_rows = static_cast<std::int64_t>(others.held(me, along(0)).size()),
+               cols = static_cast<std::int64_t>(others.held(me, along(1)).size());
     std::vector<double> u(40), v(60), next(60, -1), sums(2);
     const auto number = [&](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < 5; ++j)
-        u[static_cast<std::size_t>(i + j * (rows + 1))] = number(theirs.held(me, 0)[static_cast<std::size_t>(i)], j);
-    const auto mine = two::input_shard<1>::valid_range(me, 0);
+        u[static_cast<std::size_t>(i + j * (rows + 1))] = number(theirs.held(me, along(0))[static_cast<std::size_t>(i)], j);
+    const auto mine = two::input_shard<1>::valid_range(me, along(0));
     for (std::int64_t i = 0; i < mine.size(); ++i)
       for (std::int64_t j = 0; j < 5; ++j) v[static_cast<std::size_t>(i * 6 + j)] = 100 * number(mine.begin + i, j);
     const placed_view<const double, ragged_list> block(theirs, strided_view<double>(u.data(), {rows, 5}, {1, rows + 1}));
@@ -139,22 +139,22 @@ TEST_CASE("a step takes blocks of another code directly, as its other arguments 
     bool is_right = true;
     for (std::int64_t i = 0; i < other_rows; ++i)
       for (std::int64_t j = 0; j < cols; ++j)
-        is_right = is_right &&
-                   next[static_cast<std::size_t>(i * cols + j)] == 102 * number(others.held(me, 0)[static_cast<std::size_t>(i)],
-                                                                                others.held(me, 1)[static_cast<std::size_t>(j)]);
+        is_right = is_right && next[static_cast<std::size_t>(i * cols + j)] ==
+                                   102 * number(others.held(me, along(0))[static_cast<std::size_t>(i)],
+                                                others.held(me, along(1))[static_cast<std::size_t>(j)]);
     CHECK(is_right);
     CHECK(next[static_cast<std::size_t>(other_rows * cols)] == -1);
     CHECK(sums[0] == 100 * (5 * number(mine.begin, 0) + 10));
     CHECK(contains(refusal([&] {
                      s(comm, placed_view(others, strided_view(u.data(), {1, 1})), rows_of_v, block_out, sums);
                    }),
-                   "placed_step: the block of device"));
+                   "step: the block of device"));
     // two results in the same memory
     const auto own = layout_of_output<two, 1>(balanced{});
-    const auto held = static_cast<std::int64_t>(own.held(me, 0).size());
+    const auto held = static_cast<std::int64_t>(own.held(me, along(0)).size());
     const auto overlap = [&](const auto& sums_given) {
       return contains(refusal([&] { s(comm, block, rows_of_v, block_out, sums_given); }),
-                      "placed_step: outputs 0 and 1 are given memory that overlaps");
+                      "step: outputs 0 and 1 are given memory that overlaps");
     };
     CHECK(overlap(placed_view(own, strided_view(next.data(), {held}))));
     CHECK(overlap(strided_view(next.data(), {held})));
@@ -178,37 +178,38 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
     const int matrix[] = {1, 0, 7, 5, 2, 3, devices - 1, 0, 9};
     const scalapack_matrix cyclic(matrix);
     const dynamic::mesh rows_and_one({{"x", devices}, {"one", 1}});
-    const auto dealt = cyclic.layout(rows_and_one, "x", "one");
+    const auto distributed = cyclic.layout(rows_and_one, "x", "one");
     launch(threads{}, devices, [&](auto& comm) {
       const int me = comm.device(0);
       const auto number = [](std::int64_t i, std::int64_t j) { return static_cast<double>(i * 5 + j); };
-      const auto size_of = [&](const auto& layout, int d) { return static_cast<std::int64_t>(layout.held(me, d).size()); };
+      const auto size_of = [&](const auto& layout, int d) { return static_cast<std::int64_t>(layout.held(me, along(d)).size()); };
       const auto each = [&](const auto& layout, const auto& view, auto visit) {
         for (std::int64_t i = 0; i < view.extent(0); ++i)
           for (std::int64_t j = 0; j < view.extent(1); ++j)
             visit(view.data()[i * view.stride(0) + j * view.stride(1)],
-                  number(layout.held(me, 0)[static_cast<std::size_t>(i)], layout.held(me, 1)[static_cast<std::size_t>(j)]));
+                  number(layout.held(me, along(0))[static_cast<std::size_t>(i)],
+                         layout.held(me, along(1))[static_cast<std::size_t>(j)]));
       };
       std::vector<double> u(80), v(80), next(60, -1), sums(8, -1);
       const strided_view mine(u.data(), {size_of(theirs, 0), 5}, {1, size_of(theirs, 0) + 1});
       each(theirs, mine, [](double& element, double n) { element = n; });
-      const auto columns = cyclic.block(v.data(), dealt, me);
-      each(dealt, columns, [](double& element, double n) { element = 100 * n; });
+      const auto columns = cyclic.block(v.data(), distributed, me);
+      each(distributed, columns, [](double& element, double n) { element = 100 * n; });
       const strided_view out(next.data(), {size_of(others, 0), size_of(others, 1)});
       const placed_view sums_out(own_sums, strided_view(sums.data(), {size_of(own_sums, 0)}));
-      placed_session s(two);
+      dynamic::session s(two);
       for (int again = 0; again < 2; ++again)
-        s(comm, placed_view(theirs, strided_view<const double>(mine)), placed_view(dealt, columns), placed_view(others, out),
-          sums_out);
+        s(comm, placed_view(theirs, strided_view<const double>(mine)), placed_view(distributed, columns),
+          placed_view(others, out), sums_out);
       bool is_right = true;
       each(others, out, [&](double element, double n) { is_right = is_right && element == 102 * n; });
       for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) {
-        const auto row = own_sums.held(me, 0)[static_cast<std::size_t>(i)];
+        const auto row = own_sums.held(me, along(0))[static_cast<std::size_t>(i)];
         is_right = is_right && sums[static_cast<std::size_t>(i)] == 100 * (5 * number(row, 0) + 10);
       }
       CHECK(is_right);
       CHECK_EQ(s.bytes_sent(), bytes_sent_to_redistribute(theirs, layout_of_input(two, 0), me, 8) +
-                                   bytes_sent_to_redistribute(dealt, layout_of_input(two, 1), me, 8) +
+                                   bytes_sent_to_redistribute(distributed, layout_of_input(two, 1), me, 8) +
                                    bytes_sent_to_redistribute(layout_of_output(two, 0), others, me, 8) +
                                    bytes_sent_to_redistribute(layout_of_output(two, 1), own_sums, me, 8));
       // together with sharded arrays and dense shards
@@ -218,17 +219,17 @@ TEST_CASE("a program compiled at run time takes blocks of another code, as its o
       for (std::int64_t i = 0; i < size_of(own_sums, 0); ++i) CHECK(sums[static_cast<std::size_t>(i)] == 5);
       const auto says = [&](const char* words, auto&&... given) { CHECK(contains(refusal([&] { s(comm, given...); }), words)); };
       const placed_view block(theirs, mine);
-      says("placed_session: the block of device", placed_view(theirs, strided_view(u.data(), {9, 5})), second, kept, sums_out);
-      says("step: input 0 is f64 and the shard given is of f32",
+      says("step: the block of device", placed_view(theirs, strided_view(u.data(), {9, 5})), second, kept, sums_out);
+      says("step: input 0 is f64 and the view given is of f32",
            placed_view(theirs, strided_view(reinterpret_cast<float*>(u.data()), {1, 1})), second, kept, sums_out);
-      says("step: output 1 is written and the shard given is const", block, second, kept,
+      says("step: output 1 is given a const array, and outputs are written", block, second, kept,
            placed_view(own_sums, strided_view<const double>(sums_out.block())));
-      says("placed_session: the program has 2 inputs and 2 outputs, and the call gives 3 shards", block, second, kept);
+      says("step: the program has 2 inputs and 2 outputs and the call gives 3 tensors", block, second, kept);
       if (size_of(own_sums, 0) > 0)
-        says("placed_session: outputs 0 and 1 are given memory that overlaps", block, second, kept,
+        says("step: outputs 0 and 1 are given memory that overlaps", block, second, kept,
              placed_view(own_sums, strided_view(kept.data(), {size_of(own_sums, 0)})));
     });
-    CHECK(contains(refusal([&] { static_cast<void>(layout_of_input(two, 2)); }), "layout_of_input"));
+    CHECK(contains(refusal([&] { static_cast<void>(layout_of_input(two, 2)); }), "input 2 does not exist"));
     CHECK(contains(refusal([&] { static_cast<void>(layout_on(m, {7, 5}, {"x", "z"})); }), "layout_on: "));
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: dynamic
-// Matrices as ScaLAPACK deals them, by their descriptors: to steps and back.
+// Matrices as ScaLAPACK distributes them, by their descriptors: to steps and back.
 #include "gspmd/external/scalapack.hpp"
 
 #include <doctest/doctest.h>
@@ -11,15 +11,15 @@
 #include <vector>
 
 #include "gspmd/comm/threads.hpp"
-#include "gspmd/external/placed_step.hpp"
+#include "gspmd/external/placed_view.hpp"
 #include "gspmd/gspmd.hpp"
 #include "support/error_of.hpp"
 
 using namespace gspmd;
 
-static_assert(obeys_placement_law<dealt_blocks>());
-static_assert(obeys_placement_law(dealt_blocks{2, 1}, 9, 2));
-static_assert(!placement_fits(dealt_blocks{2, 2}, 9, 2));
+static_assert(obeys_placement_law<scalapack_blocks>());
+static_assert(obeys_placement_law(scalapack_blocks{2, 1}, 9, 2));
+static_assert(!placement_fits(scalapack_blocks{2, 2}, 9, 2));
 
 namespace {
 
@@ -34,7 +34,7 @@ using step_on = compile<doubled, Mesh, input<double, shape<M, N>, split<"column"
 struct place {
   int process, at;
 };
-place dealt(int global, int block, int first, int processes) {
+place place_of(int global, int block, int first, int processes) {
   int owner = first, before[8] = {};
   for (int done = 0;; done += block, owner = (owner + 1) % processes) {
     if (global < done + block) return {owner, before[owner] + global - done};
@@ -56,7 +56,7 @@ void check(const int (&in)[9], const int (&out)[9], int grid_rows, int grid_colu
     const auto columns_of = [&](const int(&desc)[9]) {
       int most = 0;
       for (int j = 0; j < N; ++j)
-        if (const auto c = dealt(j, desc[5], desc[7], grid_columns); c.process == column) most = c.at + 1;
+        if (const auto c = place_of(j, desc[5], desc[7], grid_columns); c.process == column) most = c.at + 1;
       return static_cast<std::size_t>(most);
     };
     std::vector<double> mine(static_cast<std::size_t>(in[8]) * columns_of(in), -1),
@@ -64,12 +64,12 @@ void check(const int (&in)[9], const int (&out)[9], int grid_rows, int grid_colu
     const auto each = [&](const int(&desc)[9], auto f) {
       for (int i = 0; i < M; ++i)
         for (int j = 0; j < N; ++j) {
-          const auto r = dealt(i, desc[4], desc[6], grid_rows), c = dealt(j, desc[5], desc[7], grid_columns);
+          const auto r = place_of(i, desc[4], desc[6], grid_rows), c = place_of(j, desc[5], desc[7], grid_columns);
           if (r.process == row && c.process == column) f(static_cast<std::size_t>(r.at + c.at * desc[8]), i * 100.0 + j);
         }
     };
     each(in, [&](std::size_t at, double x) { mine[at] = x; });
-    placed_step<step> s;
+    step s;
     for (int again = 0; again < 2; ++again)
       s(comm, placed_view(from, a.block(mine.data(), from, me)), placed_view(to, b.block(result.data(), to, me)));
     std::vector<double> expected(result.size(), -1);
@@ -120,5 +120,5 @@ TEST_CASE("scalapack: descriptors that are none are refused in words") {
   CHECK(contains(block(other), "it is [7,6] by its descriptor, and the layout is of [7,5]"));
   CHECK(contains(block(short_columns), "LLD_ is 3 and device 0 holds 4 rows"));
   const scalapack_matrix of_other_grid(outside);
-  CHECK(contains(refusal([&] { static_cast<void>(of_other_grid.layout<grid, "row", "column">()); }), "dealt_blocks"));
+  CHECK(contains(refusal([&] { static_cast<void>(of_other_grid.layout<grid, "row", "column">()); }), "scalapack_blocks"));
 }

@@ -48,7 +48,11 @@ struct setting {
     return t;
   }
   [[nodiscard]] value call(value x, int64_t n) const {
-    return what == 0 ? fft(x, dims) : what == 1 ? ifft(x, dims) : what == 2 ? rfft(x, dims) : irfft(x, dims, n);
+    return what == 0   ? fft(x, dims)
+           : what == 1 ? ifft(x, dims)
+           : what == 2 ? rfft(x, dims)
+           : n < 0     ? irfft(x, dims)
+                       : irfft(x, n, dims);
   }
 };
 
@@ -333,6 +337,6 @@ TEST_CASE("transforms are explained, counted, mapped over examples, written by h
       refusal([](auto v) { return vmap([](value e) { return fft(e, 0); })(v); }, in({2, 1, 1, 1, 1, 1, 1, 1, 4})),
       "is in a vmap and would have 9 dims; it takes at most 8"));
   CHECK(caught::contains(refusal([](auto v) { return rfft(v, 0); }, in({4})), "rfft at"));
-  CHECK(caught::contains(refusal([](auto v) { return irfft(v, 0, 9); }, in({4})),
+  CHECK(caught::contains(refusal([](auto v) { return irfft(v, 9, gspmd::along(0)); }, in({4})),
                          "dim 0 of [4] is to have 9 real numbers, and their transform has n / 2 + 1 elements"));
 }

@@ -10,7 +10,7 @@ using namespace gspmd;
 
 template <class T>
 struct weights {
-  BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2));
+  T w1, b1, w2;
 };
 constexpr auto train = [](auto x, auto target, auto w) {
   auto h = relu(einsum<"bd,df->bf">(x, w.w1) + w.b1);

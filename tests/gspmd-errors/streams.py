@@ -69,12 +69,12 @@ compilation terminated.
 check("#include", language, b"b.cpp:2:1: error: gspmd: needs C++20: compile with -std=c++20\ncompilation terminated.\n", 1)
 
 size = b"""b.cpp:6:35: error: non-type template argument is not a constant expression
-    6 |   using A = in<double, dims<n, 80>>;
+    6 |   using A = input<double, shape<n, 80>>;
       |                             ^
 """
-advice = (b"b.cpp:6:35: note: gspmd: sizes in dims<...> are compile-time constants; for sizes that are known at run time, use "
+advice = (b"b.cpp:6:35: note: gspmd: sizes in shape<...> are compile-time constants; for sizes that are known at run time, use "
           b"gspmd::dynamic (docs/how_to/run_time.md)\n")
-check("dims<n>", size, size + advice, 0)
+check("shape<n>", size, size + advice, 0)
 
 wrong = subprocess.run([sys.executable, sys.argv[1], "b.cpp"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
 helped = subprocess.run([sys.executable, sys.argv[1], "--help"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60)

@@ -295,7 +295,7 @@ TEST_CASE("a monoid that is written at run time gives what one that is a type do
         std::vector<int64_t> y(size + 1);
         for (std::size_t i = 0; i < size; ++i)
           x[i] = static_cast<std::int32_t>(i * 7 % 13), y[i] = static_cast<int64_t>(i * 5 % 11);
-        const auto results = b.compile().run_pointers(simulated{}, std::vector<const void*>{x.data(), y.data()});
+        const auto results = b.compile().run(simulated{}, std::vector<const void*>{x.data(), y.data()});
         const auto reduced = static_cast<std::size_t>(extents[dim == 0 ? 1 : 0]);
         const auto equal = [&](std::size_t r, std::size_t n) {
           return std::equal(results[r].data<std::int32_t>(), results[r].data<std::int32_t>() + n,
@@ -329,11 +329,11 @@ TEST_CASE("a monoid that is written at run time is checked") {
 TEST_CASE("norms are roots of sums of powers: one all_reduce of a split vector") {
   dynamic::builder b(dynamic::mesh({{"x", 2}, {"y", 3}}));
   const value x = b.input(dynamic::input<double>({2, 7}, {"", "x,y"}));
-  for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) b.output(norm(x, 1, p));
+  for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) b.output(norm(x, p, along(1)));
   const auto program = b.compile();
   CHECK(program.traffic().bytes == (2 * 48 - 2 * 48 / 6) + (2 * 16 - 2 * 16 / 6));  // three sums in one message, and the maximum
   const std::vector<double> numbers{3, 0, 0, -4, 0, 0, 0, 1, -1, 1, -1, 1, -1, 1};
-  const auto norms = program.run_pointers(simulated{}, std::vector<const void*>{numbers.data()});
+  const auto norms = program.run(simulated{}, std::vector<const void*>{numbers.data()});
   const double wanted[][2] = {{7, 7}, {5, std::sqrt(7.0)}, {std::cbrt(91.0), std::cbrt(7.0)}, {4, 1}};
   for (std::size_t k = 0; k < 4; ++k)
     for (std::size_t i = 0; i < 2; ++i) CHECK(norms[k].data<double>()[i] == doctest::Approx(wanted[k][i]));

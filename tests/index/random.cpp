@@ -63,7 +63,7 @@ TEST_CASE("random: what a loop over the elements makes, the same bits on every m
     const auto p = b.compile();
     CHECK(p.traffic().bytes == 0);
     const float nine = 9;
-    const auto y = p.run_pointers(backend, {&nine});
+    const auto y = p.run(backend, {&nine});
     if (first.empty())
       for (const auto& tensor : y) first.push_back(tensor.bytes);
     for (std::size_t k = 0; k < y.size(); ++k) CHECK(y[k].bytes == first[k]);
@@ -104,7 +104,7 @@ TEST_CASE("random: moments of many numbers, and no correlation of those of keys 
       },
       two, dynamic::input<float>({}, {}));
   const float none = 0;
-  const auto y = p.run_pointers(simulated{}, {&none});
+  const auto y = p.run(simulated{}, {&none});
   const auto at = [&](std::size_t k) { return y[k].data<double>()[0] / 200000; };
   CHECK(std::fabs(at(0)) < 0.01);
   CHECK(std::fabs(at(1) - 1) < 0.015);
@@ -128,7 +128,7 @@ TEST_CASE("random: a permutation has every number once, by the order of random w
     const value in = b.input(dynamic::input<float>(shape, {"", "x"})), key = random::key(in, seed);
     b.output(b.reshard(random::permutation(key, n), {"x"}));
     b.output(random::shuffle(key, in, 1));
-    const auto results = b.compile().run_pointers(simulated{}, std::vector<const void*>{x.data()});
+    const auto results = b.compile().run(simulated{}, std::vector<const void*>{x.data()});
     for (std::size_t i = 0; i < n; ++i) {
       CHECK(results[0].data<std::int32_t>()[i] == wanted[i]);
       for (std::size_t row = 0; row < 2; ++row)

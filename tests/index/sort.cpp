@@ -106,7 +106,7 @@ void try_once(std::uint64_t seed, const dynamic::mesh& m, const any_backend& bac
   const value third = b.input(dynamic::input<double>(shape, random_split(r, m, shape.size())));
   b.output(sort(a, along, how));
   b.output(argsort(a, along, how));
-  for (const value v : sort_together({a, second, third}, keys, along, how)) b.output(v);
+  for (const value v : sort_together({a, second, third}, keys, gspmd::along(along), how)) b.output(v);
   const auto results = backend.run(b.compile(), std::vector<const void*>{x.get(), y.get(), z.data()});
 
   bool same = true;
@@ -335,7 +335,7 @@ TEST_CASE("what cannot be sorted or reduced together is refused") {
        "sort_together", "sorts 2 tensors by 3; the number of keys is from 1");
   says(of([](value x, value) { reduce_by<counts>({x}, 0); }), "reduce_by", "tensor 0 is f32 and element 0 of the monoid is s32");
   says(of([](value x, value) { scan_by<counts>({x}, 5); }), "scan_by", "dim 5 is not a dim of [4,6]");
-  says(of([](value x, value) { norm(x, {}, 0.5); }), "norm", "p is less than 1");
+  says(of([](value x, value) { norm(x, 0.5, {}); }), "norm", "p is less than 1");
 }
 
 }  // namespace

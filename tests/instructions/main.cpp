@@ -45,7 +45,9 @@ void choice_of(const float* __restrict x, const float* __restrict y, float* __re
 
 // ---- five points to one, zeros outside ----
 
-constexpr auto stencil = [](auto t) { return 0.25f * (shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1)); };
+constexpr auto stencil = [](auto t) {
+  return 0.25f * (shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1)));
+};
 void stencil_of(const float* __restrict t, float* __restrict out) {
   static const float zeros[columns] = {};
   for (int64_t i = 0; i < rows; ++i) {

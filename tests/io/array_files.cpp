@@ -310,12 +310,12 @@ TEST_CASE("on threads, numbers, arrays, memory of one's own and programs that ar
     load_npy(comm, file, all);
     load_npy(comm, number, one);
     wrong += one == 2.5 ? 0 : 1;
-    const auto columns = where.valid_range(comm.device(0), 1);
+    const auto columns = where.valid_range(comm.device(0), along(1));
     for (int i = 0; i < 7; ++i)
       for (auto k = columns.begin; k < columns.end; ++k)
         wrong += mine[static_cast<std::size_t>(i * where.local_shape()[1] + k - columns.begin)] != whole[i * 5 + k] ? 1 : 0;
     for (std::size_t i = 0; i < own.size(); ++i) {
-      const auto index = rows::valid_range(comm.device(0), 0).begin * 5 + static_cast<std::int64_t>(i);
+      const auto index = rows::valid_range(comm.device(0), along(0)).begin * 5 + static_cast<std::int64_t>(i);
       wrong += own[i] != (index < 35 ? whole[index] : 0) ? 1 : 0;
     }
     for (std::int64_t i = 0; i < 35; ++i) wrong += all[i] != whole[i] ? 1 : 0;

@@ -46,7 +46,7 @@ TEST_CASE("CRC-32C is that of RFC 3720") {
 
 // ---- a program continues on another mesh ----
 
-constexpr auto diffuse = [](auto u) { return u + 0.125 * (shift(u, 0, -1) + shift(u, 0, 1) - 2.0 * u); };
+constexpr auto diffuse = [](auto u) { return u + 0.125 * (shift(u, -1, along(0)) + shift(u, 1, along(0)) - 2.0 * u); };
 using on_plane = compile<diffuse, mesh<axis<"x", 2>, axis<"y", 2>>, input<double, shape<7, 5>, split<"x", "y">>>;
 using on_row = compile<diffuse, mesh<axis<"a", 3>>, input<double, shape<7, 5>, split<"a", _>>>;
 
@@ -258,7 +258,7 @@ TEST_CASE("a device reads the blocks that it needs, and no others") {
 
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w), (T, b));
+  T w, b;
 };
 
 TEST_CASE("structs, tuples and vectors name their members; a checkpoint may hold more than is restored") {
@@ -353,7 +353,7 @@ TEST_CASE("memory of your own, and a program that is planned at run time") {
   std::iota(start.begin(), start.end(), 0.5);
   launch(threads{}, 3, [&](auto& comm) {
     std::vector<double> mine(static_cast<std::size_t>(rows::local_elems));
-    const auto range = rows::valid_range(comm.device(0), 0);
+    const auto range = rows::valid_range(comm.device(0), along(0));
     std::copy(start.begin() + range.begin * 5, start.begin() + range.end * 5, mine.begin());
     const auto* reader = mine.data();
     checkpoint state;
@@ -372,7 +372,7 @@ TEST_CASE("memory of your own, and a program that is planned at run time") {
     checkpoint state;
     state.add("u", where, {u.data()});
     state.restore(comm, directory.path, 1);
-    const auto r = where.valid_range(comm.device(0), 0), c = where.valid_range(comm.device(0), 1);
+    const auto r = where.valid_range(comm.device(0), along(0)), c = where.valid_range(comm.device(0), along(1));
     const auto columns = where.local_shape()[1];
     for (auto i = r.begin; i < r.end; ++i)
       for (auto k = c.begin; k < c.end; ++k)

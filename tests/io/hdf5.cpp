@@ -510,7 +510,7 @@ TEST_CASE("on threads: a tree with groups, attributes, numbers and memory of one
   launch(threads{}, 3, [&](auto& comm) {
     using rows = shard_view<float, mesh<axis<"a", 3>>, shape<7, 5>, split<"a", _>>;
     std::vector<float> mine(static_cast<std::size_t>(rows::local_elems), -1);
-    const auto first = rows::valid_range(comm.device(0), 0).begin * 5;
+    const auto first = rows::valid_range(comm.device(0), along(0)).begin * 5;
     for (std::size_t i = 0; i < mine.size(); ++i)
       if (first + static_cast<std::int64_t>(i) < 35) mine[i] = whole[first + static_cast<std::int64_t>(i)];
     rows view(mine);

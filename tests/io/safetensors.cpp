@@ -206,12 +206,12 @@ TEST_CASE("from threads to threads, to memory of one's own and to a program that
     load_safetensors(comm, file, model);
     view.add("x", rows(own));
     load_safetensors(comm, file, view);
-    const auto columns = where.valid_range(comm.device(0), 1);
+    const auto columns = where.valid_range(comm.device(0), along(1));
     for (int i = 0; i < 7; ++i)
       for (auto k = columns.begin; k < columns.end; ++k)
         wrong += mine[static_cast<std::size_t>(i * where.local_shape()[1] + k - columns.begin)] != whole[i * 5 + k] ? 1 : 0;
     for (std::size_t i = 0; i < own.size(); ++i) {
-      const auto index = rows::valid_range(comm.device(0), 0).begin * 5 + static_cast<std::int64_t>(i);
+      const auto index = rows::valid_range(comm.device(0), along(0)).begin * 5 + static_cast<std::int64_t>(i);
       wrong += own[i] != (index < 35 ? whole[index] : 0) ? 1 : 0;
     }
   });

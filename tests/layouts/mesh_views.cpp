@@ -215,7 +215,8 @@ TEST_CASE("from mesh(4,2) to mesh(2,4) and back") {
       CHECK_EQ(y[1].data<float>()[i], data[i] * 2 + 1);
       CHECK_EQ(on_threads[1].data<float>()[i], data[i] * 2 + 1);
     }
-    for (int d = 0; d < 8; ++d) CHECK_EQ(p.output(0).valid_range(d, 0).begin, std::min(shape[0], d / 4 * ((shape[0] + 1) / 2)));
+    for (int d = 0; d < 8; ++d)
+      CHECK_EQ(p.output(0).valid_range(d, along(0)).begin, std::min(shape[0], d / 4 * ((shape[0] + 1) / 2)));
   }
 }
 

@@ -63,7 +63,7 @@ struct wrong_at_run_time : contiguous {  // right where it is tried when compili
   }
 };
 
-std::vector<std::vector<std::int64_t>> dealt(const auto& p, std::int64_t extent, std::int64_t parts) {
+std::vector<std::vector<std::int64_t>> indices_of(const auto& p, std::int64_t extent, std::int64_t parts) {
   std::vector<std::vector<std::int64_t>> result(static_cast<std::size_t>(parts));
   for (std::int64_t part = 0; part < parts; ++part)
     for (std::int64_t i = 0; i < p.local_extent(extent, parts, part); ++i)
@@ -84,7 +84,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> elements_of(const auto& layou
   const auto local = layout.local_shape();
   for (int d = 0; d < layout.shape().count; ++d) {
     std::vector<std::pair<std::int64_t, std::int64_t>> next;
-    const auto held = layout.held(device, d);
+    const auto held = layout.held(device, along(d));
     for (const auto& [g, l] : list)
       for (std::size_t i = 0; i < held.size(); ++i)
         next.emplace_back(g * layout.shape()[d] + held[i], l * local[d] + static_cast<std::int64_t>(i));
@@ -120,14 +120,14 @@ void check_pair(int devices, const From& from, const To& to) {
 }  // namespace
 
 TEST_CASE("who holds what") {
-  CHECK(dealt(contiguous{}, 9, 4) == parts_list{{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {}});
-  CHECK(dealt(strided<2>{}, 8, 2) == parts_list{{0, 1, 4, 5}, {2, 3, 6, 7}});
-  CHECK(dealt(strided<2>{}, 7, 2) == parts_list{{0, 1, 4, 5}, {2, 3, 6}});
-  CHECK(dealt(strided<3>{}, 4, 2) == parts_list{{0, 2}, {1, 3}});
-  CHECK(dealt(block_cyclic<2>{}, 9, 2) == parts_list{{0, 1, 4, 5, 8}, {2, 3, 6, 7}});
-  CHECK(dealt(block_cyclic<1>{}, 5, 3) == parts_list{{0, 3}, {1, 4}, {2}});
-  CHECK(dealt(ragged<4, 0, 3, 1>{}, 14, 3) == parts_list{{}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {12, 13}});
-  CHECK(dealt(ragged_list{{1, 0, 2}, 2}, 6, 3) == parts_list{{0, 1}, {}, {2, 3, 4, 5}});
+  CHECK(indices_of(contiguous{}, 9, 4) == parts_list{{0, 1, 2}, {3, 4, 5}, {6, 7, 8}, {}});
+  CHECK(indices_of(strided<2>{}, 8, 2) == parts_list{{0, 1, 4, 5}, {2, 3, 6, 7}});
+  CHECK(indices_of(strided<2>{}, 7, 2) == parts_list{{0, 1, 4, 5}, {2, 3, 6}});
+  CHECK(indices_of(strided<3>{}, 4, 2) == parts_list{{0, 2}, {1, 3}});
+  CHECK(indices_of(block_cyclic<2>{}, 9, 2) == parts_list{{0, 1, 4, 5, 8}, {2, 3, 6, 7}});
+  CHECK(indices_of(block_cyclic<1>{}, 5, 3) == parts_list{{0, 3}, {1, 4}, {2}});
+  CHECK(indices_of(ragged<4, 0, 3, 1>{}, 14, 3) == parts_list{{}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {12, 13}});
+  CHECK(indices_of(ragged_list{{1, 0, 2}, 2}, 6, 3) == parts_list{{0, 1}, {}, {2, 3, 4, 5}});
 }
 
 TEST_CASE("strided first, contiguous second is JAX's order of axes") {
@@ -136,7 +136,7 @@ TEST_CASE("strided first, contiguous second is JAX's order of axes") {
   const auto mesh = layouts::mesh_of({3, 2});
   const auto jax = layouts::split({{1, 0}});
   const std::int64_t extent = 24;
-  const auto chain = dealt(chained<strided<2>, 3, contiguous>{}, extent, 6);
+  const auto chain = indices_of(chained<strided<2>, 3, contiguous>{}, extent, 6);
   for (std::int64_t device = 0; device < 6; ++device) {
     const auto held = dim_range(mesh, layouts::shape_of({extent}), jax, 0, mesh.coordinates_of(device));
     std::vector<std::int64_t> wanted(static_cast<std::size_t>(held.size()));
@@ -144,7 +144,7 @@ TEST_CASE("strided first, contiguous second is JAX's order of axes") {
     CHECK(chain[static_cast<std::size_t>(device)] == wanted);
   }
   // undoing the contiguous one over fsdp leaves the tp shard: a gather over the group of fsdp joins to one piece
-  CHECK(dealt(strided<2>{}, 12, 3)[1] == std::vector<std::int64_t>{2, 3, 8, 9});
+  CHECK(indices_of(strided<2>{}, 12, 3)[1] == std::vector<std::int64_t>{2, 3, 8, 9});
 }
 
 TEST_CASE("[B,S] with S split, flattened, is strided<B>: nothing moves") {
@@ -164,13 +164,13 @@ TEST_CASE("a whole parameter on one device, and blocks that are never cut") {
   const auto mesh = layouts::mesh_of({4});
   const placed_layout one(mesh, layouts::shape_of({30}), layouts::split({{0}}), ragged<32, 0, 1, 0, 0>{});
   const placed_layout even(mesh, layouts::shape_of({30}), layouts::split({{0}}));
-  CHECK_EQ(one.held(1, 0).size(), 30u);
+  CHECK_EQ(one.held(1, along(0)).size(), 30u);
   CHECK_EQ(one.local_shape()[0], 30);
   CHECK_EQ(bytes_sent_to_redistribute(one, even, 1, 8), (8 + 8 + 6) * 8);  // and not one byte from the others
   CHECK_EQ(bytes_sent_to_redistribute(one, even, 0, 8), 0);
   check_pair(4, one, even);
   const placed_layout blocks(mesh, layouts::shape_of({30}), layouts::split({{0}}), ragged_list{{2, 0, 3, 1}, 5});
-  for (int d = 0; d < 4; ++d) CHECK((blocks.held(d, 0).size() % 5) == 0u);
+  for (int d = 0; d < 4; ++d) CHECK((blocks.held(d, along(0)).size() % 5) == 0u);
   check_pair(4, blocks, one);
   check_pair(4, even, blocks);
 }
@@ -266,8 +266,8 @@ TEST_CASE("a strided operand of a contraction, brought to the step's sharding") 
   for (std::int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
   for (std::int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 5) - 2;
   launch(threads{}, 2, [&](auto& comm) {
-    const placed_layout dealt_rows(pod::info.shape, x.shape(), layouts::split({{0}, {}}), strided<2>{});
-    auto strided_x = distribute(comm, dealt_rows, x);
+    const placed_layout strided_rows(pod::info.shape, x.shape(), layouts::split({{0}, {}}), strided<2>{});
+    auto strided_x = distribute(comm, strided_rows, x);
     auto xs = to_step<step, 0>(comm, strided_x);
     auto ws = distribute<step, 1>(comm, w);
     auto ys = make_result<step, 0>(comm);

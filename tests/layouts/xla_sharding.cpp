@@ -279,7 +279,7 @@ TEST_CASE("every order of the devices of a mesh of 4 and of 6") {
           CHECK(same_splits(mesh.shape, xla_sharding::parse(x.text()).on(mesh, rank).value, s));
           const auto made = xla_sharding::parse(x.text(xla_form::list)).with_mesh(devices);
           auto own = layouts::mesh_of({made.sizes.begin(), made.sizes.end()});
-          std::vector<std::int32_t> inv(made.device_order.size());
+          std::vector<std::int32_t> inverse(made.device_order.size());
           for (std::size_t i = 0; i < inverse.size(); ++i)
             inverse[static_cast<std::size_t>(made.device_order[i])] = static_cast<std::int32_t>(i);
           if (!inverse.empty()) {

@@ -25,7 +25,7 @@
 #include "support/error_of.hpp"
 #include "support/random_program.hpp"
 
-namespace dealt {
+namespace matrix_on_grid {
 
 using namespace gspmd;
 using std::int64_t;
@@ -122,8 +122,7 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
       dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::input<T>({s.n, s.n}, s.a_split),
       dynamic::input<T>({s.n, s.k}, s.b_split));
   const auto lower = lower_of(s.n, a, T(std::numeric_limits<part>::quiet_NaN()));
-  const auto r =
-      random.chance(30) ? p.run_pointers(threads{}, pointers(lower, b)) : p.run_pointers(simulated{}, pointers(lower, b));
+  const auto r = random.chance(30) ? p.run(threads{}, pointers(lower, b)) : p.run(simulated{}, pointers(lower, b));
   const auto wanted = factor(s.n, a);
   const double eps = sizeof(part) == 8 ? 1e-13 : 1e-5;
   for (std::size_t e = 0; e < wanted.size(); ++e) {
@@ -143,10 +142,10 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
   return {};
 }
 
-}  // namespace dealt
+}  // namespace matrix_on_grid
 
 TEST_CASE("block_cyclic: random grids, extents, blocks and shardings, beside a loop by hand") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   reference::random_numbers random(21);
   const std::vector<std::array<int, 2>> meshes = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {3, 1}, {3, 2}, {2, 4}, {4, 2}, {1, 5}, {4, 4}};
   const std::vector<std::array<const char*, 2>> axes = {{"x", "y"},  {"y", "x"},  {"x", ""}, {"", "y"},
@@ -178,7 +177,7 @@ TEST_CASE("block_cyclic: random grids, extents, blocks and shardings, beside a l
 }
 
 TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting gives the matrix back") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   for (const auto& [rows, columns, block, m, n] : std::vector<std::array<int64_t, 5>>{
            {1, 1, 2, 4, 6}, {2, 2, 3, 12, 18}, {2, 3, 2, 20, 12}, {3, 1, 1, 6, 5}, {4, 2, 2, 24, 8}, {2, 2, 2, 0, 4}}) {
     const matrix_grid grid{.rows = "x", .cols = "y", .block = block};
@@ -191,7 +190,7 @@ TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting 
         dynamic::input<double>({m, n}, {"x", "y"}));
     std::vector<double> a(static_cast<std::size_t>(m * n));
     std::iota(a.begin(), a.end(), 1.0);
-    const auto r = p.run_pointers(simulated{}, pointers(a));
+    const auto r = p.run(simulated{}, pointers(a));
     CHECK(r[0].shape == std::vector<int64_t>{rows, columns, m / rows, n / columns});
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
@@ -205,11 +204,11 @@ TEST_CASE("block_cyclic: where elements lie is ScaLAPACK's rule, and collecting 
 }
 
 TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops are a little more than a third of n^3") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 4096, block = 64, element = sizeof(double);
   for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{{2, 2}, {4, 4}, {2, 4}, {8, 8}}) {
     const int64_t devices = rows * columns;
-    const auto p = dynamic::compile([&](value t) { return dealt_cholesky(t, {.rows = "x", .cols = "y", .block = block}); },
+    const auto p = dynamic::compile([&](value t) { return block_cyclic_cholesky(t, {.rows = "x", .cols = "y", .block = block}); },
                                     dynamic::mesh({{"x", static_cast<int>(rows)}, {"y", static_cast<int>(columns)}}),
                                     dynamic::input<double>({rows, columns, n / rows, n / columns}, {"x", "y", "", ""}));
     // For each block column, broadcasts of panels send the part below it along the rows and columns of the grid. Here
@@ -228,7 +227,7 @@ TEST_CASE("block_cyclic: what is sent and held falls with the devices, and flops
 }
 
 TEST_CASE("block_cyclic: gradients are those of differences") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 6;
   reference::random_numbers random(2);
   auto a = matrix_of<double>(n, random);
@@ -245,12 +244,12 @@ TEST_CASE("block_cyclic: gradients are those of differences") {
           return grad(loss(x, y), std::tuple{x, y});
         },
         dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}), dynamic::input<double>({n, 1}));
-    const auto found = g.run_pointers(simulated{}, pointers(a, b));
+    const auto found = g.run(simulated{}, pointers(a, b));
     const auto slope = [&](std::size_t operand, std::vector<std::size_t> places) {
       const auto at = [&](double shift) {
         auto moved_a = a, moved_b = b;
         for (const auto i : places) (operand == 0 ? moved_a : moved_b)[i] += shift;
-        return f.run_pointers(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
+        return f.run(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
       };
       return (8 * (at(1e-3) - at(-1e-3)) - (at(2e-3) - at(-2e-3))) / 12e-3;
     };
@@ -265,7 +264,7 @@ TEST_CASE("block_cyclic: gradients are those of differences") {
 }
 
 TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or NaNs") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 16;
   reference::random_numbers random(5);
   const auto symmetric = matrix_of<double>(n, random);
@@ -277,7 +276,7 @@ TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or 
       const auto a = lower_of(n, symmetric, above);
       const auto p = dynamic::compile([&](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = block}); },
                                       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}));
-      const auto r = p.run_pointers(simulated{}, pointers(a));
+      const auto r = p.run(simulated{}, pointers(a));
       int wrong = 0;
       for (std::size_t e = 0; e < wanted.size(); ++e) wrong += std::fabs(r[0].data<double>()[e] - wanted[e]) < 1e-13 ? 0 : 1;
       CHECK(wrong == 0);
@@ -285,15 +284,16 @@ TEST_CASE("block_cyclic: what is above the diagonal is not read, be it zeros or 
 }
 
 TEST_CASE("block_cyclic: of no rows") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   const matrix_grid grid{.rows = "x", .cols = "y", .block = 2};
   const auto p = dynamic::compile(
       [&](value a, value b) {
-        return std::tuple{solve_positive(a, b, grid), dealt_solve(dealt_cholesky(distribute_matrix(a, grid), grid), b, grid)};
+        return std::tuple{solve_positive(a, b, grid),
+                          block_cyclic_cholesky_solve(block_cyclic_cholesky(distribute_matrix(a, grid), grid), b, grid)};
       },
       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({0, 0}, {"x", "y"}), dynamic::input<double>({0, 3}));
   const double none = 0;
-  for (const auto& x : p.run_pointers(simulated{}, {static_cast<const void*>(&none), static_cast<const void*>(&none)}))
+  for (const auto& x : p.run(simulated{}, {static_cast<const void*>(&none), static_cast<const void*>(&none)}))
     CHECK((x.shape == std::vector<std::int64_t>{0, 3} && x.bytes.empty()));
 }
 
@@ -308,7 +308,7 @@ using on_grid =
 }  // namespace
 
 TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive definite gives NaNs from there on") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   array<double> a({32, 32}), b({32, 2});
   for (std::size_t i = 0; i < 32; ++i)
     for (std::size_t j = 0; j < 32; ++j) a.data()[i * 32 + j] = (i == j ? 33 : 0) + std::cos(3.0 * static_cast<double>(i + j));
@@ -326,7 +326,7 @@ TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive defi
   bad[5 * n + 5] = -1;
   const auto p = dynamic::compile([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); },
                                   dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}));
-  const auto r = p.run_pointers(simulated{}, pointers(bad));
+  const auto r = p.run(simulated{}, pointers(bad));
   const auto wanted = factor(n, bad);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j <= i; ++j) {
@@ -337,7 +337,7 @@ TEST_CASE("block_cyclic: compiled on threads; a matrix that is not positive defi
 }
 
 TEST_CASE("block_cyclic: no number below the square of a strip stays in its row until that is on the diagonal") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 24, strip = 12, row = 20, column = 5;
   reference::random_numbers random(6);
   const auto a = matrix_of<double>(n, random);
@@ -347,7 +347,7 @@ TEST_CASE("block_cyclic: no number below the square of a strip stays in its row 
   for (const double none : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     auto bad = a;
     bad[row * n + column] = none;
-    const auto r = p.run_pointers(simulated{}, pointers(bad));
+    const auto r = p.run(simulated{}, pointers(bad));
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j <= i; ++j) {
         const double l = r[0].data<double>()[i * n + j];
@@ -359,7 +359,7 @@ TEST_CASE("block_cyclic: no number below the square of a strip stays in its row 
 }
 
 TEST_CASE("block_cyclic: several matrices by vmap") {
-  using namespace dealt;
+  using namespace matrix_on_grid;
   constexpr int64_t n = 7;
   reference::random_numbers random(4);
   auto a = matrix_of<double>(n, random);
@@ -369,7 +369,7 @@ TEST_CASE("block_cyclic: several matrices by vmap") {
   const auto p = dynamic::compile(
       [](value both) { return vmap([](value m) { return cholesky(m, {.rows = "x", .cols = "y", .block = 2}); })(both); },
       dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({2, n, n}, {"", "x", "y"}));
-  const auto r = p.run_pointers(simulated{}, pointers(a));
+  const auto r = p.run(simulated{}, pointers(a));
   for (std::size_t i = 0; i < n * n; ++i) {
     CHECK(r[0].data<double>()[i] == doctest::Approx(static_cast<double>(first_l[i])));
     CHECK(r[0].data<double>()[n * n + i] == doctest::Approx(static_cast<double>(second_l[i])));
@@ -391,16 +391,16 @@ TEST_CASE("block_cyclic: mistakes have words") {
   says(refusal([](value a) { return cholesky(a, {.rows = "x", .cols = "x"}); }, f64({8, 8})), "cholesky",
        "axis `x` is used twice");
   says(refusal([](value a) { return distribute_matrix(a, {.rows = "x", .block = 0}); }, f64({8, 8})), "distribute_matrix",
-       "deals blocks of 0 in 0 strips; there is at least one of each, or 0 strips for the default");
+       "distributes blocks of 0 in 0 strips; there is at least one of each, or 0 strips for the default");
   says(refusal([&](value a) { return distribute_matrix(a, grid); }, f64({8, 6})), "distribute_matrix",
        "is given [8,6]; it takes a matrix whose extents are multiples of 2 x 2 blocks of 2: pad it, or call cholesky, solve or "
        "solve_positive, which take whole matrices");
   says(refusal([&](value a) { return collect_matrix(a, grid); }, f64({8, 8})), "collect_matrix",
        "is given [8,8]; it takes the blocks that distribute_matrix makes of a matrix, [2,2,p,q], p and q multiples of 2");
-  says(refusal([&](value a) { return dealt_cholesky(a, grid); }, f64({2, 2, 4, 2})), "dealt_cholesky",
+  says(refusal([&](value a) { return block_cyclic_cholesky(a, grid); }, f64({2, 2, 4, 2})), "block_cyclic_cholesky",
        "is given [2,2,4,2]; it takes the blocks that distribute_matrix makes of a square matrix, [2,2,p,q]");
-  says(refusal([&](value a, value b) { return dealt_solve(a, b, grid); }, f64({2, 2, 4, 4}), f64({4, 1})), "dealt_solve",
-       "is given right-hand sides f64[4,1]; it takes f64[8,k]");
+  says(refusal([&](value a, value b) { return block_cyclic_cholesky_solve(a, b, grid); }, f64({2, 2, 4, 4}), f64({4, 1})),
+       "block_cyclic_cholesky_solve", "is given right-hand sides f64[4,1]; it takes f64[8,k]");
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({3, 8, 8})), "cholesky",
        "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal([&](value a) { return cholesky(a, grid); }, f64({8, 6})), "cholesky", "the last two dims, a matrix, are equal");

@@ -233,7 +233,7 @@ template <class T>
 std::string try_one(const setting& s, const dynamic::mesh& mesh, reference::random_numbers& random) {
   const auto a = drawn<T>(s.matrices() * s.n * s.n, random), b = drawn<T>(s.matrices() * s.n * s.k, random);
   const double eps = static_cast<double>(std::numeric_limits<T>::epsilon());
-  const auto found = program_of<T>(s, mesh, true).run_pointers(simulated{}, pointers(a, b));
+  const auto found = program_of<T>(s, mesh, true).run(simulated{}, pointers(a, b));
   for (int64_t m = 0; m < s.matrices(); ++m)
     if (const auto wrong = mistake(s, a, b, found, m, eps); !wrong.empty()) return wrong + " of matrix " + std::to_string(m);
   return {};
@@ -319,7 +319,7 @@ TEST_CASE("complex matrices: gradients by both parts are those of differences, o
         return all;
       },
       dynamic::mesh({{"x", 2}}), in({count, n, n}, "x"), in({count, n, 2}, "x"));
-  const auto g = differentiated.run_pointers(simulated{}, pointers(a, b));
+  const auto g = differentiated.run(simulated{}, pointers(a, b));
   const double h = 1e-4;
   for (std::size_t by = 0; by < 2; ++by)
     for (std::size_t i = 0; i < (by == 0 ? a.size() : b.size()); ++i)
@@ -328,7 +328,7 @@ TEST_CASE("complex matrices: gradients by both parts are those of differences, o
         for (const auto& [steps, weight] : std::vector<std::array<double, 2>>{{1, 8}, {-1, -8}, {2, -1}, {-2, 1}}) {
           auto moved_a = a, moved_b = b;
           (by == 0 ? moved_a : moved_b)[i] += steps * h * direction;
-          const auto f = plain.run_pointers(simulated{}, pointers(moved_a, moved_b));
+          const auto f = plain.run(simulated{}, pointers(moved_a, moved_b));
           for (std::size_t loss = 0; loss < kinds; ++loss) slope[loss] += weight * f[loss].data<double>()[0] / (12 * h);
         }
         for (std::size_t loss = 0; loss < kinds; ++loss) {
@@ -369,10 +369,10 @@ TEST_CASE("complex matrices: compiled on threads, as planned at run time, also b
   const auto compiled = run<many_complex>(threads{}, x, y);
   const auto p = dynamic::compile(complex_systems, dynamic::mesh({{"x", 1}}), dynamic::input<number>({6, 5, 5}),
                                   dynamic::input<number>({6, 5, 2}));
-  const auto alone = p.run_pointers(simulated{}, pointers(a, b));
+  const auto alone = p.run(simulated{}, pointers(a, b));
   const auto mapped = dynamic::compile([](value s, value t) { return vmap(complex_systems)(s, t); }, dynamic::mesh({{"x", 2}}),
                                        dynamic::input<number>({6, 5, 5}, {"x", "", ""}), dynamic::input<number>({6, 5, 2}))
-                          .run_pointers(simulated{}, pointers(a, b));
+                          .run(simulated{}, pointers(a, b));
   for (std::size_t k = 0; k < 4; ++k) CHECK(mapped[k].bytes == alone[k].bytes);
   const auto same = [](const auto& got, const dynamic::any_array& want, auto zero) {
     for (std::int64_t i = 0; i < got.size(); ++i)
@@ -403,7 +403,7 @@ TEST_CASE("complex matrices: equal and no eigenvalues, singular and indefinite m
         return std::tuple{w, v, det(x), slogdet(x).second, cholesky(x), solve(x, x)};
       },
       one, dynamic::input<number>({5, n, n}));
-  const auto r = p.run_pointers(simulated{}, pointers(a));
+  const auto r = p.run(simulated{}, pointers(a));
   const double wanted[3][n] = {{3, 3, 3, 3, 3, 3}, {0, 0, 0, 0, 0, 6}, {-1, -1, -1, 1, 1, 1}};
   for (std::size_t m = 0; m < 3; ++m) {
     const matrix h(n, n, a.data() + m * n * n), v(n, n, r[1].data<number>() + m * n * n);

@@ -61,7 +61,7 @@ struct found {
 template <class T>
 found<T> one_by_one(const std::vector<T>& a, int64_t count, int64_t n) {
   const auto p = dynamic::compile([](value x) { return eigh(x); }, dynamic::mesh({{"x", 1}}), dynamic::input<T>({count, n, n}));
-  const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+  const auto r = p.run(simulated{}, {static_cast<const void*>(a.data())});
   return {{r[0].template data<T>(), r[0].template data<T>() + count * n},
           {r[1].template data<T>(), r[1].template data<T>() + count * n * n}};
 }
@@ -128,7 +128,7 @@ TEST_CASE("eigh: random meshes, uneven, more devices than matrices: as one devic
     const auto p = dynamic::compile([](value x) { return eigh(x); }, m, dynamic::input<double>({rows, columns, n, n}, split));
     std::vector<double> a(static_cast<std::size_t>(rows * columns * n * n));
     for (auto& e : a) e = random.between(-1000, 1000) / 500.0;
-    const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    const auto r = p.run(simulated{}, {static_cast<const void*>(a.data())});
     const auto f = one_by_one<double>(a, rows * columns, n);
     CHECK(r[0].shape == std::vector<int64_t>{rows, columns, n});
     CHECK(std::equal(f.w.begin(), f.w.end(), r[0].data<double>()));
@@ -165,7 +165,7 @@ TEST_CASE("eigh: gradients are those of differences; by vectors of equal values 
   const auto numbers = [](const std::vector<dynamic::any_array>& all) { return all[0].data<double>(); };
   const auto gradient_of = [&](auto f) {
     const auto p = dynamic::compile([f](value x) { return grad(f(x), x); }, dynamic::mesh({{"x", 2}}), in);
-    const auto g = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    const auto g = p.run(simulated{}, {static_cast<const void*>(a.data())});
     return std::vector<double>(numbers(g), numbers(g) + a.size());
   };
   const auto check = [&](auto f, std::size_t count) {

@@ -77,7 +77,7 @@ constexpr auto all_of = [](auto a) {
 template <class T>
 std::vector<dynamic::any_array> one_by_one(const std::vector<T>& a, std::vector<int64_t> shape) {
   return dynamic::compile(all_of, dynamic::mesh({{"x", 1}}), dynamic::input<T>(shape))
-      .run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+      .run(simulated{}, {static_cast<const void*>(a.data())});
 }
 template <class T>
 std::vector<T> drawn(int64_t count, reference::random_numbers& random) {
@@ -177,7 +177,7 @@ TEST_CASE("lu: random meshes, uneven, more devices than matrices: the bits of on
         shape.begin() + static_cast<std::ptrdiff_t>(free))
       CHECK(p.traffic().bytes == 0);
     const auto a = drawn<double>(std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()), random);
-    const auto found = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())}), wanted = one_by_one<double>(a, shape);
+    const auto found = p.run(simulated{}, {static_cast<const void*>(a.data())}), wanted = one_by_one<double>(a, shape);
     for (std::size_t k = 0; k < wanted.size(); ++k) {
       CHECK(found[k].shape == wanted[k].shape);
       CHECK(found[k].bytes == wanted[k].bytes);
@@ -200,13 +200,13 @@ TEST_CASE("lu: gradients are those of differences, on two devices, also of a det
   const auto check = [&](auto f) {
     const auto p = dynamic::compile([f](value x) { return grad(f(x), x); }, dynamic::mesh({{"x", 2}}),
                                     dynamic::input<double>(shape, {"x", "", ""}));
-    const auto g = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    const auto g = p.run(simulated{}, {static_cast<const void*>(a.data())});
     const auto plain = dynamic::compile(f, dynamic::mesh({{"x", 1}}), dynamic::input<double>(shape));
     for (std::size_t i = 0; i < a.size(); ++i) {
       const auto loss = [&](double shift) {
         auto moved = a;
         moved[i] += shift;
-        return plain.run_pointers(simulated{}, {static_cast<const void*>(moved.data())})[0].template data<double>()[0];
+        return plain.run(simulated{}, {static_cast<const void*>(moved.data())})[0].template data<double>()[0];
       };
       const double h = 1e-4, slope = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h);
       CAPTURE(i);
@@ -266,7 +266,7 @@ TEST_CASE("lu: compiled on threads, with vmap, and one matrix without a dim befo
         })(all);
       },
       dynamic::mesh({{"x", 2}}), dynamic::input<double>({6, 3, 3}, {"x", "", ""}));
-  const auto r = mapped.run_pointers(simulated{}, {static_cast<const void*>(given.data())});
+  const auto r = mapped.run(simulated{}, {static_cast<const void*>(given.data())});
   const auto alone = pivots::one_by_one(given, {6, 3, 3});
   CHECK((r[0].bytes == alone[0].bytes && r[1].bytes == alone[1].bytes && r[2].bytes == alone[4].bytes));
 

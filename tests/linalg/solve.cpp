@@ -151,7 +151,7 @@ std::string mistake(const setting& s, const dynamic::mesh& m, reference::random_
   std::vector<T> b(static_cast<std::size_t>(s.matrices() * s.n * (s.has_columns ? s.k : 1)));
   for (auto& e : b) e = static_cast<T>(random.between(-1000, 1000)) / T(1000);
   const auto run = [](const dynamic::program& p, const std::vector<T>& x, const std::vector<T>& y) {
-    return p.run_pointers(simulated{}, {static_cast<const void*>(x.data()), static_cast<const void*>(y.data())});
+    return p.run(simulated{}, {static_cast<const void*>(x.data()), static_cast<const void*>(y.data())});
   };
   const auto alone = program_of<T>(s, dynamic::mesh({{"x", 1}, {"y", 1}}), false);
   const auto expected = run(alone, a, b), found = run(program_of<T>(s, m, true), a, b);
@@ -269,7 +269,7 @@ TEST_CASE("linalg: a matrix without factors gives NaNs, and leaves the others al
   std::vector<double> a(3 * 20 * 20, 0);
   for (std::size_t m = 0; m < 3; ++m)
     for (std::size_t i = 0; i < 20; ++i) a[(m * 20 + i) * 20 + i] = m == 1 && i == 17 ? 0 : 2;
-  const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+  const auto r = p.run(simulated{}, {static_cast<const void*>(a.data())});
   for (std::size_t m = 0; m < 3; ++m)
     for (std::size_t i = 0; i < 20; ++i)
       for (std::size_t j = 0; j < 20; ++j) {
@@ -287,9 +287,9 @@ TEST_CASE("linalg: a Cholesky factor of numbers of which twice as many are infin
                                     dynamic::input<double>({extent, extent}));
     std::vector<double> a(n * n, 0x1p1022);
     for (std::size_t i = 0; i < n; ++i) a[i * n + i] = 0x1.8p1023;
-    const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    const auto r = p.run(simulated{}, {static_cast<const void*>(a.data())});
     for (auto& e : a) e *= 0x1p-1022;  // divided by a power of 2 whose root divides l
-    const auto wanted = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    const auto wanted = p.run(simulated{}, {static_cast<const void*>(a.data())});
     for (std::size_t e = 0; e < n * n; ++e) CHECK(r[0].data<double>()[e] == wanted[0].data<double>()[e] * 0x1p511);
   }
 }
@@ -309,7 +309,7 @@ TEST_CASE_TEMPLATE("linalg: of small matrices, which are factored beside each ot
           const T off = static_cast<T>(random.between(-1000, 1000)) / T(1000);
           a[(m * n + i) * n + j] = i != j ? off : is_bad(m) && i == m % n ? T(-1) : static_cast<T>(n + 1 + m);
         }
-    const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+    const auto r = p.run(simulated{}, {static_cast<const void*>(a.data())});
     for (std::size_t m = 0; m < count; ++m) {
       const T *const x = a.data() + m * n * n, *const l = r[0].template data<T>() + m * n * n;
       std::size_t wrong = 0;
@@ -345,7 +345,7 @@ TEST_CASE("linalg: sizes, singular blocks of the recursion, and long right-hand 
       for (auto& e : b) e = random.between(-100, 100) / 100.0;
       const auto p = dynamic::compile([&s](value x, value y) { return s.call(x, y); }, dynamic::mesh({{"x", 1}}),
                                       dynamic::input<double>(s.a_shape()), dynamic::input<double>(s.b_shape()));
-      const auto r = p.run_pointers(simulated{}, {static_cast<const void*>(a.data()), static_cast<const void*>(b.data())});
+      const auto r = p.run(simulated{}, {static_cast<const void*>(a.data()), static_cast<const void*>(b.data())});
       CAPTURE(n);
       CAPTURE(is);
       CHECK(linear_algebra::residual(s, a.data(), b.data(), r[0].data<double>()) < 1e-11);
@@ -372,7 +372,7 @@ TEST_CASE("linalg: with vmap a dim more, of both or of one") {
   for (std::size_t i = 0; i < 12; ++i) y[i] = static_cast<double>(i * 5 % 7);
   for (std::size_t i = 0; i < 9; ++i) z[i] = static_cast<double>(i * 5 % 7) + (i % 4 == 0 ? 9 : 0);
   const std::vector<const void*> given{x.data(), y.data(), z.data()};
-  const auto got = mapped.run_pointers(simulated{}, given), want = written.run_pointers(simulated{}, given);
+  const auto got = mapped.run(simulated{}, given), want = written.run(simulated{}, given);
   for (std::size_t k = 0; k < 2; ++k)
     for (std::size_t e = 0; e < 12; ++e) CHECK(got[k].data<double>()[e] == doctest::Approx(want[k].data<double>()[e]));
 }
@@ -383,7 +383,7 @@ TEST_CASE("linalg: gradients leave out what is not read and what is no function 
   // The square root of l has an infinite slope above the diagonal, where l is 0 for any a.
   const auto roots =
       dynamic::compile([](value m) { return grad(sum(sqrt(cholesky(m))), m); }, one, dynamic::input<double>({2, 2}));
-  const auto by_a = roots.run_pointers(simulated{}, {static_cast<const void*>(a.data())});
+  const auto by_a = roots.run(simulated{}, {static_cast<const void*>(a.data())});
   const auto f = [](double p, double q, double r) {  // of [p, q; q, r]
     const double l = std::sqrt(p);
     return std::sqrt(l) + std::sqrt(q / l) + std::pow(r - q * q / p, 0.25);
@@ -397,7 +397,7 @@ TEST_CASE("linalg: gradients leave out what is not read and what is no function 
       dynamic::compile([](value m, value b) { return grad(sum(triangular_solve(m, b, {.unit_diagonal = true})), m); }, one,
                        dynamic::input<double>({2, 2}), dynamic::input<double>({2}));
   const std::vector<double> b{std::numeric_limits<double>::infinity(), 1};
-  const auto g = unit.run_pointers(simulated{}, {static_cast<const void*>(a.data()), static_cast<const void*>(b.data())});
+  const auto g = unit.run(simulated{}, {static_cast<const void*>(a.data()), static_cast<const void*>(b.data())});
   CHECK(g[0].data<double>()[0] == 0);
   CHECK(g[0].data<double>()[3] == 0);
 }

@@ -73,7 +73,7 @@ double mistake(const dynamic::mesh& m, const std::vector<int64_t>& shape, const 
         return is_replicated ? allow_replication(x) : x;
       },
       m, in, in, in, in);
-  const auto r = p.run_pointers(simulated{}, s.pointers());
+  const auto r = p.run(simulated{}, s.pointers());
   CHECK(r[0].shape == shape);
   return s.residual(r[0].template data<T>());
 }
@@ -165,7 +165,7 @@ TEST_CASE("tridiagonal: compiled on threads; with vmap") {
     const auto mapped =
         dynamic::compile([parts](value l, value d, value w, value b) { return vmap(tridiagonal::in_parts(parts))(l, d, w, b); },
                          dynamic::mesh({{"x", 2}}), in, in, in, in);
-    CHECK(s.residual(mapped.run_pointers(simulated{}, s.pointers())[0].data<double>()) < 1e-14);
+    CHECK(s.residual(mapped.run(simulated{}, s.pointers())[0].data<double>()) < 1e-14);
   }
 }
 
@@ -187,14 +187,14 @@ TEST_CASE("tridiagonal: gradients are those of differences, whole and in parts")
           return grad(loss(l, d, u, b, parts), std::tuple{l, d, u, b});
         },
         dynamic::mesh({{"x", parts}}), where, where, where, where);
-    const auto g = p.run_pointers(simulated{}, s.pointers());
+    const auto g = p.run(simulated{}, s.pointers());
     for (std::size_t k = 0; k < 4; ++k)
       for (std::size_t i = 0; i < 14; ++i) {
         const double h = 1e-6, kept = s.all[k][i];
         s.all[k][i] = kept + h;
-        const double high = f.run_pointers(serial{}, s.pointers())[0].data<double>()[0];
+        const double high = f.run(serial{}, s.pointers())[0].data<double>()[0];
         s.all[k][i] = kept - h;
-        const double low = f.run_pointers(serial{}, s.pointers())[0].data<double>()[0];
+        const double low = f.run(serial{}, s.pointers())[0].data<double>()[0];
         s.all[k][i] = kept;
         CAPTURE(parts);
         CAPTURE(k);
@@ -255,8 +255,7 @@ TEST_CASE("tridiagonal: complex systems and their gradients are those of the rea
           return std::tuple_cat(std::tuple{x}, grad(loss, std::tuple{l, d, u, b}));
         },
         dynamic::mesh({{"x", parts == 1 ? 2 : parts}}), in, in, in, in, in);
-    const auto r =
-        p.run_pointers(simulated{}, {given[0].data(), given[1].data(), given[2].data(), given[3].data(), given[4].data()});
+    const auto r = p.run(simulated{}, {given[0].data(), given[1].data(), given[2].data(), given[3].data(), given[4].data()});
     for (std::size_t line = 0; line < lines; ++line) {
       const auto x = dense(line, false, all[3]), y = dense(line, true, all[4]);
       for (std::size_t i = 0; i < n; ++i) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/dynamic/strict_program.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/modes/manual.hpp>

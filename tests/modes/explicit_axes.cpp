@@ -108,7 +108,7 @@ struct side {
       case 4: return transpose(a, {1, 0});
       case 5: return broadcast_in_dim(reduce(a, monoid::add, {o.dim}), {rows, cols}, {1 - o.dim});
       case 6: return exchanging([&](value v) { return flip(v, {o.dim}); });
-      case 7: return exchanging([&](value v) { return roll(v, o.by, o.dim); });
+      case 7: return exchanging([&](value v) { return roll(v, o.by, along(o.dim)); });
       case 8: return concatenate({a, c}, o.dim);
       case 9: return rows < 2 ? a : slice(a, {rows / 2, 0}, {rows, cols});
       case 10: return reshape(a, {cols, rows});

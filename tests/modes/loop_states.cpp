@@ -252,7 +252,7 @@ TEST_CASE("what goes round a loop without a message has the values and the gradi
         for (std::size_t e = 0; e < d.size(); ++e) d[e] = static_cast<double>((7 * e + 3 * data.size()) % 5) - 2;
       }
       for (const auto& d : data) pointers.push_back(d.data());
-      const auto a = by_hand.run_pointers(simulated{}, pointers), b = expected.run_pointers(simulated{}, pointers);
+      const auto a = by_hand.run(simulated{}, pointers), b = expected.run(simulated{}, pointers);
       for (std::size_t o = 0; o < a.size(); ++o)
         for (std::size_t e = 0; e < a[o].bytes.size() / 8; ++e) CHECK(a[o].data<double>()[e] == b[o].data<double>()[e]);
       ++run;

@@ -200,7 +200,9 @@ TEST_CASE("a loop of several sweeps on one exchange is no loop of a region") {
   dynamic::builder b(two_by_two);
   const value x = b.input(dynamic::input<double>({8, 8}, {"model", "data"}));
   b.output(manual<"data">(
-      [](value a) { return fori_loop(4, ghost<2>([](value, value u) { return 0.25 * (shift(u, 0, -1) + shift(u, 0, 1)); }), a); },
+      [](value a) {
+        return fori_loop(4, ghost<2>([](value, value u) { return 0.25 * (shift(u, -1, along(0)) + shift(u, 1, along(0))); }), a);
+      },
       takes<split<_, "data">>{}, gives<split<_, "data">>{})(x));
   CHECK(
       error_of([&] { static_cast<void>(b.compile()); })

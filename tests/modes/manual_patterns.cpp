@@ -173,7 +173,7 @@ TEST_CASE("a pipeline by hand: a stage is what a device does, and no dim of stag
     std::vector<value> kept;
     for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
       value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
-      if (t > 0) given = where(is_first, given, shift(now, 0, -1));
+      if (t > 0) given = where(is_first, given, shift(now, -1, along(0)));
       now = reshard(tanh(einsum("sbd,sdf->sbf", given, in[1])), split<"stage", _, _>{});
       kept.push_back(reshape(now, {stages, 1, rows, width}));
     }

@@ -234,11 +234,11 @@ TEST_CASE(
       [](value v, value b) { return einsum("(i+k)b,kb->ib", v, b); },
       [](value v, value b) { return stencil<0, 0>([](auto p, auto q) { return p(0, 0) + q(0, 0); }, v, b); },
       [](value v, value b) {
-        return sort_together({v, b}, 1, 0)[1];
+        return sort_together({v, b}, 1, along(0))[1];
       },
       [](value v, value b) { return shard_alike(v, b); },
       [](value v, value b) { return v + local::all_reduce<"x">(b); },
-      [](value v, value b) { return v + local::halo<"x">(b, 0, 1, 1); },
+      [](value v, value b) { return v + local::halo<"x">(b, 1, 1, along(0)); },
       [](value v, value b) { return v + local::all_gather<"x">(b, 0); },
       [](value v, value b) { return v + manual<"y">([](value c) { return c; }, takes<held<>>{}, gives<held<>>{})(b); },
   };

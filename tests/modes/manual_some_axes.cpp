@@ -99,7 +99,7 @@ TEST_CASE("a pipeline by hand along one axis; the layers of a stage are split al
     std::vector<value> kept;
     for (std::int64_t t = 0; t < batches + stages - 1; ++t) {
       value given = broadcast_in_dim(batch(x, t < batches ? t : batches - 1), {stages, rows, width}, {1, 2});
-      if (t > 0) given = where(is_first, given, shift(now, 0, -1));
+      if (t > 0) given = where(is_first, given, shift(now, -1, along(0)));
       now = reshard(einsum("sbf,sfd->sbd", tanh(einsum("sbd,sdf->sbf", given, in[1])), in[2]), split<"stage", _, _>{});
       kept.push_back(reshape(now, {stages, 1, rows, width}));
     }
@@ -267,7 +267,7 @@ value apply(const line& o, value a, value b, bool has_others) {
     case 4: return transpose(a, {1, 0});
     case 5: return broadcast_in_dim(reduce(a, monoid::add, {o.dim}), {rows, cols}, {1 - o.dim});
     case 6: return flip(a, {o.dim});
-    case 7: return roll(a, o.by, o.dim);
+    case 7: return roll(a, o.by, along(o.dim));
     case 8: return concatenate({a, b}, o.dim);
     case 9:
       if (rows < 2 || cols < 2) refuse();
@@ -288,7 +288,7 @@ value apply(const line& o, value a, value b, bool has_others) {
     case 23: return local::to_replica<"x">(a);
     case 24: return local::to_varying<"x">(a);
     case 25: return local::to_partial<"x">(a);
-    case 26: return local::halo<"x">(a, o.dim, 1, 1, o.by == 2);
+    case 26: return local::halo<"x">(a, 1, 1, along(o.dim), o.by == 2);
     case 27: return a * broadcast_in_dim(cast<double>(local::axis_index<"x">(a)), {rows, cols}, {});
     default: return has_others ? annotated(a, o.by) : a;
   }

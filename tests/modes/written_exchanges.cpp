@@ -53,8 +53,8 @@ struct moved {
     const auto rank = static_cast<std::size_t>(x.rank()), d = static_cast<std::size_t>(dim);
     std::vector<std::int64_t> zeros(rank, 0), ones(rank, 1), low_of = zeros, high_of = zeros;
     switch (what) {
-      case shifted: return shift(x, dim, a, beyond(low));
-      case rolled: return roll(x, a, dim);
+      case shifted: return shift(x, a, along(dim), beyond(low));
+      case rolled: return roll(x, a, along(dim));
       case sliced: {
         const auto extent = x.shape()[dim], begin = std::min<std::int64_t>(std::abs(a), extent - 1);
         const auto shape = x.shape();
@@ -227,8 +227,8 @@ TEST_CASE("an exchange that is not written is refused with the way to write it, 
   };
   const moving all[] = {
       {"shift", [](value x) { return stencil<1, 0>([](auto u) { return u(-1, 0) + u(1, 0); }, x); }},
-      {"shift", [](value x) { return shift(x, 0, 1); }},
-      {"roll", [](value x) { return roll(x, 1, 0); }},
+      {"shift", [](value x) { return shift(x, 1, along(0)); }},
+      {"roll", [](value x) { return roll(x, 1, along(0)); }},
       {"flip", [](value x) { return flip(x, {0}); }},
       {"slice",
        [](value x) {
@@ -261,8 +261,8 @@ TEST_CASE("an exchange that is not written is refused with the way to write it, 
     }
   CHECK(said_of(2, "", [](value x) { return slice(x, {1, 0}, {7, 4}); }) == "no error");  // every row stays in its part
   CHECK(said_of(1, "", [](value x) { return slice(x, {1, 0}, {7, 4}); }) == "no error");
-  CHECK(said_of(2, "", [](value x) { return shift(x, 1, 1); }) == "no error");
-  CHECK(caught::contains(said_of(2, "z", [](value x) { return shift(x, 0, 1); }), "`z`"));
+  CHECK(said_of(2, "", [](value x) { return shift(x, 1, along(1)); }) == "no error");
+  CHECK(caught::contains(said_of(2, "z", [](value x) { return shift(x, 1, along(0)); }), "`z`"));
 }
 
 TEST_CASE("a loop of sweeps exchanges a halo in each trip, and its gradient too") {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/mpi.hpp"
 #include "gspmd/run/collect_on.hpp"
@@ -30,7 +30,7 @@ TEST_CASE("steps made at run time on shards over MPI, gathered to one rank") {
     const auto added = distribute(comm, p, 1, w);
     auto next = make_result(comm, p, 0, now);
     auto total = make_result<double>(comm, p, 1);
-    dynamic::step s(p);
+    dynamic::session s(p);
     for (int t = 0; t < 4; ++t) {
       s(comm, now, added, next, total);
       std::swap(now, next);

@@ -27,7 +27,7 @@ constexpr int64_t n = large::elems;
 using pair_of_ranks = mesh<axis<"x", 2>>;
 
 constexpr auto whole = [](auto x) { return replicate(x); };
-constexpr auto next_row = [](auto x) { return shift(x, 0, -1); };
+constexpr auto next_row = [](auto x) { return shift(x, -1, along(0)); };
 using gathered = compile<whole, pair_of_ranks, input<int8_t, shape<n>, split<"x">>>;
 using moved = compile<next_row, pair_of_ranks, input<int8_t, shape<2, n>, split<"x", _>>>;
 using summed = compile<whole, pair_of_ranks, input<int8_t, shape<n>, split<_>, partial<"x">>>;

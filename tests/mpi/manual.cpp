@@ -39,7 +39,7 @@ struct own_communicator {
 /// Every collective that a region can write, on a field of rows.
 constexpr auto all_kinds = [](auto x, auto w) {
   auto whole = local::all_gather<"x", state::replica>(w, 0);
-  auto y = tanh(einsum<"bd,df->bf">(local::halo<"x">(x, 0, 1, 1), whole));
+  auto y = tanh(einsum<"bd,df->bf">(local::halo<"x">(x, 1, 1, along(0)), whole));
   auto sent = local::start(local::rotate<"x">(local::reduce_scatter<"x">(y, 1)));
   auto turned = local::start(local::all_to_all<"x">(x, 0, 1));
   auto products = einsum<"bd,bd->">(x, x);

@@ -89,11 +89,11 @@ TEST_CASE("monoids of one's own, lookups and sorts over MPI give what one device
     for (int i = 0; i < 15; ++i) table.push_back(i * i);
     for (int i = 0; i < n + 1; ++i) ids.push_back(i * 3 % 7 - 1);  // -1 and 5 are clipped
     const std::vector<const void*> inputs{x.data(), y.data(), table.data(), ids.data()};
-    const auto want = compiled(one).run_pointers(serial{}, inputs);
+    const auto want = compiled(one).run(serial{}, inputs);
     for (const bool shares_memory : {true, false}) {
       mpi backend;
       backend.options.shared_memory = shares_memory;
-      const auto got = compiled(m).run_pointers(backend, inputs);
+      const auto got = compiled(m).run(backend, inputs);
       CAPTURE(n);
       REQUIRE(got.size() == want.size());
       for (std::size_t k = 0; k < got.size(); ++k) {

@@ -30,11 +30,11 @@ void check_over_mpi(Step step, std::int64_t rows_of_weights, std::int64_t microb
   for (std::int64_t i = 0; i < rows_of_weights * 9; ++i) w.push_back(0.2 * static_cast<double>(i * 7 % 11 - 5));
   for (std::int64_t i = 0; i < microbatches * 12; ++i) x.push_back(0.3 * static_cast<double>(i * 5 % 13 - 6));
   const std::vector<const void*> inputs{w.data(), x.data()};
-  const auto want = p.run_pointers(threads{}, inputs);
+  const auto want = p.run(threads{}, inputs);
   for (const bool shares_memory : {true, false}) {
     mpi backend;
     backend.options.shared_memory = shares_memory;
-    const auto got = p.run_pointers(backend, inputs);
+    const auto got = p.run(backend, inputs);
     REQUIRE(got.size() == want.size());
     for (std::size_t k = 0; k < got.size(); ++k) {
       CAPTURE(k);

@@ -38,20 +38,20 @@ TEST_CASE("reproducible over mpi: the bits of one device") {
                             dynamic::input<double>({columns, features}));
   };
   const std::vector<const void*> inputs{x.data(), w.data()};
-  const auto want = planned(reproducible(f), 1, {"", ""}).run_pointers(serial{}, inputs);
-  const auto plain = planned(f, 1, {"", ""}).run_pointers(serial{}, inputs);
+  const auto want = planned(reproducible(f), 1, {"", ""}).run(serial{}, inputs);
+  const auto plain = planned(f, 1, {"", ""}).run(serial{}, inputs);
   int plain_differs = 0;
   const auto same = [](const auto& a, const auto& b) {
     return a.bytes.size() == b.bytes.size() && std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
   };
   for (const std::vector<std::string>& by : {std::vector<std::string>{"a", ""}, std::vector<std::string>{"", "a"}})
     for (const mpi_options& options : {mpi_options{}, mpi_options{.shared_memory = false}, mpi_options{.small_shard_bytes = 0}}) {
-      const auto got = planned(reproducible(f), ranks, by).run_pointers(mpi{MPI_COMM_WORLD, options}, inputs);
+      const auto got = planned(reproducible(f), ranks, by).run(mpi{MPI_COMM_WORLD, options}, inputs);
       for (std::size_t k = 0; k < want.size(); ++k) {
         CAPTURE(k);
         CHECK(same(got[k], want[k]));
       }
-      const auto other = planned(f, ranks, by).run_pointers(mpi{MPI_COMM_WORLD, options}, inputs);
+      const auto other = planned(f, ranks, by).run(mpi{MPI_COMM_WORLD, options}, inputs);
       for (std::size_t k = 0; k < want.size(); ++k) plain_differs += same(other[k], plain[k]) ? 0 : 1;
     }
   CHECK((plain_differs > 0) == (ranks > 1));
@@ -73,8 +73,8 @@ TEST_CASE("maxima over mpi: a NaN stays one, however large the reduce_scatter") 
   for (const monoid kind : {monoid::max, monoid::min}) {
     const auto p = dynamic::compile([&](value v) { return reshard(reduce(v, kind, 0), split<"a">{}); },
                                     dynamic::mesh({{"a", ranks}}), dynamic::input<float>({ranks, columns}, {"a", ""}));
-    const auto want = p.run_pointers(simulated{}, {x.data()});
-    const auto got = p.run_pointers(mpi{MPI_COMM_WORLD, {.shared_memory = false}}, {x.data()});
+    const auto want = p.run(simulated{}, {x.data()});
+    const auto got = p.run(mpi{MPI_COMM_WORLD, {.shared_memory = false}}, {x.data()});
     int differ = 0;
     for (std::int64_t j = 0; j < columns; ++j) {
       const float a = got[0].data<float>()[j], b = want[0].data<float>()[j];

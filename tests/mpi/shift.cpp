@@ -45,7 +45,7 @@ TEST_CASE("shifts over MPI") {
         dynamic::builder p(m);
         const auto split = rows ? std::vector<std::string>{"x", ""} : std::vector<std::string>{"", "x"};
         const value a = p.input(dynamic::input<double>(shape, split));
-        p.output(p.reshard(shift(a * 1.0, rows ? 0 : 1, by) + 0.0, split));  // in an arena, which processes can share
+        p.output(p.reshard(shift(a * 1.0, by, along(rows ? 0 : 1)) + 0.0, split));  // in an arena, which processes can share
         const auto program = p.compile();
         for (const bool shares_memory : {true, false}) {
           mpi backend;

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/external/ghost_exchange.hpp"
-#include "gspmd/external/placed_session.hpp"
+#include "gspmd/external/placed_view.hpp"
+#include "gspmd/external/program.hpp"
 #include "gspmd/index.hpp"
 #include "gspmd/layouts/blocks.hpp"
 #include "gspmd/mpi.hpp"
@@ -26,7 +28,9 @@ using namespace gspmd;
 TEST_CASE("shards with ghost layers around them, over MPI") {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  constexpr auto diffuse = [](auto u) { return u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) - 2.0 * u); };
+  constexpr auto diffuse = [](auto u) {
+    return u + 0.25 * (shift(u, -1, along(0)) + shift(u, 1, along(0)) + shift(u, -1, along(1)) - 2.0 * u);
+  };
   const auto p = dynamic::compile(diffuse, dynamic::mesh({{"x", ranks}}), dynamic::input<double>({7, 6}, {"x", ""}));
   std::vector<double> whole(42), wanted(42), in_columns(42), gathered(42, -1);
   std::iota(whole.begin(), whole.end(), 0.5);
@@ -39,14 +43,14 @@ TEST_CASE("shards with ghost layers around them, over MPI") {
   CHECK(gathered == wanted);
 
   mpi_communicator comm(MPI_COMM_WORLD);
-  const auto mine = p.input(0).valid_range(comm.device(0), 0);
+  const auto mine = p.input(0).valid_range(comm.device(0), along(0));
   const auto rows = mine.size();
   std::vector<double> u(static_cast<std::size_t>(rows + 2) * 8, -1), next = u;
   const strided_view block(u.data(), {rows + 2, 8}), next_block(next.data(), {rows + 2, 8});
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < 6; ++j)
       u[static_cast<std::size_t>((i + 1) * 8 + j + 1)] = whole[static_cast<std::size_t>((mine.begin + i) * 6 + j)];
-  strided_session s(p);
+  dynamic::session s(p);
   for (int again = 0; again < 2; ++again) s(comm, block.interior({1, 1}), next_block.interior({1, 1}));
   CHECK_EQ(s.copied_bytes(), 2 * rows * 6 * 8);
   bool is_right = true;
@@ -76,10 +80,10 @@ TEST_CASE("blocks of another code to a program and back, over MPI") {
   const auto columns = layout_on(m, {7, 5}, {"", "x"}, contiguous{}, balanced{});
   mpi_communicator comm(MPI_COMM_WORLD);
   const int me = comm.device(0);
-  std::vector<float> u(rows.held(me, 0).size() * 5), next(7 * columns.held(me, 1).size(), -1);
+  std::vector<float> u(rows.held(me, along(0)).size() * 5), next(7 * columns.held(me, along(1)).size(), -1);
   std::iota(u.begin(), u.end(), 0.0F);
-  const auto width = static_cast<std::int64_t>(columns.held(me, 1).size());
-  placed_session s(p);
+  const auto width = static_cast<std::int64_t>(columns.held(me, along(1)).size());
+  dynamic::session s(p);
   for (int again = 0; again < 2; ++again)
     s(comm, placed_view(rows, strided_view(u.data(), {static_cast<std::int64_t>(u.size()) / 5, 5})),
       placed_view(columns, strided_view(next.data(), {7, width})));
@@ -87,6 +91,6 @@ TEST_CASE("blocks of another code to a program and back, over MPI") {
   for (std::int64_t i = 0; i < 7; ++i)
     for (std::int64_t j = 0; j < width; ++j)
       is_right = is_right && next[static_cast<std::size_t>(i * width + j)] ==
-                                 static_cast<float>(2 * (i * 5 + columns.held(me, 1)[static_cast<std::size_t>(j)]));
+                                 static_cast<float>(2 * (i * 5 + columns.held(me, along(1))[static_cast<std::size_t>(j)]));
   CHECK(is_right);
 }

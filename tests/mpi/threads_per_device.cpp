@@ -19,7 +19,7 @@ TEST_CASE("threads_per_device over mpi: a loop, products and blocks of rows") {
   const auto program = dynamic::compile(
       [](auto x, auto w) {
         const auto y = fori_loop(
-            3, [](auto, auto u) { return 0.5F * u + 0.25F * (shift(u, 0, 1) + shift(u, 1, -1)); }, x);
+            3, [](auto, auto u) { return 0.5F * u + 0.25F * (shift(u, 1, along(0)) + shift(u, -1, along(1))); }, x);
         return std::tuple{y, sum(y), softmax(y, 1), einsum<"ij,jk->ik">(y, w)};
       },
       dynamic::mesh({{"x", ranks}}), dynamic::input<float>({517, 640}, {"x", ""}), dynamic::input<float>({640, 96}));

@@ -11,6 +11,7 @@
 
 #include "gspmd/detail/transport/meeting_delay.hpp"
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/index.hpp"
 #include "gspmd/mpi.hpp"
 #include "gspmd/ops.hpp"

@@ -25,7 +25,8 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/external/ghosted_session.hpp"
+#include "gspmd/dynamic/session.hpp"
+#include "gspmd/external/ghosted_program.hpp"
 #include "gspmd/gspmd.hpp"
 #include "gspmd/native/native_code.hpp"
 
@@ -126,7 +127,7 @@ dynamic::program random_loops(const dynamic::mesh& m, std::vector<std::vector<st
           case 1: known.push_back(x * y - x); break;
           case 2: known.push_back(where(x > y, x - y, y)); break;
           case 3: known.push_back(max(x, 3 - y)); break;
-          case 4: known.push_back(shift(x, dim, pick(2) == 0 ? 1 : -1) + y); break;
+          case 4: known.push_back(shift(x, pick(2) == 0 ? 1 : -1, along(dim)) + y); break;
           case 5: known.push_back(abs(x)); break;
           case 6: known.push_back(exp(-abs(x))); break;
           case 7: known.push_back(tanh(0.25 * x + y)); break;
@@ -216,12 +217,12 @@ TEST_CASE("native code gives the bits of the interpreter, is compiled by one of 
   }
   const auto run_native = [&](const dynamic::native_code& with, auto backend) {
     return program.run_by(backend, inputs, [&](auto& comm, const void* const* in, void* const* out) {
-      auto steps = with.make_session();
+      dynamic::session steps(program, with);
       detail::run_whole<true>(program.view(), comm, in, out,
                               [&](auto& devices, const void* const* from, void* const* to) { steps.run(devices, from, to); });
     });
   };
-  const auto wanted = program.run_pointers(simulated{}, inputs);
+  const auto wanted = program.run(simulated{}, inputs);
   CHECK(equal(run_native(code, simulated{}), wanted));
   CHECK(equal(run_native(code, threads{}), wanted));
 
@@ -551,10 +552,27 @@ TEST_CASE("loops that call functions of the user's are left out of native code")
   CHECK(code.run(simulated{}, x)[0].data<float>()[3] == 3);
 }
 
+TEST_CASE("a session with native code takes views and arrays, and only the code of its own program") {
+  const auto twice = [](value u, value k) { return u * 2 + k; };
+  const auto in = dynamic::input<double>({4, 64}, {"", ""});
+  const auto program = dynamic::compile(twice, dynamic::mesh({{"x", 1}}), in, in);
+  const own_directory cache;
+  const dynamic::native_code code(program, into(cache.path));
+  REQUIRE(code.is_used());
+  std::vector<double> u(4 * 66, 1.5), k(4 * 64, 0.25), next(4 * 66, -1.0);
+  dynamic::session s(program, code);
+  simulated_communicator comm(1);
+  s(comm, strided_view(u.data(), {4, 66}).interior({0, 1}), k, strided_view(next.data(), {4, 66}).interior({0, 1}));
+  CHECK_EQ(s.copied_bytes(), 2 * 4 * 64 * 8);
+  CHECK((next[0] == -1.0 && next[1] == 3.25 && next[64] == 3.25 && next[65] == -1.0));
+  const auto other = dynamic::compile([](value a, value b) { return a - b; }, dynamic::mesh({{"x", 1}}), in, in);
+  CHECK_THROWS_WITH_AS(dynamic::session(other, code), doctest::Contains("the native code was made for another program"), error);
+}
+
 TEST_CASE("loops among the caller's ghost layers are compiled too") {
   constexpr auto program = [](value u, value k) {
-    const auto next =
-        u + 0.25 * (shift(u, 0, -1) + shift(u, 0, 1) + shift(u, 1, -1) + shift(u, 1, 1, boundary::edge()) - 4.0 * u);
+    const auto next = u + 0.25 * (shift(u, -1, along(0)) + shift(u, 1, along(0)) + shift(u, -1, along(1)) +
+                                  shift(u, 1, along(1), boundary::edge()) - 4.0 * u);
     return std::tuple{next + k, sum(u + k, 1)};
   };
   const dynamic::mesh m({{"x", 3}});
@@ -574,7 +592,7 @@ TEST_CASE("loops among the caller's ghost layers are compiled too") {
     std::vector<double> k(3 * 70, 0.5), sums(3), other_sums(3);
     u.each(is.global, [](double& element, std::int64_t i) { element = ghosted::number<double>(i); });
     ghosted::block_of<double> next(*plan.mesh, is, listed[2], comm.device(0), 7), other = next;
-    ghosted_session compiled(planned, code), interpreted(planned);
+    dynamic::session compiled(planned, code), interpreted(planned);
     for (int again = 0; again < 2; ++again) {
       compiled(comm, exchange_ghosts(u.view()), k, next.view(), sums);
       interpreted(comm, u.view(), k, other.view(), other_sums);

@@ -311,7 +311,7 @@ TEST_CASE("rotary_embedding turns pairs by their positions, with gradients") {
     b.output(rotary_embedding(x, {.interleaved = interleaved}));
     numbers given(18);
     for (std::size_t i = 0; i < 18; ++i) given[i] = static_cast<double>(i);
-    const auto y = b.compile().run_pointers(threads{}, {given.data()});
+    const auto y = b.compile().run(threads{}, {given.data()});
     const numbers wanted = loop(3, 6, interleaved, 0, 10000)({given});
     for (std::size_t i = 0; i < 18; ++i) CHECK(std::fabs(y[0].data<double>()[i] - wanted[i]) < 1e-12 * 20);
   }
@@ -380,8 +380,7 @@ TEST_CASE("initializers: deviations and limits from the fans, and the same numbe
   std::vector<std::vector<std::byte>> first;
   const float none = 0;
   for (const int devices : {1, 3}) {
-    const auto y =
-        dynamic::compile(f, dynamic::mesh({{"x", devices}}), dynamic::input<float>({})).run_pointers(simulated{}, {&none});
+    const auto y = dynamic::compile(f, dynamic::mesh({{"x", devices}}), dynamic::input<float>({})).run(simulated{}, {&none});
     if (first.empty())
       for (const auto& tensor : y) first.push_back(tensor.bytes);
     for (std::size_t k = 0; k < y.size(); ++k) {

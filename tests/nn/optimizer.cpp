@@ -29,9 +29,9 @@ using caught::error_of;
 using golden::collectives_of;
 
 constexpr int steps = 20;
-using shape = std::vector<std::int64_t>;
-const std::vector<shape> shapes{{5, 3}, {7}, {2, 3, 4}};
-std::size_t size_of(const shape& s) {
+using sizes = std::vector<std::int64_t>;
+const std::vector<sizes> shapes{{5, 3}, {7}, {2, 3, 4}};
+std::size_t size_of(const sizes& s) {
   std::size_t n = 1;
   for (const auto e : s) n *= static_cast<std::size_t>(e);
   return n;
@@ -66,11 +66,12 @@ tensors<T> terms_of_step(int step) {
 /// A group of two levels: a struct, and a vector of structs in it.
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w));
+  T w;
 };
 template <class T>
-struct network {
-  BOOST_HANA_DEFINE_STRUCT(network, (T, matrix), (std::vector<layer<T>>, others));
+struct model {
+  T matrix;
+  std::vector<layer<T>> others;
 };
 
 struct placed_on {
@@ -93,7 +94,7 @@ dynamic::program built(const placed_on& on, const Optimizer& opt, double clip) {
   const auto in = [&](std::size_t k) {
     return on.is_annotated || k == 0 ? dynamic::input<T>(shapes[k], on.split[k]) : dynamic::input<T>(shapes[k]);
   };
-  const auto p = dynamic::inputs(b, network<dynamic::input_spec>{in(0), {{in(1)}, {in(2)}}});
+  const auto p = dynamic::inputs(b, model<dynamic::input_spec>{in(0), {{in(1)}, {in(2)}}});
   const auto state = optimizer::state_inputs(b, opt, p);
   const auto term = [&](value w) {
     const auto extents = w.shape();
@@ -134,7 +135,7 @@ void check(std::string_view name, const Optimizer& opt, double most, double clip
       std::vector<const void*> in;
       for (const auto& h : held) in.push_back(h.data());
       for (const auto& t : a) in.push_back(t.data());
-      const auto out = program.run_pointers(simulated{}, in);
+      const auto out = program.run(simulated{}, in);
       for (std::size_t k = 0; k < count; ++k) held[k].assign(out[k].bytes.begin(), out[k].bytes.end());
     }
     double worst = 0;
@@ -187,7 +188,7 @@ TEST_CASE("weight decay for some of the parameters, by their rank, number or nam
     b.output(opt.update(w, g, optimizer::state_inputs(b, opt, w)).params);
     const std::vector<float> one(4, 1), zero(4, 0);
     const std::int32_t count = 0;
-    return b.compile().run_pointers(simulated{}, {one.data(), zero.data(), zero.data(), &count})[0].data<float>()[1];
+    return b.compile().run(simulated{}, {one.data(), zero.data(), zero.data(), &count})[0].data<float>()[1];
   };
   const auto by_name = [](const optimizer::parameter& p) { return p.name != "bias"; };
   CHECK(moved(optimizer::momentum{.rate = 0.5, .weight_decay = 0.5, .decays = by_name}, "bias") == 1.0F);
@@ -218,7 +219,7 @@ std::string mistake_of(Build build) {
 
 TEST_CASE("what is no update is refused") {
   const optimizer::adam adam{};
-  const auto in = [](dynamic::builder& b, shape s) { return b.input(dynamic::input<float>(std::move(s))); };
+  const auto in = [](dynamic::builder& b, sizes s) { return b.input(dynamic::input<float>(std::move(s))); };
   CHECK(caught::contains(mistake_of([&](dynamic::builder& b) {
                            const value w = b.input(dynamic::input<std::int32_t>({4}));
                            b.output(adam.update(w, w, optimizer::state_inputs(b, adam, w)).params);
@@ -271,7 +272,7 @@ TEST_CASE("a rate that the program is given goes before the schedule") {
   const std::vector<float> one(4, 1);
   const std::int32_t count = 7;
   const double half = 0.5;
-  const auto y = b.compile().run_pointers(simulated{}, {one.data(), &count, &half});
+  const auto y = b.compile().run(simulated{}, {one.data(), &count, &half});
   CHECK(y[0].data<float>()[3] == 0.5F);
 }
 
@@ -322,8 +323,8 @@ TEST_CASE("tensors of zeros are left: the ratio of lengths is 1 where there is n
   const std::vector<float> zero(4, 0), one(4, 1);
   const std::int32_t count = 0;
   const auto p = b.compile();
-  CHECK(p.run_pointers(simulated{}, {zero.data(), one.data(), zero.data(), &count})[0].data<float>()[2] == -0.5F);
-  CHECK(p.run_pointers(simulated{}, {zero.data(), zero.data(), zero.data(), &count})[0].data<float>()[2] == 0.0F);
+  CHECK(p.run(simulated{}, {zero.data(), one.data(), zero.data(), &count})[0].data<float>()[2] == -0.5F);
+  CHECK(p.run(simulated{}, {zero.data(), zero.data(), zero.data(), &count})[0].data<float>()[2] == 0.0F);
 }
 
 TEST_CASE("adafactor: the number of parameters does not matter") {

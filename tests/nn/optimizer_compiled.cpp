@@ -26,24 +26,25 @@ using namespace gspmd;
 
 template <class T>
 struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (T, w));
+  T w;
 };
 template <class T>
-struct network {
+struct model {
   using layers = std::array<layer<T>, 2>;
-  BOOST_HANA_DEFINE_STRUCT(network, (layer<T>, matrix), (layers, others));
+  layer<T> matrix;
+  layers others;
 };
 
 using square = mesh<axis<"x", 2>, axis<"y", 2>>;
 using matrix = input<double, shape<5, 3>, split<"x", "y">>;
 using vector_in = input<double, shape<7>, split<"x,y">>;
 using cube = input<double, shape<2, 3, 4>, split<"x", _, "y">>;
-using network_in = record<network, record<layer, matrix>, array_of<record<layer, vector_in>, record<layer, cube>>>;
-using terms_in = record<network, record<layer, input<double, shape<5, 3>>>,
+using network_in = record<model, record<layer, matrix>, array_of<record<layer, vector_in>, record<layer, cube>>>;
+using terms_in = record<model, record<layer, input<double, shape<5, 3>>>,
                         array_of<record<layer, input<double, shape<7>>>, record<layer, input<double, shape<2, 3, 4>>>>>;
 
 template <class Value>
-constexpr auto loss_of(const network<Value>& p, const network<Value>& a) {
+constexpr auto loss_of(const model<Value>& p, const model<Value>& a) {
   const auto term = [](value w, value t) { return sum(w * t) + 0.125 * sum(w * w); };
   return term(p.matrix.w, a.matrix.w) + term(p.others[0].w, a.others[0].w) + term(p.others[1].w, a.others[1].w);
 }
@@ -60,8 +61,8 @@ constexpr bool keeps_places(std::index_sequence<K...>) {
   return ((step::output_shard<K>::layout == step::input_shard<K>::layout) && ...);
 }
 
-network<array<double>> first_parameters() {
-  network<array<double>> p{{array<double>({5, 3})}, {{{array<double>({7})}, {array<double>({2, 3, 4})}}}};
+model<array<double>> first_parameters() {
+  model<array<double>> p{{array<double>({5, 3})}, {{{array<double>({7})}, {array<double>({2, 3, 4})}}}};
   int k = 0;
   for (auto* a : {&p.matrix.w, &p.others[0].w, &p.others[1].w}) {
     for (int i = 0; i < static_cast<int>(a->size()); ++i) (*a)[i] = k == 1 && i == 2 ? 0.0 : ((7 * i + 3 * k) % 13 - 6) / 8.0;
@@ -69,7 +70,7 @@ network<array<double>> first_parameters() {
   }
   return p;
 }
-network<array<double>> terms_of_step(int n) {
+model<array<double>> terms_of_step(int n) {
   auto a = first_parameters();
   int k = 0;
   for (auto* t : {&a.matrix.w, &a.others[0].w, &a.others[1].w}) {
@@ -78,7 +79,7 @@ network<array<double>> terms_of_step(int n) {
   }
   return a;
 }
-double difference(std::string_view name, const network<array<double>>& p) {
+double difference(std::string_view name, const model<array<double>>& p) {
   const auto* const expected = std::find_if(std::begin(optimizer_reference::all), std::end(optimizer_reference::all),
                                             [&](const auto& r) { return r.optimizer == name; });
   double worst = 0;
@@ -93,7 +94,7 @@ double difference(std::string_view name, const network<array<double>>& p) {
 TEST_CASE("a network of structs in structs and arrays: whole arrays") {
   auto p = first_parameters();
   auto state = run<initial>(simulated{}, p);
-  static_assert(std::is_same_v<decltype(state), optimizer::adam_state<network<array<double>>, array<std::int32_t>>>);
+  static_assert(std::is_same_v<decltype(state), optimizer::adam_state<model<array<double>>, array<std::int32_t>>>);
   for (int n = 0; n < 20; ++n) {
     auto next = run<step>(simulated{}, p, state, terms_of_step(n));
     p = next.params;
@@ -110,7 +111,7 @@ TEST_CASE("the same on shards, written over themselves: what comes out lies as w
   launch(threads{}, 4, [](auto& comm) {
     auto p = distribute<step, 0>(comm, first_parameters());
     const auto zeros = [](const array<double>& a) { return array<double>(a.shape()); };
-    auto state = distribute<step, 1>(comm, optimizer::adam_state<network<array<double>>, array<std::int32_t>>{
+    auto state = distribute<step, 1>(comm, optimizer::adam_state<model<array<double>>, array<std::int32_t>>{
                                                transform_leaves(zeros, first_parameters()),
                                                transform_leaves(zeros, first_parameters()), array<std::int32_t>({})});
     step s;

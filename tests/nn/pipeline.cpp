@@ -38,7 +38,7 @@ std::vector<list> run_on(Backend backend, const dynamic::program& p, const std::
   std::vector<const void*> given;
   for (const auto& x : inputs) given.push_back(x.data());
   std::vector<list> found;
-  for (const auto& r : p.run_pointers(backend, given)) {
+  for (const auto& r : p.run(backend, given)) {
     std::int64_t n = 1;
     for (const auto e : r.shape) n *= e;
     found.emplace_back(r.template data<double>(), r.template data<double>() + n);

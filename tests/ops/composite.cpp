@@ -134,7 +134,7 @@ TEST_CASE("narrow composites: means, norms and softmax of many large elements, a
   check_both("mean of many", and_gradient([](value x) { return mean(x); }), of(300, 1000, positive(1)));
   check_both("mean over rows", and_gradient([](value x) { return mean(x, 0); }), of(301, 5, positive(32768)));
   for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()})
-    check_both("norm", and_gradient([p](value x) { return norm(x, {-1}, p); }), along(3, 30, both_signs(1024)));
+    check_both("norm", and_gradient([p](value x) { return norm(x, p, {-1}); }), along(3, 30, both_signs(1024)));
   check_both("norm over rows", and_gradient([](value x) { return norm(x, 0); }), of(1003, 3, both_signs(1024)));
   const std::vector<narrow_input> many = along(1, 128256, positive(1)), large = of(21, 5, both_signs(32768));
   check_both(

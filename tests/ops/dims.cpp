@@ -25,7 +25,7 @@ std::vector<T> of_counted(auto f, const dynamic::mesh& m, std::vector<std::int64
   std::vector<T> x(1);
   for (const auto e : shape) x.resize(x.size() * static_cast<std::size_t>(e));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(i);
-  const auto y = dynamic::compile(f, m, dynamic::input<T>(shape, sharding)).run_pointers(simulated{}, {x.data()});
+  const auto y = dynamic::compile(f, m, dynamic::input<T>(shape, sharding)).run(simulated{}, {x.data()});
   return {y[0].template data<T>(), y[0].template data<T>() + y[0].bytes.size() / sizeof(T)};
 }
 using floats = std::vector<float>;
@@ -97,8 +97,8 @@ TEST_CASE("gradients of elementwise functions are their slopes") {
   std::vector<double> above = x, below = x;
   for (auto& each : above) each += by;
   for (auto& each : below) each -= by;
-  const auto high = values.run_pointers(simulated{}, {above.data()}), low = values.run_pointers(simulated{}, {below.data()}),
-             slope = slopes.run_pointers(simulated{}, {x.data()});
+  const auto high = values.run(simulated{}, {above.data()}), low = values.run(simulated{}, {below.data()}),
+             slope = slopes.run(simulated{}, {x.data()});
   for (std::size_t f = 0; f < slope.size(); ++f)
     for (std::size_t i = 0; i < 3; ++i) {
       CAPTURE(f);

@@ -140,7 +140,7 @@ TEST_CASE("einsum: the order of least multiplications") {
   };
   const auto p = dynamic::compile(gradient, one, in(2, 3), in(3, 4), in(4, 2));
   const std::vector<float> x(6, 1), w(12, 2), v(8, 3);
-  const auto g = p.run_pointers(serial{}, {x.data(), w.data(), v.data()});
+  const auto g = p.run(serial{}, {x.data(), w.data(), v.data()});
   CHECK(g[0].data<float>()[0] == 48);
   CHECK(g[1].data<float>()[0] == 12);
   CHECK(g[2].data<float>()[0] == 12);
@@ -152,7 +152,7 @@ TEST_CASE("einsum: a trace of a sharded matrix gathers nothing") {
   CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
   std::vector<float> x(64);
   for (std::size_t i = 0; i < 64; ++i) x[i] = static_cast<float>(i);
-  CHECK(p.run_pointers(threads{}, {x.data()})[0].data<float>()[0] == 9 * 28);
+  CHECK(p.run(threads{}, {x.data()})[0].data<float>()[0] == 9 * 28);
 }
 
 namespace {
@@ -181,7 +181,7 @@ std::vector<T> of_diagonal(std::string_view equation, const std::vector<int64_t>
   else beside = T(std::numeric_limits<float>::infinity());
   for (int64_t i = 0; i < size; ++i)
     x[static_cast<std::size_t>(i)] = i / inner / shape[1] == i / inner % shape[1] ? T(static_cast<float>(i % 61 + 1)) : beside;
-  const auto got = p.run_pointers(simulated{}, {x.data()});
+  const auto got = p.run(simulated{}, {x.data()});
   return {got[0].template data<T>(), got[0].template data<T>() + got[0].bytes.size() / sizeof(T)};
 }
 template <class T>
@@ -218,7 +218,7 @@ TEST_CASE("einsum: of a diagonal that is whole on a device a loop reads nothing 
     const auto p = dynamic::compile([](value x) { return einsum<"ii->i">(x); }, dynamic::mesh({{"x", 3}}),
                                     dynamic::input<float>({4, 4}, {rows, ""}));
     const std::vector<float> x(16, -0.0F);
-    const auto got = p.run_pointers(simulated{}, {x.data()});
+    const auto got = p.run(simulated{}, {x.data()});
     CHECK(std::all_of(got[0].data<float>(), got[0].data<float>() + 4, [](float e) { return std::signbit(e); }));
   }
   // a computed operand is not written to memory for it

@@ -134,7 +134,7 @@ const tried_operator operators[] = {
     {"sort_together",
      [](traced& p, const setting& s) {
        const value x = numbers(p, s.type, s.shape), y = numbers(p, dtype::f32, s.shape);
-       for (const value v : sort_together({x, y}, 1 + s.form % 2, s.dim())) p.output(v);
+       for (const value v : sort_together({x, y}, 1 + s.form % 2, along(s.dim()))) p.output(v);
      }},
     {"top_k",
      [](traced& p, const setting& s) {

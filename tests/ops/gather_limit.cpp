@@ -12,6 +12,7 @@
 
 #include <gspmd/comm/threads.hpp>
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include "support/error_of.hpp"

@@ -239,7 +239,7 @@ void try_once(const Op& op, const F& f, std::tuple<R...> (*)(A...), std::uint64_
     const auto program = b.compile();
     INFO(explain(program));
     const std::vector<const void*> inputs{std::get<K>(arrays).get()...};
-    const auto result = program.run_pointers(backend, inputs);
+    const auto result = program.run(backend, inputs);
     const auto check = [&]<std::size_t I>(std::integral_constant<std::size_t, I>, std::size_t output) {
       if (asked[output] != I) return;
       using T = std::tuple_element_t<I, std::tuple<R...>>;

@@ -80,7 +80,7 @@ void compare(const Program& program, const Plain& plain, const std::vector<std::
   };
   const dynamic::mesh one(std::vector<dynamic::mesh::axis>{{"x", 1}, {"y", 1}});
   std::vector<wanted_result> wanted;
-  for (const auto& a : made(plain, one, 0).run_pointers(serial{}, pointers))
+  for (const auto& a : made(plain, one, 0).run(serial{}, pointers))
     wanted.push_back({std::vector<double>(a.template data<double>(), a.template data<double>() + a.bytes.size() / 8)});
   for (const auto& sizes : {std::vector<std::int64_t>{1, 1}, {2, 2}, {3, 1}, {2, 3}}) {
     const dynamic::mesh m({{"x", sizes[0]}, {"y", sizes[1]}});
@@ -88,7 +88,7 @@ void compare(const Program& program, const Plain& plain, const std::vector<std::
       const auto p = made(program, m, choice);
       for (const bool on_threads : {false, true}) {
         if (on_threads && choice % 7 != 3) continue;
-        const auto got = on_threads ? p.run_pointers(threads{}, pointers) : p.run_pointers(simulated{}, pointers);
+        const auto got = on_threads ? p.run(threads{}, pointers) : p.run(simulated{}, pointers);
         REQUIRE(got.size() == wanted.size());
         for (std::size_t k = 0; k < got.size(); ++k) {
           INFO("mesh ", sizes[0], "x", sizes[1], ", choice ", choice, ", output ", k, on_threads ? ", threads" : "");
@@ -430,7 +430,7 @@ TEST_CASE(
   const auto step = [](value u, value k) {
     value next = u;
     for (int d = 0; d < 2; ++d)
-      for (const int by : {-1, 1}) next = next + 0.125 * (k + shift(k, d, by)) * (shift(u, d, by) - u);
+      for (const int by : {-1, 1}) next = next + 0.125 * (k + shift(k, by, along(d))) * (shift(u, by, along(d)) - u);
     return next;
   };
   const auto compiled = [&](auto body, std::int64_t rows, std::int64_t columns) {
@@ -463,7 +463,7 @@ TEST_CASE(
       [](value x, value c) {
         value next = x;
         for (int d = 0; d < 2; ++d)
-          for (const int by : {-1, 1}) next = next + 0.001 * einsum("ij,kj->ik", c + shift(c, d, by), x);
+          for (const int by : {-1, 1}) next = next + 0.001 * einsum("ij,kj->ik", c + shift(c, by, along(d)), x);
         return next;
       },
       1024, 1024);

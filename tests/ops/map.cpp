@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "gspmd/dynamic.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/index.hpp"
 #include "gspmd/ops.hpp"
 #include "gspmd/transform/grad.hpp"

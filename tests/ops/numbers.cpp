@@ -71,9 +71,9 @@ TEST_CASE("the mean and the norm of integers and bool are double") {
   CHECK(computed<std::uint8_t, double>(means, {255, 0, 255, 1})[3] == 127.75);
   CHECK(computed<std::uint8_t, double>(norms, {255, 0, 255, 0})[3] == std::sqrt(2.0 * 255 * 255));
   CHECK(computed<std::int32_t, double>([&](value x) { return means(x > 1); }, {4, 5, 0, 7})[0] == 0.75);
-  CHECK(computed<std::int32_t, double>([](value x) { return constant(x, {4}, 0.0) + norm(x, {}, HUGE_VAL); }, {4, -5, 0, 3})[0] ==
+  CHECK(computed<std::int32_t, double>([](value x) { return constant(x, {4}, 0.0) + norm(x, HUGE_VAL, {}); }, {4, -5, 0, 3})[0] ==
         5);
-  CHECK(contains(said<std::int32_t>([](value x) { return norm(x, {}, 0.5); }), "p is less than 1"));
+  CHECK(contains(said<std::int32_t>([](value x) { return norm(x, 0.5, {}); }), "p is less than 1"));
 }
 
 TEST_CASE("a map neither takes nor gives numbers that it would cut") {

@@ -41,7 +41,7 @@ void compare(const dynamic::program& p, std::int64_t n, std::int64_t width) {
   std::vector<double> h(at(width, 1)), xs(at(n, width)), rows(at(n, width));
   for (std::size_t i = 0; i < h.size(); ++i) h[i] = static_cast<double>(i % 5) - 2;
   for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<double>(i * 7 % 11) - 5;
-  const auto results = p.run_pointers(simulated{}, std::vector<const void*>{h.data(), xs.data()});
+  const auto results = p.run(simulated{}, std::vector<const void*>{h.data(), xs.data()});
   for (std::size_t i = 0; i < xs.size(); ++i) {
     auto& c = h[i % h.size()];
     c = c * 0.5 + xs[i];
@@ -140,7 +140,7 @@ TEST_CASE("scan: the gradient by rows that are split is added up where they lie"
   CHECK(p.traffic().bytes <= 2 * 8 * 2 * 8);  // one row in each iteration, forward and backward
   const auto one = dynamic::compile(by_rows, dynamic::mesh({{"x", 1}}), dynamic::input<double>({1}, {""}), rows);
   const std::vector<double> h{3}, xs{1, 2, 3, 4, 5, 6, 7, 8};
-  const auto a = p.run_pointers(simulated{}, std::vector<const void*>{h.data(), xs.data()});
-  const auto b = one.run_pointers(serial{}, std::vector<const void*>{h.data(), xs.data()});
+  const auto a = p.run(simulated{}, std::vector<const void*>{h.data(), xs.data()});
+  const auto b = one.run(serial{}, std::vector<const void*>{h.data(), xs.data()});
   for (int i = 0; i < 8; ++i) CHECK(a[0].data<double>()[i] == b[0].data<double>()[i]);
 }

@@ -196,12 +196,12 @@ TEST_CASE("reverse and roll") {
       {11, 5}, {11, 5}, [](value x) { return flip(x, {}); }, [](const place& i) { return i; });
   for (const std::int64_t by : {-25, -4, -1, 0, 1, 6, 11, 37})
     check(
-        {11, 5}, {11, 5}, [by](value x) { return roll(x, by, 0); },
+        {11, 5}, {11, 5}, [by](value x) { return roll(x, by, along(0)); },
         [by](const place& i) {
           return place{((i[0] - by) % 11 + 11) % 11, i[1]};
         });
   check(
-      {3, 1}, {3, 1}, [](value x) { return roll(x, 4, 1); }, [](const place& i) { return i; });
+      {3, 1}, {3, 1}, [](value x) { return roll(x, 4, along(1)); }, [](const place& i) { return i; });
 }
 
 TEST_CASE("concatenate") {
@@ -278,7 +278,7 @@ TEST_CASE("refusals name the operator, the dim, the numbers and the remedy") {
   CHECK(says(refusal([](value x, value) { return slice(x, {0}, {4}); }), "names 1 numbers"));
   CHECK(says(refusal([](value x, value) { return flip(x, {2}); }), "dim 2 is not a dim of [4,3]"));
   CHECK(says(refusal([](value x, value) { return flip(x, {0, -2}); }), "names dim 0 of [4,3] twice"));
-  CHECK(says(refusal([](value x, value) { return roll(x, 1, 2); }), "dim 2 is not a dim of [4,3]"));
+  CHECK(says(refusal([](value x, value) { return roll(x, 1, along(2)); }), "dim 2 is not a dim of [4,3]"));
   CHECK(says(refusal([](value x, value y) {
                return concatenate({x, y}, 0);
              }),

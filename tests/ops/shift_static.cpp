@@ -21,7 +21,7 @@ using namespace gspmd;
 namespace {
 using grid = mesh<axis<"x", 2>, axis<"y", 3>>;
 constexpr auto heat = [](auto t) {  // rows uneven over x, columns uneven over y
-  const value around = shift(t, 0, -1) + shift(t, 0, 1) + shift(t, 1, -1) + shift(t, 1, 1);
+  const value around = shift(t, -1, along(0)) + shift(t, 1, along(0)) + shift(t, -1, along(1)) + shift(t, 1, along(1));
   return t + 0.125 * (around - 4.0 * t);
 };
 using heat_step = compile<heat, grid, input<double, shape<9, 7>, split<"x", "y">>>;
@@ -65,9 +65,9 @@ static_assert(takes_turns<0>() && takes_turns<1>() && takes_turns<6>());
 
 // A convolution of 3 along the split dim: BXI,xIO->BXO with its gradients.
 constexpr auto convolution = [](auto images, auto left, auto middle, auto right) {
-  const value a = einsum<"bxi,io->bxo">(shift(images, 1, -1), left);
+  const value a = einsum<"bxi,io->bxo">(shift(images, -1, along(1)), left);
   const value b = einsum<"bxi,io->bxo">(images, middle);
-  const value c = einsum<"bxi,io->bxo">(shift(images, 1, 1), right);
+  const value c = einsum<"bxi,io->bxo">(shift(images, 1, along(1)), right);
   return a + b + c;
 };
 constexpr auto trained = [](auto images, auto left, auto middle, auto right) {
@@ -84,10 +84,10 @@ static_assert(forward::traffic.bytes == 2 * (2 * 3 * 8));
 static_assert(backward::output_shard<0>::local_extents == shape<2, 3, 3>::value);
 
 // Nothing is sent along whole dims, or if the result is all zeros.
-constexpr auto along = [](auto x) { return std::tuple{shift(x, 1, 2), shift(x, 0, 9), shift(x, 0, 0)}; };
-static_assert(compile<along, four, input<float, shape<9, 7>, split<"x", _>>>::collectives == collectives{});
+constexpr auto by_lines = [](auto x) { return std::tuple{shift(x, 2, along(1)), shift(x, 9, along(0)), shift(x, 0, along(0))}; };
+static_assert(compile<by_lines, four, input<float, shape<9, 7>, split<"x", _>>>::collectives == collectives{});
 // Farther than a shard: from the second and the third device after it.
-constexpr auto far = [](auto x) { return shift(x, 0, 5); };
+constexpr auto far = [](auto x) { return shift(x, 5, along(0)); };
 using far_step = compile<far, four, input<float, shape<8>, split<"x">>>;
 static_assert(far_step::traffic.collectives == 1 && far_step::traffic.messages == 2 && far_step::traffic.bytes == 8);
 
@@ -202,7 +202,7 @@ TEST_CASE("a device that fails while margins are under way leaves nobody waiting
           if (x > 100) throw error("more than 100");
           return x;
         },
-        shift(t, 0, -1) + shift(t, 0, 1));
+        shift(t, -1, along(0)) + shift(t, 1, along(0)));
   };
   const auto p = dynamic::compile(program, dynamic::mesh({{"x", 3}}), dynamic::input<double>({600, 200}, {"x", ""}));
   CHECK(std::string(explain(p)).find("while loop 1 computes") != std::string::npos);
@@ -222,8 +222,9 @@ TEST_CASE("a device that fails while margins are under way leaves nobody waiting
 // Offsets of several widths, also around the end, with a user's function and a reduction. Rows are short, long, longer
 // than a block of the interpreter, uneven, or shorter than the width of the stencil.
 constexpr auto wide = [](auto t) {
-  const value beside = shift(t, 1, -3) + shift(t, 1, 1) - shift(t, 1, 3), round = roll(t, 1, 0) - roll(t, -2, 1);
-  const value mapped = shift(t, 0, 1) + map([](double x) { return x * 0.5; }, shift(t, 1, -1));
+  const value beside = shift(t, -3, along(1)) + shift(t, 1, along(1)) - shift(t, 3, along(1)),
+              round = roll(t, 1, along(0)) - roll(t, -2, along(1));
+  const value mapped = shift(t, 1, along(0)) + map([](double x) { return x * 0.5; }, shift(t, -1, along(1)));
   return std::tuple{beside + 2.0 * round, mapped, sum(t, {0})};
 };
 template <std::int64_t Rows, std::int64_t Columns, class Split>
@@ -318,7 +319,7 @@ TEST_CASE("what explain says, and what is refused") {
     std::string refused;
     try {
       dynamic::builder b(dynamic::mesh({{"x", 4}}));
-      b.output(shift(b.input(dynamic::input<float>({8, 3})), dim, 1));
+      b.output(shift(b.input(dynamic::input<float>({8, 3})), 1, along(dim)));
       static_cast<void>(b.compile());
     } catch (const error& e) {
       refused = e.what();

@@ -53,7 +53,7 @@ TEST_CASE("dims are counted from the end too") {
   CHECK_FALSE(same([](auto x, auto) { return sum(x, -1); }, [](auto x, auto) { return sum(x, 0); }));
   CHECK(same([](auto x, auto) { return softmax(x, -1); }, [](auto x, auto) { return softmax(x, 1); }));
   CHECK(same([](auto x, auto) { return log_softmax(x, -2); }, [](auto x, auto) { return log_softmax(x, 0); }));
-  CHECK(same([](auto x, auto) { return shift(x, -2, 3); }, [](auto x, auto) { return shift(x, 0, 3); }));
+  CHECK(same([](auto x, auto) { return shift(x, 3, along(-2)); }, [](auto x, auto) { return shift(x, 3, along(0)); }));
   CHECK(same([](auto x, auto) { return transpose(x, {-1, -2}); }, [](auto x, auto) { return transpose(x, {1, 0}); }));
   CHECK(same(
       [](auto x, auto) {
@@ -69,7 +69,7 @@ TEST_CASE("dims are counted from the end too") {
       [](auto x, auto) {
         return x + iota<float>(x, {8, 6}, 1);
       }));
-  CHECK(same([](auto x, auto) { return split_dim(x, -1, 2); }, [](auto x, auto) { return split_dim(x, 1, 2); }));
+  CHECK(same([](auto x, auto) { return split_dim(x, 2, along(-1)); }, [](auto x, auto) { return split_dim(x, 2, along(1)); }));
 }
 
 TEST_CASE("reshape works out the extent that is -1") {
@@ -158,7 +158,7 @@ TEST_CASE("a refused value has the rank, and where they are known the extents, o
   CHECK(shape_of(reshape(x, {7, 7, 7})) == "[7,7,7]");
   CHECK(shape_of(reshape(x, {7, -1})) == "[7,1]");
   CHECK(shape_of(transpose(x, {0, 0})) == "[8,6]");
-  CHECK(shape_of(shift(x, 4, 1)) == "[8,6]");
+  CHECK(shape_of(shift(x, 1, along(4))) == "[8,6]");
   CHECK(shape_of(broadcast_in_dim(x, {2, 2}, {0, 1})) == "[2,2]");
   CHECK(shape_of(einsum("ab,bc->ac", x, y)) == "[8,5]");
   CHECK(shape_of(einsum<"abc->ca">(x)) == "[1,8]");
@@ -183,7 +183,7 @@ TEST_CASE("a compiled callable may capture constant numbers") {
   constexpr auto written = [](auto x) { return x * 0.5F * 3 + 2.0; };
   auto not_constant = [](auto x) { return x * 0.5F * 3 + 2.0; };  // captures nothing, and so is known all the same
   using pod = mesh<axis<"x", 2>>;
-  using input = input<float, shape<5>, split<"x">>;
+  using input = gspmd::input<float, shape<5>, split<"x">>;
   array<float> x({5});
   for (std::int64_t i = 0; i < 5; ++i) x[i] = static_cast<float>(i);
   const auto by_capture = run<compile<captured, pod, input>>(simulated{}, x);

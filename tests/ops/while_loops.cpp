@@ -51,7 +51,7 @@ TEST_CASE("while_loop: conjugate gradients to a tolerance inside one step, on an
                                     dynamic::input<double>({}));
     int64_t before = 0;
     for (const double tolerance : {1e9, 1e-3, 1e-20}) {
-      const auto y = p.run_pointers(backend, {a.data(), b.data(), &tolerance});
+      const auto y = p.run(backend, {a.data(), b.data(), &tolerance});
       const auto* const x = y[0].template data<double>();
       double off = 0;
       for (std::size_t i = 0; i < n; ++i) {
@@ -99,7 +99,7 @@ TEST_CASE("while_loop: in a loop, around a loop, and one that carries what takes
   for (const int64_t start : {1, 2, 7, 27}) {
     int64_t count = 0;
     for (int64_t at = start; at > 1; at = at % 2 == 0 ? at / 2 : 3 * at + 1) ++count;
-    CHECK(p.run_pointers(threads{}, {&start})[0].data<int64_t>()[0] == 3 * count);
+    CHECK(p.run(threads{}, {&start})[0].data<int64_t>()[0] == 3 * count);
   }
   const auto doubled = [](value n, value x) {
     return fori_loop(
@@ -112,7 +112,7 @@ TEST_CASE("while_loop: in a loop, around a loop, and one that carries what takes
   const auto q = dynamic::compile(doubled, m, dynamic::input<std::int32_t>({}), dynamic::input<float>({5}, {"x"}));
   for (const std::int32_t n : {-1, 0, 1, 2, 5}) {
     const std::vector<float> x{1, 2, 3, 4, 5};
-    const auto y = q.run_pointers(simulated{}, {&n, x.data()});
+    const auto y = q.run(simulated{}, {&n, x.data()});
     for (std::size_t k = 0; k < 5; ++k) {
       float now = x[k], other = x[k] + 1;
       for (std::int32_t i = 0; i < n; ++i) {
@@ -140,7 +140,7 @@ TEST_CASE("switch_ takes the body of its index, the first or the last one beyond
   const auto p = dynamic::compile(chosen, m, dynamic::input<int64_t>({}), dynamic::input<float>({3}, {"x"}));
   const std::vector<float> x{1, 2, 3};
   for (const int64_t index : {-5, 0, 1, 2, 7}) {
-    const auto y = p.run_pointers(simulated{}, {&index, x.data()});
+    const auto y = p.run(simulated{}, {&index, x.data()});
     const float wanted = index <= 0 ? 6 : index == 1 ? 9 : -3, slope = index <= 0 ? 2 : index == 1 ? 6 : -1;
     CHECK(y[0].data<float>()[2] == wanted);
     CHECK(y[1].data<float>()[2] == slope);
@@ -176,7 +176,7 @@ TEST_CASE("while_loop: what is carried changes its sharding in the body, and is 
       }
     }
   for (const bool on_threads : {true, false}) {
-    const auto y = on_threads ? p.run_pointers(threads{}, {x.data()}) : p.run_pointers(simulated{}, {x.data()});
+    const auto y = on_threads ? p.run(threads{}, {x.data()}) : p.run(simulated{}, {x.data()});
     CHECK(std::equal(want.begin(), want.end(), y[0].data<int64_t>()));
   }
 }
@@ -205,7 +205,7 @@ TEST_CASE("loops and branches of as many values as are known at run time") {
   const auto p = b.compile();
   const std::vector<int64_t> data{1, 2, 5};
   for (const int64_t trips : {0, 1, 4}) {
-    const auto y = p.run_pointers(simulated{}, {&trips, data.data()});
+    const auto y = p.run(simulated{}, {&trips, data.data()});
     std::array<std::array<int64_t, 3>, 3> now{};
     for (std::size_t k = 0; k < 3; ++k)
       for (std::size_t i = 0; i < 3; ++i) now[k][i] = data[i] * static_cast<int64_t>(k + 1);

@@ -65,7 +65,7 @@ TEST_CASE("fields that are not staggered are refused") {
       "staggered; call the function itself";
   const auto inner = [](value u, value h) { return h + slice(u, {1}, {1 + h.shape()[0]}); };
   CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + h; }), sentence));
-  CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + shift(h, 0, 1); }), sentence));
+  CHECK(caught::contains(staggered_of({64, 64}, [](value u, value h) { return u + shift(h, 1, along(0)); }), sentence));
   CHECK(caught::contains(staggered_of({64, 40}, inner), sentence));
   CHECK(staggered_of({64, 60}, inner) == "no error");
   // Staggered, but of so few elements that aligning them gains nothing: a program of any size is one.

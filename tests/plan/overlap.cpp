@@ -137,9 +137,9 @@ TEST_CASE("overlapped: rows that are gone through together hide a collective, an
   for (auto* all : {&x, &w1, &w2})
     for (auto& e : *all) e = static_cast<double>((seed = seed * 1664525U + 1013904223U) >> 16) / 65536.0 - 0.5;
   const std::vector<const void*> given{x.data(), w1.data(), w2.data()};
-  const auto expected = plain.run_pointers(simulated{}, given);
-  CHECK(hiding.run_pointers(simulated{}, given)[0].bytes == expected[0].bytes);
-  CHECK(hiding.run_pointers(threads{}, given)[0].bytes == expected[0].bytes);
+  const auto expected = plain.run(simulated{}, given);
+  CHECK(hiding.run(simulated{}, given)[0].bytes == expected[0].bytes);
+  CHECK(hiding.run(threads{}, given)[0].bytes == expected[0].bytes);
 }
 
 TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the work of its tick") {
@@ -175,17 +175,19 @@ TEST_CASE("overlapped: what a stage of a pipeline sends is under way beside the 
   for (auto* all : {&w, &x})
     for (auto& e : *all) e = static_cast<double>((seed = seed * 1664525U + 1013904223U) >> 16) / 65536.0 - 0.5;
   const std::vector<const void*> given{w.data(), x.data()};
-  const auto expected = plain.run_pointers(simulated{}, given);
+  const auto expected = plain.run(simulated{}, given);
   for (const std::size_t k : {std::size_t{0}, std::size_t{1}}) {
-    CHECK(hiding.run_pointers(simulated{}, given)[k].bytes == expected[k].bytes);
-    CHECK(hiding.run_pointers(threads{}, given)[k].bytes == expected[k].bytes);
+    CHECK(hiding.run(simulated{}, given)[k].bytes == expected[k].bytes);
+    CHECK(hiding.run(threads{}, given)[k].bytes == expected[k].bytes);
   }
 }
 
 TEST_CASE("overlapped: margins as wide as a shard are each under way beside a product, and joined where there is none") {
   using namespace overlapped_programs;
-  const auto beside = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + einsum<"ab,bc->ac">(u, w); };
-  const auto alone = [](value u, value v, value w) { return shift(u, 0, 16) + shift(v, 0, 16) + w; };
+  const auto beside = [](value u, value v, value w) {
+    return shift(u, 16, along(0)) + shift(v, 16, along(0)) + einsum<"ab,bc->ac">(u, w);
+  };
+  const auto alone = [](value u, value v, value w) { return shift(u, 16, along(0)) + shift(v, 16, along(0)) + w; };
   const auto planned_on = [](auto f, const dynamic::mesh& m) {
     const auto rows = dynamic::input<float>({64, 64}, {"data", ""});
     return dynamic::compile(f, m, rows, rows, dynamic::input<float>({64, 64}));
@@ -200,5 +202,5 @@ TEST_CASE("overlapped: margins as wide as a shard are each under way beside a pr
   for (auto* all : {&u, &v, &w})
     for (auto& e : *all) e = static_cast<float>((seed = seed * 1664525U + 1013904223U) >> 16) / 65536.0F - 0.5F;
   const std::vector<const void*> given{u.data(), v.data(), w.data()};
-  CHECK(hiding.run_pointers(threads{}, given)[0].bytes == plain.run_pointers(simulated{}, given)[0].bytes);
+  CHECK(hiding.run(threads{}, given)[0].bytes == plain.run(simulated{}, given)[0].bytes);
 }

@@ -85,7 +85,7 @@ void try_operators(std::uint64_t seed, const dynamic::mesh& m, const any_backend
                           sum(vx, {0, 1}),
                           cumsum(vx, 1, {.reverse = true}),
                           pad(vx, {1, 0}, {0, 2}),
-                          concatenate({flip(vx, {1}), roll(vy, 1, 0)}, 0),
+                          concatenate({flip(vx, {1}), roll(vy, 1, along(0))}, 0),
                           scatter_add(vx, vrows, vu, 0),
                           grad(sum(real(z * conj(z)), {0, 1}), vx),
                           grad(sum(abs(vx), {0, 1}), vx),

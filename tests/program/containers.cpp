@@ -14,7 +14,7 @@
 #include <gspmd/gspmd.hpp>
 
 #include "gspmd/dynamic.hpp"
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/layouts/placed_array.hpp"
 #include "support/eigen_if_there.hpp"
 #include "support/error_of.hpp"
@@ -63,6 +63,7 @@ enum class layout { row_major, column_major };
 template <layout L>
 struct tensor : with_dimension {  // xtensor
   static constexpr layout static_layout = L;
+  [[nodiscard]] static const float* data() { return nullptr; }
 };
 static_assert(!is_row_major<says_rank> && is_row_major<says_rank_1>);
 static_assert(!is_row_major<counts_rank> && is_row_major<counts_rank_1> && !is_row_major<rank_of_object>);

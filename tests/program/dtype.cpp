@@ -371,7 +371,7 @@ TEST_CASE("an einsum of bf16 may keep its sums as floats, on several devices too
   CHECK(p.traffic().bytes == 2 * 3 * 6 * 4 / 4);
   std::vector<bf16> x(16, bf16(1.0F)), w(24, bf16(1.0F));
   x[0] = bf16(256.0F);
-  const auto y = p.run_pointers(threads{}, {x.data(), w.data()});
+  const auto y = p.run(threads{}, {x.data(), w.data()});
   CHECK(y[0].data<float>()[0] == 263);
   CHECK(static_cast<float>(y[1].data<bf16>()[3]) == 3);
   CHECK_THROWS_WITH(dynamic::compile([](value a, value b) { return einsum_as<double, "ab,bc->ac">(a, b); }, m,
@@ -438,7 +438,7 @@ TEST_CASE("bf16: gradients, loops, rows and a map") {
   std::vector<bf16> x, w;
   for (int i = 0; i < 32; ++i) x.push_back(bf16(static_cast<float>(i % 5 - 2)));
   for (int i = 0; i < 16; ++i) w.push_back(bf16(static_cast<float>(i % 3)));
-  const auto y = p.run_pointers(simulated{}, {x.data(), w.data()});
+  const auto y = p.run(simulated{}, {x.data(), w.data()});
   CHECK(y[0].type == dtype::bf16);
   for (std::size_t d = 0; d < 4; ++d)
     for (std::size_t f = 0; f < 4; ++f) {

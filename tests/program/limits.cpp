@@ -169,7 +169,7 @@ TEST_CASE("a tensor whose bytes cannot be counted is refused where it is made") 
   const auto of_bytes = [&](auto f, std::vector<std::int64_t> shape) {
     return refused(f, dynamic::input<bool>(std::move(shape)));
   };
-  const auto spread = [](value x) { return shift(broadcast_in_dim(x, {one << 32, (one << 32) + 1, 2}, {2}), 0, 1); };
+  const auto spread = [](value x) { return shift(broadcast_in_dim(x, {one << 32, (one << 32) + 1, 2}, {2}), 1, along(0)); };
   CHECK(contains(of_bytes(spread, {2}), "[4294967296,4294967297,2] has more than 2^60 bytes"));
   const auto outer = [](auto x, auto y) { return sum(einsum<"a,b->ab">(x, y)); };
   const auto line = dynamic::input<float>({one << 32});

@@ -44,7 +44,7 @@ TEST_CASE("what a type of the user's own does not have is refused") {
       "cast at own_types.cpp:39: has an element type of your own, which the run-time path has no kernels for; use "
       "gspmd::compile",
       [](value x) { return x; });
-  says("max at own_types.cpp:48: is not defined for own type 0; map a function that takes it", [](value x) { return max(x, x); });
+  says("max at own_types.cpp:47: is not defined for own type 0; map a function that takes it", [](value x) { return max(x, x); });
   says(
       "the number 2 is no value of own type 0, which has no number but 0; use a tensor of that type, or map a function that "
       "contains "
@@ -53,9 +53,9 @@ TEST_CASE("what a type of the user's own does not have is refused") {
   says("kind multiply is not defined for own type 0; map a function", [](value x) { return reduce(x, monoid::multiply); });
   says("elements of own type 0 have no order; sort by real numbers that are computed from them",
        [](value x) { return sort(x, 0); });
-  says("top_k at own_types.cpp:57: is not defined for own type 0", [](value x) { return top_k(x, 1).first; });
+  says("top_k at own_types.cpp:56: is not defined for own type 0", [](value x) { return top_k(x, 1).first; });
   says(
-      "map at own_types.cpp:61: is not defined for own type 0, and the function does not accept this type; let it take and "
+      "map at own_types.cpp:60: is not defined for own type 0, and the function does not accept this type; let it take and "
       "return elements of this type",
       [](value x) { return map([](double a) { return a; }, x); });
   says("is not defined for own type 0; write it as a sum of shifted tensors",

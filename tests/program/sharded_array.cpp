@@ -17,7 +17,7 @@ namespace {
 
 template <class T>
 struct pair_of {
-  BOOST_HANA_DEFINE_STRUCT(pair_of, (T, a), (T, b));
+  T a, b;
 };
 
 // ---- transform_leaves ----

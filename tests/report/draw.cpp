@@ -75,19 +75,19 @@ TEST_CASE("the pictures of the blog, 0 to 5 dims") {
 TEST_CASE("the blog's lines that split each dim") {
   const auto x = arange({2, 2, 2, 2});
   const std::string indent = "   ";
-  CHECK_EQ(indented(draw_split(x, 0), indent),
+  CHECK_EQ(indented(draw_split(x, along(0)), indent),
            "     0  1    4  5\n"
            "     2  3    6  7\n"
            "   ----------------\n"
            "     8  9   12 13\n"
            "    10 11   14 15\n");
-  CHECK_EQ(indented(draw_split(x, 1), indent),
+  CHECK_EQ(indented(draw_split(x, along(1)), indent),
            "     0  1 |  4  5\n"
            "     2  3 |  6  7\n"
            "          |\n"
            "     8  9 | 12 13\n"
            "    10 11 | 14 15\n");
-  CHECK_EQ(indented(draw_split(x, 2), indent),
+  CHECK_EQ(indented(draw_split(x, along(2)), indent),
            "     0  1    4  5\n"
            "   ------- -------\n"
            "     2  3    6  7\n"
@@ -95,7 +95,7 @@ TEST_CASE("the blog's lines that split each dim") {
            "     8  9   12 13\n"
            "   ------- -------\n"
            "    10 11   14 15\n");
-  CHECK_EQ(indented(draw_split(x, 3), indent),
+  CHECK_EQ(indented(draw_split(x, along(3)), indent),
            "     0 |  1    4 |  5\n"
            "     2 |  3    6 |  7\n"
            "\n"
@@ -115,16 +115,16 @@ TEST_CASE("other extents, types and ranks") {
   b[1] = true;
   CHECK_EQ(draw(b), "0  1\n");
   CHECK_EQ(draw(arange({2, 1, 1, 1, 1, 1})), " 0\n..\n 1\n");
-  CHECK_EQ(draw_split(arange({5}), 0, 2), "  0  1 |  2  3 |  4\n");
-  CHECK_EQ(draw_split(arange({2, 1, 1, 1, 2}), 0), "  0  1  |   2  3\n");
-  CHECK_THROWS_WITH(draw_split(arange({5}), 1), "gspmd: draw_split: dim 1 of a tensor with 1 dims");
-  CHECK_THROWS_WITH(draw_split(arange({5}), 0, 0), "gspmd: draw_split: pieces of 0; they have at least 1 element");
+  CHECK_EQ(draw_split(arange({5}), 2, along(0)), "  0  1 |  2  3 |  4\n");
+  CHECK_EQ(draw_split(arange({2, 1, 1, 1, 2}), along(0)), "  0  1  |   2  3\n");
+  CHECK_THROWS_WITH(draw_split(arange({5}), along(1)), "gspmd: draw_split: dim 1 of a tensor with 1 dims");
+  CHECK_THROWS_WITH(draw_split(arange({5}), 0, along(0)), "gspmd: draw_split: pieces of 0; they have at least 1 element");
   // every element appears once in every picture, for any extents and lines
   for (const auto& shape :
        std::vector<std::vector<std::int64_t>>{{2, 3, 1, 2}, {3, 2, 2, 2, 2}, {2, 1, 3, 2, 1, 2}, {1, 2, 2, 2, 2, 2, 2}})
     for (int dim = -1; dim < static_cast<int>(shape.size()); ++dim) {
       const auto x = arange(shape);
-      auto picture = dim < 0 ? draw(x) : draw_split(x, dim);
+      auto picture = dim < 0 ? draw(x) : draw_split(x, along(dim));
       for (auto& c : picture)
         if (c < '0' || c > '9') c = ' ';
       std::vector<bool> drawn(static_cast<std::size_t>(x.size()), false);

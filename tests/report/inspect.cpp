@@ -51,8 +51,8 @@ TEST_CASE("inspect: values by their labels") {
   const dynamic::inspection p(mlp());
   CHECK(p.find(0)->sharding() == texts{"data,one", "model"});
   CHECK(p.find(0)->parts(1) == 3);
-  CHECK(p.find(0)->part_of(5, 0) == 1);
-  CHECK(p.find(0)->part_of(5, 1) == 2);
+  CHECK(p.find(0)->part_of(5, along(0)) == 1);
+  CHECK(p.find(0)->part_of(5, along(1)) == 2);
   CHECK(p.find(0)->dim_split_by("model") == 1);
   CHECK(p.find(0)->dim_split_by("one") == 0);
   CHECK(p.completed(1)->sharding() == texts{"model", ""});

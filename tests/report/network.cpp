@@ -60,9 +60,9 @@ constexpr auto on_tree = [](int a, int b) {
 };
 using plain = mesh<axis<"x", 2>, axis<"y", 4>>;
 using round = mesh<axis<"x", 2>, axis<"y", 4>, device_order<0, 1, 3, 2, 4, 5, 7, 6>>;
-using dealt = mesh<axis<"x", 2>, axis<"y", 4>, device_order<0, 2, 4, 6, 1, 3, 5, 7>>;
+using renumbered = mesh<axis<"x", 2>, axis<"y", 4>, device_order<0, 2, 4, 6, 1, 3, 5, 7>>;
 static_assert(links_along(plain::info, "y", on_grid) == 12 && links_along(round::info, "y", on_grid) == 8);
-static_assert(links_along(plain::info, "y", on_tree) == 24 && links_along(dealt::info, "y", on_tree) == 40);
+static_assert(links_along(plain::info, "y", on_tree) == 24 && links_along(renumbered::info, "y", on_tree) == 40);
 
 static_assert(collective_times<step>(switched).size() == 1);
 static_assert(collective_times<step>(switched)[0].what == all_reduce<"x">);

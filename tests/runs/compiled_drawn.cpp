@@ -36,8 +36,9 @@ struct drawn {
   using number = std::conditional_t<Seed % 3 == 1, double, float>;
   template <unsigned K, int... N>
   using input =
-      std::tuple_element_t<draw(K, 3), std::tuple<input<number, shape<N...>, split<"x", _>>,
-                                                  input<number, shape<N...>, split<_, "x">>, input<number, shape<N...>>>>;
+      std::tuple_element_t<draw(K, 3),
+                           std::tuple<gspmd::input<number, shape<N...>, split<"x", _>>,
+                                      gspmd::input<number, shape<N...>, split<_, "x">>, gspmd::input<number, shape<N...>>>>;
   static std::string wrong() {
     return wrong_between_guards<random_callables::callable<Seed>, mesh<axis<"x", 1 << draw(3, 3)>, axis<"y", 1>>,
                                 input<4, rows, columns>, input<5, columns, rows>, input<6, rows, rows>>();

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
-#include <gspmd/dynamic/step.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include "support/large_memory.hpp"
@@ -39,8 +39,8 @@ constexpr int64_t near = 12'345, far = (int64_t{1} << 31) + 5;
 constexpr int64_t rows = 32'771, columns = 65'537;
 static_assert(rows * columns > int64_t{1} << 31);
 
-constexpr auto near_moved = [](auto x) { return shift(x, 0, -near); };  // the second half reads the end of the first half
-constexpr auto far_moved = [](auto x) { return shift(x, 0, far); };
+constexpr auto near_moved = [](auto x) { return shift(x, -near, along(0)); };  // the second half reads the end of the first half
+constexpr auto far_moved = [](auto x) { return shift(x, far, along(0)); };
 constexpr auto found = [](auto x, auto at) { return std::tuple{take(x, at, 0), slice(x, {n - 5000}, {n - 7}, {3})}; };
 constexpr auto sums = [](auto m) { return std::tuple{sum(m, 0), sum(m, 1)}; };
 constexpr auto more = [](auto x) { return x * 3 + 1; };
@@ -65,7 +65,7 @@ TEST_CASE("large: a shard of more than 2^31 elements goes through a loop, and al
   std::fill_n(y.get(), n, int8_t{0});
   const auto program = dynamic::compile(more, dynamic::mesh({{"x", 1}}), dynamic::input<int8_t>({n}));
   launch(serial{}, 1, [&](auto& comm) {
-    dynamic::step step(program);
+    dynamic::session step(program);
     step(comm, x.data(), y.get());
   });
   CHECK(large::is_periodic(y.get(), n, more_of(once)));

@@ -12,6 +12,7 @@
 #include "gspmd/detail/passes/order/hide_collectives.hpp"
 #include "gspmd/detail/passes/refuse/try_operators.hpp"
 #include "gspmd/detail/passes/rewrite/canonical.hpp"
+#include "gspmd/detail/passes/solve/solve_plan.hpp"
 #include "support/equal_plans.hpp"
 #include "support/run_random_on_threads.hpp"
 
@@ -26,7 +27,8 @@ TEST_CASE("random programs on simulated devices equal the naive reference") {
     const reference::random_program program(seed);
     gspmd::detail::plan_request request;
     if (seed % 8 == 3) request.saving = 1 + static_cast<int>(seed / 8 % 4);  // as if memory were short
-    if (seed % 8 == 5)
+    if (seed % 4 == 2) request.solve = gspmd::detail::solve_plan;
+    if (seed % 8 == 5 || seed % 8 == 2)
       request.network.one_switch.per_kib = std::int64_t{1} << 40;  // bytes are expensive, so another plan is searched for
     if (seed % 8 == 1 || seed % 16 == 13) request.hide = gspmd::detail::hide_collectives;
     const auto plan = gspmd::detail::plan_at_run_time(program.g, program.mesh, request);

@@ -14,6 +14,7 @@
 
 #include <gspmd/detail/kernels/blas_threads.hpp>
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/layouts/placed_array.hpp>
 

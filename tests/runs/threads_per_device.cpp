@@ -40,10 +40,10 @@ bool are_same(const std::tuple<T...>& a, const std::tuple<T...>& b) {
 
 /// All kernels that threads share, with one or several blocks of rows, large enough to be shared.
 constexpr auto everything = [](auto x, auto w) {
-  const auto around = shift(x, 0, 1) + shift(x, 0, -1) + shift(x, 1, 1) + shift(x, 1, -1);
+  const auto around = shift(x, 1, along(0)) + shift(x, -1, along(0)) + shift(x, 1, along(1)) + shift(x, -1, along(1));
   const auto centred = w - expand_dims(sum(w, 1) / 640.0F, 1);
   return std::tuple{fori_loop(
-                        3, [](auto, auto u) { return u * 0.5F + shift(u, 0, 1); }, 2.0F * x + around),
+                        3, [](auto, auto u) { return u * 0.5F + shift(u, 1, along(0)); }, 2.0F * x + around),
                     sum(x * x + 1.0F),
                     sum(exp(x), 1),
                     sum(w, 0),

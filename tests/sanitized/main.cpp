@@ -16,7 +16,7 @@ using namespace gspmd;
 // data of a compiled program are constants. These operators have one constant of each kind.
 using four = mesh<axis<"x", 4>>;
 constexpr auto program = [](auto u, auto w, auto rows) {
-  auto d = shift(u, 0, 1) - u;
+  auto d = shift(u, 1, along(0)) - u;
   auto inner = pad(slice(u, {1}, {17}), {1}, {1});
   auto product = einsum<"rk,ck->rc">(take(w, rows, 0), w);
   return std::tuple(d / sum(d * d), max(inner, d), sum(product, {1}), transpose(w, {1, 0}), cumsum(u, 0));

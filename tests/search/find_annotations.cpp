@@ -64,7 +64,7 @@ dynamic::found_annotations jacobi_on_16_devices() {
   const auto jacobi = [](const dynamic::mesh& m) {  // the program on a mesh
     dynamic::builder b(m);
     const value u = b.input(dynamic::input<float>({4096, 4096}));
-    b.output(update(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1))));
+    b.output(update(u, 0.25 * (shift(u, 1, along(0)) + shift(u, -1, along(0)) + shift(u, 1, along(1)) + shift(u, -1, along(1)))));
     return b;
   };
   return dynamic::find_annotations(jacobi, {.meshes = dynamic::meshes_of(16), .memory_per_device = 1 * GiB, .most_plans = 100});

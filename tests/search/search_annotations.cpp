@@ -29,7 +29,7 @@ constexpr auto two_layers = [](auto x, auto w1, auto w2) {
   return update(x, x - 0.1 * y);
 };
 constexpr auto jacobi = [](auto u) {
-  return update(u, 0.25 * (shift(u, 0, 1) + shift(u, 0, -1) + shift(u, 1, 1) + shift(u, 1, -1)));
+  return update(u, 0.25 * (shift(u, 1, along(0)) + shift(u, -1, along(0)) + shift(u, 1, along(1)) + shift(u, -1, along(1))));
 };
 
 template <class Input>

@@ -445,8 +445,8 @@ TEST_CASE("sparse_matrix: a device has at most 2^31 - 1 of everything, and each 
 }
 TEST_CASE("examples/cg: a residual that is not a number is an error, not a loop without end") {
   CHECK(error_of([] { cg::check_residual(1e300, 3); }) == "no error");
-  CHECK(contains(error_of([] { cg::check_residual(std::nan(""), 3); }), "|r|^2 is nan after 3 trips"));
-  CHECK(contains(error_of([] { cg::check_residual(HUGE_VAL, 3); }), "|r|^2 is inf after 3 trips"));
+  CHECK(contains(error_of([] { cg::check_residual(std::nan(""), 3); }), "|r|^2 is nan after 3 iterations"));
+  CHECK(contains(error_of([] { cg::check_residual(HUGE_VAL, 3); }), "|r|^2 is inf after 3 iterations"));
 }
 
 TEST_CASE("sparse_matrix: mistakes in a program") {

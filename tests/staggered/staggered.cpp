@@ -89,9 +89,9 @@ dynamic::program yee(whole n, whole m, whole rows, whole columns, int way, int s
 dynamic::program of_one_shape(whole n, whole m, whole rows, whole columns, int steps) {
   const auto field = dynamic::input<double>({n + 1, m + 1}, {"x", "y"});
   const auto body = [](value, value e, value hx, value hy) {
-    hx = hx - 0.5 * (shift(e, 1, 1) - e);
-    hy = hy + 0.5 * (shift(e, 0, 1) - e);
-    return std::tuple{e + 0.5 * (hy - shift(hy, 0, -1) - hx + shift(hx, 1, -1)), hx, hy};
+    hx = hx - 0.5 * (shift(e, 1, along(1)) - e);
+    hy = hy + 0.5 * (shift(e, 1, along(0)) - e);
+    return std::tuple{e + 0.5 * (hy - shift(hy, -1, along(0)) - hx + shift(hx, -1, along(1))), hx, hy};
   };
   return dynamic::compile([&](value e, value hx, value hy) { return fori_loop(steps, body, e, hx, hy); },
                           dynamic::mesh({{"x", rows}, {"y", columns}}), field, field, field);
@@ -146,8 +146,8 @@ class random_fields {
         const value more = constant<double>(x, integers(row, 2), below(4));
         return below(2) == 0 ? concatenate({x, more}, d) : concatenate({more, x, more}, d);
       }
-      case 3: return shift(x, d, below(5) - 2, beyond[below(5)]);
-      case 4: return roll(x, below(3) - 1, d);
+      case 3: return shift(x, below(5) - 2, along(d), beyond[below(5)]);
+      case 4: return roll(x, below(3) - 1, along(d));
       case 5: return x + iota<double>(x, integers(shape.begin(), 2), d);
       case 6: return x - broadcast_in_dim(sum(x, 1 - d), integers(shape.begin(), 2), {d});
       case 7:

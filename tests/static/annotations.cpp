@@ -33,9 +33,9 @@ static_assert(is_split_as<annotated<[](auto x) {
 static_assert(is_split_as<annotated<[](auto x) { return mesh_split(x, {-1, 1, 0}); }>, split<_, "b", "a">>);
 static_assert(is_split_as<annotated<[](auto x) { return mesh_split(x, {-1, -1, -1}); }>, split<_, _, _>>);
 
-static_assert(is_split_as<annotated<[](auto x) { return split_dim(x, 1, 4); }>, split<_, "b", _>>);
-static_assert(is_split_as<annotated<[](auto x) { return split_dim(x, 2, 8); }>, split<_, _, "a,b">>);
-static_assert(is_split_as<annotated<[](auto x) { return split_dim(x, 0, 1); }>, split<_, _, _>>);
+static_assert(is_split_as<annotated<[](auto x) { return split_dim(x, 4, along(1)); }>, split<_, "b", _>>);
+static_assert(is_split_as<annotated<[](auto x) { return split_dim(x, 8, along(2)); }>, split<_, _, "a,b">>);
+static_assert(is_split_as<annotated<[](auto x) { return split_dim(x, 1, along(0)); }>, split<_, _, _>>);
 
 static_assert(is_split_as<annotated<[](auto x) { return replicate(reshard(x, split<_, "a", "b">{})); }>, split<_, _, _>>);
 static_assert(is_split_as<annotated<[](auto x) { return reshard(x, split<"a", _, "b">{}); }>, split<"a", _, "b">>);

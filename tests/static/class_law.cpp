@@ -393,7 +393,7 @@ constexpr operator_case padded{[](value a, value) { return pad(a, {1}, {2}, Numb
                                },
                                dims_of({3})};
 template <int Number>
-constexpr operator_case shifted{[](value a, value) { return shift(a, 0, 1, boundary::constant(Number)); },
+constexpr operator_case shifted{[](value a, value) { return shift(a, 1, gspmd::along(0), boundary::constant(Number)); },
                                 [](in_numbers a, in_numbers, numbers& y) {
                                   y.of[2] = Number;
                                   for (int i = 0; i < 2; ++i) y.of[i] = a.of[i + 1];

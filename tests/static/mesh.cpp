@@ -71,5 +71,6 @@ constexpr std::int64_t local = shard_view<float, pod, shape<N>, Split>::local_ex
 static_assert(local<15, split<"data">> == 8 && local<9, split<"model">> == 3 && local<9, split<"data,model">> == 2);
 static_assert(local<1, split<"model">> == 1 && local<0, split<"model">> == 0 && local<7, split<_>> == 7);
 using nine = shard_view<float, pod, shape<9>, split<"model">>;
-static_assert(nine::valid_range(0, 0) == detail::index_range{0, 3} && nine::valid_range(6, 0) == detail::index_range{6, 9});
-static_assert(nine::valid_range(7, 0).size() == 0, "3, 3, 3, 0");
+static_assert(nine::valid_range(0, along(0)) == detail::index_range{0, 3} &&
+              nine::valid_range(6, along(0)) == detail::index_range{6, 9});
+static_assert(nine::valid_range(7, along(0)).size() == 0, "3, 3, 3, 0");

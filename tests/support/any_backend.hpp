@@ -12,9 +12,7 @@ class any_backend {
  public:
   template <class Backend>
   any_backend(Backend)
-      : run_([](const gspmd::dynamic::program& p, const std::vector<const void*>& inputs) {
-          return p.run_pointers(Backend{}, inputs);
-        }) {}
+      : run_([](const gspmd::dynamic::program& p, const std::vector<const void*>& inputs) { return p.run(Backend{}, inputs); }) {}
 
   [[nodiscard]] std::vector<gspmd::dynamic::any_array> run(const gspmd::dynamic::program& p,
                                                            const std::vector<const void*>& inputs) const {

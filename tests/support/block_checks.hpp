@@ -29,13 +29,13 @@ template <class Layout, class Visit>
 void for_each_of_block(const Layout& layout, int device, const detail::extents& widths, Visit visit) {
   const int rank = layout.shape().count;
   detail::extents shape;
-  for (int d = 0; d < rank; ++d) shape.push_back(static_cast<std::int64_t>(layout.held(device, d).size()) + 2 * widths[d]);
+  for (int d = 0; d < rank; ++d) shape.push_back(static_cast<std::int64_t>(layout.held(device, along(d)).size()) + 2 * widths[d]);
   detail::extents at(rank, 0);
   for (std::int64_t n = detail::elements(shape); n > 0; --n) {
     detail::extents global;
     bool is_inside = true;
     for (int d = 0; d < rank; ++d) {
-      const auto held = layout.held(device, d);
+      const auto held = layout.held(device, along(d));
       global.push_back((held.size() > 0 ? held[0] : 0) + at[d] - widths[d]);
       is_inside = is_inside && at[d] >= widths[d] && at[d] < shape[d] - widths[d];
     }
@@ -67,7 +67,7 @@ int wrong_ghosts(Comm& comm, const Layout& layout, const detail::extents& widths
     detail::extents shape;
     std::int64_t next = 1;  // column-major, with a gap after each column
     for (int d = 0; d < rank; ++d) {
-      const auto held = static_cast<std::int64_t>(layout.held(comm.device(i), d).size());
+      const auto held = static_cast<std::int64_t>(layout.held(comm.device(i), along(d)).size());
       mine.is_empty = mine.is_empty || held == 0;
       shape.push_back(held + 2 * widths[d]);
       mine.strides.push_back(next);

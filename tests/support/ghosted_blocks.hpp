@@ -7,7 +7,7 @@
 
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/ir/plan.hpp"
-#include "gspmd/external/view.hpp"
+#include "gspmd/external/ghosts.hpp"
 
 /// Blocks with ghost layers, as in a user's own code.
 namespace ghosted {
@@ -36,7 +36,7 @@ struct block_of {
     }
     memory.assign(static_cast<std::size_t>(stride), everywhere);
   }
-  gspmd::strided_view<T> view() { return {memory.data(), shape, strides}; }
+  gspmd::ghosted_view<T> view() { return gspmd::ghosted_view<T>(gspmd::strided_view<T>(memory.data(), shape, strides)); }
   /// Calls visit(element, its position in the whole array) for the elements that the device holds.
   template <class Visit>
   void each(const gspmd::detail::extents& global, Visit visit) {

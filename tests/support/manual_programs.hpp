@@ -41,7 +41,7 @@ value apply_along(const op& o, value a) {
     case kind::to_replica: return local::to_replica<A>(a);
     case kind::to_varying: return local::to_varying<A>(a);
     case kind::to_partial: return local::to_partial<A>(a);
-    case kind::halo: return local::halo<A>(a, o.dim, 1, o.by > 0 ? 1 : 0, o.by == 2);
+    case kind::halo: return local::halo<A>(a, 1, o.by > 0 ? 1 : 0, along(o.dim), o.by == 2);
     case kind::broadcast: return local::broadcast<A>(a, (o.by + local::axis_size<A>(a)) % local::axis_size<A>(a));
     default: return a * broadcast_in_dim(cast<double>(local::axis_index<A>(a)), {a.shape()[0], a.shape()[1]}, {});
   }

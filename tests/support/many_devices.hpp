@@ -24,7 +24,7 @@ inline dynamic::program program(int devices, bool on_one) {
   b.output(b.reshard(sum(turned, 0), {"x"}));
   b.output(sum(x, 1));
   b.output(fori_loop(
-      20, [](value, value h) { return shift(h, 0, -1) + shift(h, 1, 1) * h; }, x));
+      20, [](value, value h) { return shift(h, -1, along(0)) + shift(h, 1, along(1)) * h; }, x));
   b.output(fori_loop(
       50, [](value, value h) { return h + sum(h); }, turned));
   return b.compile();
@@ -39,10 +39,10 @@ inline std::vector<std::uint32_t> input(int devices) {
 template <class Backend>
 std::string wrong_on(const Backend& backend, int devices, int times) {
   const auto x = input(devices);
-  const auto wanted = program(devices, true).run_pointers(serial{}, {x.data()});
+  const auto wanted = program(devices, true).run(serial{}, {x.data()});
   const auto p = program(devices, false);
   for (int k = 0; k < times; ++k) {
-    const auto results = p.run_pointers(backend, {x.data()});
+    const auto results = p.run(backend, {x.data()});
     if (results.size() != wanted.size()) return "outputs are missing";
     for (std::size_t r = 0; r < results.size(); ++r)
       if (results[r].bytes != wanted[r].bytes) return "run " + std::to_string(k) + ": output " + std::to_string(r) + " differs";

@@ -22,7 +22,7 @@ inline constexpr weights mean_of_27{1.0 / 2, 1.0 / 4, 1.0 / 8, 1.0 / 16};
 
 constexpr value neighbours(value x, int dim) {
   const auto around = gspmd::boundary::wrap();
-  return shift(x, dim, -1, around) + shift(x, dim, 1, around);
+  return shift(x, -1, gspmd::along(dim), around) + shift(x, 1, gspmd::along(dim), around);
 }
 constexpr value stencil_27(value x, weights w) {
   const value i = neighbours(x, 0), j = neighbours(x, 1), ij = neighbours(i, 1);

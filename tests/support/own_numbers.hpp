@@ -61,7 +61,7 @@ constexpr auto all_operators = [](auto x, auto w, auto rows, auto updates) {
                     where(iota<std::int32_t>(x, {7, 5}, 0) > 2.0, x, -x),
                     pad(slice(x, {2, 1}, {7, 4}), {1, 0}, {0, 2}),
                     concatenate({x, flip(x, {0})}, 0),
-                    shift(x, 0, -2),
+                    shift(x, -2, along(0)),
                     picked,
                     scatter_add(x, rows, updates, 0),
                     cumsum(x, 0),

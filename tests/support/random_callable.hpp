@@ -65,7 +65,7 @@ class generator {
       }
       case 9: {
         const auto dim = static_cast<int>(next(2));
-        return shift(a, dim, static_cast<std::int64_t>(next(9)) - 4);
+        return shift(a, static_cast<std::int64_t>(next(9)) - 4, along(dim));
       }
       case 10:
         return map(with_derivative([](auto p, auto q) { return p * q - p; }, [](auto, auto q) { return q - 1; },
@@ -96,7 +96,7 @@ class generator {
       case 1: return tamed(einsum("ac,cb->ab", tamed(einsum("ab,cb->ac", v, v)), v));
       case 2: return v.shape() == other.shape() ? v * 0.5 + other : v * sum(other) * 0.0625;
       case 3: return v - tamed(sum(v, {0}));
-      case 4: return shift(v, static_cast<int>(next(2)), 1);
+      case 4: return shift(v, 1, along(next(2)));
       case 5: {
         if (v.shape()[1] != other.shape()[0]) return v;
         const value product = einsum("ab,bc->ac", v, other);

@@ -13,7 +13,7 @@
 
 #include <gspmd/dynamic.hpp>
 #include <gspmd/dynamic/groups.hpp>
-#include <gspmd/dynamic/step.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 #include <gspmd/nn/optimizer.hpp>
 #include <gspmd/nn/optimizer/master_weights.hpp>
@@ -72,7 +72,7 @@ auto trained(const Backend& backend, const dynamic::program& p, const State& fir
   launch(backend, static_cast<int>(p.mesh_info().shape.device_count()), [&](auto& comm) {
     auto here = distribute(comm, p, 0, std::pair(w, first));
     auto loss = make_result<T>(comm, p, p.output_count() - 1);
-    dynamic::step s(p);
+    dynamic::session s(p);
     auto next = make_result(comm, p, 0, here);
     for (int n = 0; n < steps; ++n) {
       s(comm, here, distribute(comm, p, p.input_count() - 1, batch_of<T>(n)), next, loss);
@@ -191,11 +191,11 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
   launch(threads{}, 4, [&](auto& comm) {
     auto w = distribute(comm, first, 0, first_weights());
     auto state = make_result(comm, first, 0, std::pair(first_weights(), moments{zeros(), zeros(), array<std::int32_t>({})}));
-    dynamic::step{first}(comm, w, state);
-    dynamic::step s(loop);
+    dynamic::session{first}(comm, w, state);
+    dynamic::session s(loop);
     for (int n = 0; n < 6; ++n) s(comm, state, distribute(comm, loop, loop.input_count() - 1, batch_of<float>(n)), state);
     auto gathered = make_result<float>(comm, last, 0);
-    dynamic::step{last}(comm, state.first, gathered);
+    dynamic::session{last}(comm, state.first, gathered);
     const auto mine = gathered.shard();  // every device has the whole state
     if (comm.device(0) == 3) {
       got = zeros();
@@ -210,7 +210,7 @@ TEST_CASE("three programs share their state: the first one cuts it, the loop lea
   simulated_communicator comm(4);  // a whole value is not used as a split one
   auto w = distribute(comm, first, 0, first_weights());
   auto out = make_result<float>(comm, last, 0);
-  CHECK_EQ(refusal([&] { dynamic::step{last}(comm, w, out); }),
+  CHECK_EQ(refusal([&] { dynamic::session{last}(comm, w, out); }),
            "step: input 0 is f32[7,5] with the sharding [data, _], and the sharded_array has the sharding [_, _]; give both the "
            "same annotation, or convert it with to_step");
 }
@@ -219,7 +219,7 @@ namespace {
 
 template <class T>
 struct dense {
-  BOOST_HANA_DEFINE_STRUCT(dense, (T, weight), (T, bias));
+  T weight, bias;
 };
 constexpr optimizer::with_master_weights<optimizer::momentum> halving{
     {.rate = 0.5, .weight_decay = 0.5, .decays = [](const optimizer::parameter& p) { return p.name != "bias"; }}};
@@ -252,7 +252,7 @@ TEST_CASE("a mask of weight decay by name is asked about narrow parameters, not 
     const auto state = optimizer::state_inputs(b, halving, w);
     const dense<value> by{b.input(in), b.input(in)};
     dynamic::outputs(b, halving.update(w, by, state).params);
-    const auto r = b.compile().run_pointers(
+    const auto r = b.compile().run(
         simulated{}, {one.data(), one.data(), wide.data(), wide.data(), no.data(), no.data(), &count, zero.data(), zero.data()});
     check(static_cast<float>(r[0].data<bf16>()[3]), static_cast<float>(r[1].data<bf16>()[3]));
   };

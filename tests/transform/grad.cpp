@@ -146,7 +146,7 @@ TEST_CASE("gathers, scatters and scans") {
   check("top_k", one, [](const list& x) { return top_k(x[0] * x[0], 2).first; });
   check("sort", one, [](const list& x) { return sort(x[0] * x[0], 0, {.descending = true}) * x[0]; });
   check("sort_together", two, [](const list& x) {
-    const auto [key, other] = sort_together({x[0], x[1] * x[1]}, 1, 0);
+    const auto [key, other] = sort_together({x[0], x[1] * x[1]}, 1, along(0));
     return key * other;
   });
 }
@@ -295,16 +295,17 @@ TEST_CASE("broadcasts, reshape, transpose, reshard") {
   check("reshape to one dim", {reals({4, 3}, -1, 1)}, [](const list& x) { return reshape(x[0], {12}); });
   check("reshape of 1", {reals({1, 1}, -1, 1)}, [](const list& x) { return reshape(x[0], {}); });
   check("transpose", {reals({2, 3, 5}, -1, 1)}, [](const list& x) { return transpose(x[0], {2, 0, 1}); });
-  check("shift", {reals({4, 3}, -1, 1)}, [](const list& x) { return shift(x[0], 0, 1) * x[0] + sin(shift(x[0], 1, -2)); });
+  check("shift", {reals({4, 3}, -1, 1)},
+        [](const list& x) { return shift(x[0], 1, along(0)) * x[0] + sin(shift(x[0], -2, along(1))); });
   check("pad", {reals({4, 3}, -1, 1)}, [](const list& x) { return sin(pad(x[0], {1, -1}, {-2, 2}, 3, {1, 0})); });
   check("slice", {reals({7, 3}, -1, 1)}, [](const list& x) { return sin(slice(x[0], {1, 0}, {7, 2}, {2, 1})); });
   check("flip", {reals({4, 3}, -1, 1)}, [](const list& x) { return flip(x[0], {0, 1}) * sin(x[0]); });
-  check("roll", {reals({4, 3}, -1, 1)}, [](const list& x) { return roll(x[0], 3, 0) * sin(roll(x[0], -1, 1)); });
+  check("roll", {reals({4, 3}, -1, 1)}, [](const list& x) { return roll(x[0], 3, along(0)) * sin(roll(x[0], -1, along(1))); });
   check("concatenate", {reals({4, 3}, -1, 1), reals({1, 3}, -1, 1)}, [](const list& x) {
     const value both = concatenate({x[1], x[0], x[1]}, 0);
     return both * both;
   });
-  check("shift by more than there is", {reals({4, 3}, -1, 1)}, [](const list& x) { return shift(x[0], 0, 5) + x[0]; });
+  check("shift by more than there is", {reals({4, 3}, -1, 1)}, [](const list& x) { return shift(x[0], 5, along(0)) + x[0]; });
   check("reshard", one, [](const list& x) { return tanh(reshard(x[0], split<"x", _>{})); });
   check("replicate", one, [](const list& x) { return replicate(x[0]) * x[0]; });
 }

@@ -112,7 +112,7 @@ found run_on(const dynamic::mesh& m, const std::vector<std::string>& rows, F f) 
       dynamic::compile(f, m, dynamic::input<double>({4, 6}, rows), dynamic::input<double>({6, 6}), dynamic::input<double>({6}));
   const auto x = numbers(24, 0.8), w = numbers(36, 0.5), b = numbers(6, 1.1);
   found result;
-  for (const auto& y : p.run_pointers(simulated{}, {x.data(), w.data(), b.data()}))
+  for (const auto& y : p.run(simulated{}, {x.data(), w.data(), b.data()}))
     result.outputs.emplace_back(y.template data<double>(), y.template data<double>() + y.bytes.size() / sizeof(double));
   for (const auto& n : p.view().nodes) result.barriers += std::string(detail::name_of(n.op)) == "optimization_barrier" ? 1 : 0;
   return result;

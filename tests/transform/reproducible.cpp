@@ -106,7 +106,7 @@ std::vector<program> programs() {
   return {
       {"sums",
        [](value x, value) {
-         return all_of({sum(x), sum(x, 0), sum(x, 1), mean(x, 0), norm(x), norm(x, {1}, 1)});
+         return all_of({sum(x), sum(x, 0), sum(x, 1), mean(x, 0), norm(x), norm(x, 1, {1})});
        }},
       {"products",
        [](value x, value w) {
@@ -200,7 +200,7 @@ T sum_of(const std::vector<T>& x, int devices = 1) {
   const auto n = static_cast<int64_t>(x.size());
   const auto p = dynamic::compile([](value v) { return reproducible_sum(v); }, dynamic::mesh({{"a", devices}}),
                                   dynamic::input<T>({n}, {"a"}));
-  return p.run_pointers(simulated{}, {x.data()})[0].template data<T>()[0];
+  return p.run(simulated{}, {x.data()})[0].template data<T>()[0];
 }
 /// Neumaier's sum, in long doubles.
 template <class T>
@@ -286,7 +286,7 @@ std::vector<std::vector<T>> results_of(const std::function<value(value)>& f, con
     std::vector<std::string> by(shape.size());
     by[0] = "a";
     const auto p = dynamic::compile(g, dynamic::mesh({{"a", devices}}), dynamic::input<T>(shape, by));
-    const auto out = p.run_pointers(simulated{}, {x.data()});
+    const auto out = p.run(simulated{}, {x.data()});
     const auto* const begin = out[0].template data<T>();
     all.emplace_back(begin, begin + out[0].bytes.size() / sizeof(T));
   };
@@ -334,7 +334,7 @@ std::vector<double> gradient_outside(const std::vector<double>& x, double dy, in
         return grad(kind == 0 ? s * dy : sum(s) * dy, v);
       },
       dynamic::mesh({{"a", 2}}), dynamic::input<double>({n}, {"a"}));
-  const auto out = p.run_pointers(simulated{}, {x.data()});
+  const auto out = p.run(simulated{}, {x.data()});
   return {out[0].data<double>(), out[0].data<double>() + n};
 }
 
@@ -365,7 +365,7 @@ TEST_CASE("reproducible: what is reproducible already is left as it is") {
   CHECK(once.traffic().bytes == twice.traffic().bytes);
   CHECK(once.traffic().messages == twice.traffic().messages);
   const auto x = numbers(rows * columns, 1), w = numbers(columns * features, 2);
-  const auto a = once.run_pointers(simulated{}, {x.data(), w.data()}), b = twice.run_pointers(simulated{}, {x.data(), w.data()});
+  const auto a = once.run(simulated{}, {x.data(), w.data()}), b = twice.run(simulated{}, {x.data(), w.data()});
   for (std::size_t k = 0; k < a.size(); ++k) CHECK(std::memcmp(a[k].bytes.data(), b[k].bytes.data(), a[k].bytes.size()) == 0);
 }
 
@@ -380,7 +380,7 @@ void check_product(int64_t n, int sizes) {
     for (auto& e : *x) e = std::ldexp(T(random.between(-99999, 99999)) / T(7), random.between(-sizes, sizes));
   const auto p = dynamic::compile(reproducible([](value x, value y) { return einsum<"ab,cb->ac">(x, y); }),
                                   dynamic::mesh({{"a", 2}}), dynamic::input<T>({3, n}, {"", "a"}), dynamic::input<T>({2, n}));
-  const auto out = p.run_pointers(simulated{}, {a.data(), b.data()});
+  const auto out = p.run(simulated{}, {a.data(), b.data()});
   for (int64_t i = 0; i < 3; ++i)
     for (int64_t j = 0; j < 2; ++j) {
       long double sum = 0, row = 0, column = 0;
@@ -484,11 +484,11 @@ TEST_CASE("reproducible: a program that is built by calls") {
     const value u = b.input(dynamic::input<float>({rows, columns}, {"a", ""}));
     b.output(sum(u * u));
     make_reproducible(b);
-    found.push_back(b.compile().run_pointers(simulated{}, {x.data()})[0].data<float>()[0]);
+    found.push_back(b.compile().run(simulated{}, {x.data()})[0].data<float>()[0]);
   }
   const auto same = dynamic::compile([](value u) { return reproducible_sum(u * u); }, dynamic::mesh({{"a", 3}}),
                                      dynamic::input<float>({rows, columns}, {"", "a"}));
-  found.push_back(same.run_pointers(simulated{}, {x.data()})[0].data<float>()[0]);
+  found.push_back(same.run(simulated{}, {x.data()})[0].data<float>()[0]);
   for (const float f : found) CHECK(std::bit_cast<std::uint32_t>(f) == std::bit_cast<std::uint32_t>(found[0]));
 }
 
@@ -514,7 +514,7 @@ void check_compiled() {
   for (int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(b[static_cast<std::size_t>(i)]);
   const auto p = dynamic::compile(steady_training, dynamic::mesh({{"a", 5}}), dynamic::input<float>({rows, columns}, {"a", ""}),
                                   dynamic::input<float>({columns, features}));
-  const auto want = p.run_pointers(simulated{}, {x.data(), w.data()});
+  const auto want = p.run(simulated{}, {x.data(), w.data()});
   const auto [loss, by_w, sums] = run<Step>(threads{}, x, w);
   CHECK(std::memcmp(loss.data(), want[0].bytes.data(), sizeof(float)) == 0);
   CHECK(std::memcmp(by_w.data(), want[1].bytes.data(), sizeof(float) * columns * features) == 0);

@@ -32,7 +32,7 @@ list numbers(std::size_t n, double scale = 0.25) {
 std::vector<list> run_all(const dynamic::program& p, const std::vector<list>& inputs) {
   std::vector<const void*> given;
   for (const auto& x : inputs) given.push_back(x.data());
-  const auto results = p.run_pointers(simulated{}, given);
+  const auto results = p.run(simulated{}, given);
   std::vector<list> found;
   for (const auto& r : results) {
     std::int64_t n = 1;
@@ -326,7 +326,7 @@ TEST_CASE("vmap: a pipeline whose stages are vectorised sends its state on by pe
     const value is_first = equal(iota<std::int32_t>(xs, {stages, 2, width}, 0), 0);
     const auto [last, made] = scan(
         [&](value state, value x) {
-          const value in = where(is_first, broadcast_in_dim(x, {stages, 2, width}, {1, 2}), shift(state, 0, -1));
+          const value in = where(is_first, broadcast_in_dim(x, {stages, 2, width}, {1, 2}), shift(state, -1, along(0)));
           const value out = reshard(vmap(stage)(ws, in), split<"stage", _, _>{});
           return std::tuple{out, out};
         },

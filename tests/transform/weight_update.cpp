@@ -28,17 +28,17 @@ namespace {
 using namespace gspmd;
 using caught::contains;
 using caught::error_of;
-using shape = std::vector<std::int64_t>;
+using sizes = std::vector<std::int64_t>;
 using splits = std::vector<std::string>;
 
 template <class T>
 struct mlp {
-  BOOST_HANA_DEFINE_STRUCT(mlp, (T, w1), (T, b1), (T, w2));
+  T w1, b1, w2;
 };
 /// One attention head and two layers, on the rows of an example.
 template <class T>
 struct block {
-  BOOST_HANA_DEFINE_STRUCT(block, (T, q), (T, k), (T, v), (T, up), (T, down));
+  T q, k, v, up, down;
 };
 value loss_of(const mlp<value>& w, value x) {
   const value y = einsum("bi,io->bo", tanh(einsum("bi,io->bo", x, w.w1) + w.b1), w.w2);
@@ -54,7 +54,7 @@ value loss_of(const block<value>& w, value x) {
 /// A convolution of 3 x 3 with one output position, and biases of the rows of a matrix.
 template <class T>
 struct conv {
-  BOOST_HANA_DEFINE_STRUCT(conv, (T, kernel), (T, bias), (T, out));
+  T kernel, bias, out;
 };
 value loss_of(const conv<value>& w, value x) {
   const value y = einsum("bo,oc->bc", tanh(einsum("bhwi,hwio->bo", x, w.kernel) + w.bias), w.out);
@@ -63,7 +63,7 @@ value loss_of(const conv<value>& w, value x) {
 
 struct model {
   mlp<dynamic::input_spec> of_mlp(bool is_annotated = true) const {
-    const auto in = [&](shape s) {
+    const auto in = [&](sizes s) {
       const splits whole(s.size());
       return is_annotated ? dynamic::input<double>(std::move(s), whole) : dynamic::input<double>(std::move(s));
     };
@@ -125,7 +125,7 @@ tensors train(const dynamic::program& step, const auto& backend, std::size_t wei
     std::vector<const void*> in;
     for (const auto& h : held) in.push_back(h.bytes.data());
     in.push_back(batch.bytes.data());
-    auto out = step.run_pointers(backend, in);
+    auto out = step.run(backend, in);
     out.pop_back();
     held = std::move(out);
   }
@@ -298,7 +298,7 @@ double difference_of(auto build, std::string& said, std::vector<collective>& sen
       for (std::size_t i = 0; i < elems; ++i) arrays[k][i] = static_cast<double>(static_cast<int>((i * 7 + k * 3) % 13) - 6) / 16;
     }
     for (const auto& a : arrays) in.push_back(a.data());
-    results.push_back(p.run_pointers(simulated{}, in));
+    results.push_back(p.run(simulated{}, in));
   }
   double worst = 0;
   for (std::size_t k = 0; k < results[0].size(); ++k)
@@ -407,7 +407,7 @@ TEST_CASE("updates by parts: moments of other shapes than their weights stay in 
 
 TEST_CASE(
     "updates by parts: Adafactor on weights of three dims, of single rows, under other axes, on more devices than elements") {
-  const auto of_shapes = [](const dynamic::mesh& m, std::vector<shape> shapes, splits along, bool is_asked) {
+  const auto of_shapes = [](const dynamic::mesh& m, std::vector<sizes> shapes, splits along, bool is_asked) {
     dynamic::builder b(m);
     const optimizer::adafactor opt{.rate = 0.1};
     std::vector<value> w;
@@ -416,12 +416,12 @@ TEST_CASE(
     const auto state = optimizer::state_inputs(b, opt, w);
     value loss;
     for (const auto& s : w) {
-      shape all{24};
+      sizes all{24};
       for (int d = 0; d < s.rank(); ++d) all.push_back(s.shape()[d]);
       splits by_data(all.size());
       by_data[0] = "data";
       const value x = b.input(dynamic::input<double>(all, by_data));
-      shape dims;
+      sizes dims;
       for (int d = 0; d < s.rank(); ++d) dims.push_back(d + 1);
       const value y = tanh(x * broadcast_in_dim(s, all, dims));
       loss = loss.is_valid() ? loss + sum(y * y) : sum(y * y);
@@ -430,7 +430,7 @@ TEST_CASE(
     if (is_asked) shard_weight_update(b, {"data"});
     return b.compile();
   };
-  const auto check = [&](const dynamic::mesh& m, const std::vector<shape>& shapes, const splits& along) {
+  const auto check = [&](const dynamic::mesh& m, const std::vector<sizes>& shapes, const splits& along) {
     const auto alone = of_shapes(m.with_one_device(), shapes, along, false), parts = of_shapes(m, shapes, along, true);
     std::vector<std::vector<double>> held;
     std::vector<std::vector<std::int32_t>> counts;
@@ -447,7 +447,7 @@ TEST_CASE(
     }
     for (std::size_t k = 0; k < held.size(); ++k)
       in.push_back(parts.input(k).type() == dtype::f64 ? static_cast<const void*>(held[k].data()) : counts[k].data());
-    const auto wanted = alone.run_pointers(simulated{}, in), found = parts.run_pointers(simulated{}, in);
+    const auto wanted = alone.run(simulated{}, in), found = parts.run(simulated{}, in);
     for (std::size_t k = 0; k < wanted.size(); ++k) {
       REQUIRE(wanted[k].bytes.size() == found[k].bytes.size());
       if (wanted[k].type != dtype::f64) continue;
@@ -507,9 +507,9 @@ TEST_CASE("updates by parts: parameters in shapes that devices cut with least pa
   const dynamic::mesh eight({{"data", 8}});
   const optimizer::adamw decaying{.rate = 0.05, .weight_decay = 0.1, .decays = optimizer::matrices};
   const auto step = check_reformatted<8>(decaying, eight);
-  CHECK(step.input(3).global_shape() == shape{315});
+  CHECK(step.input(3).global_shape() == sizes{315});
   CHECK(step.input(3).text() == "[data]");
-  CHECK(step.input(5).global_shape() == shape{7, 3});  // 1 x 3 is a part, and 3 of 21 are a part too
+  CHECK(step.input(5).global_shape() == sizes{7, 3});  // 1 x 3 is a part, and 3 of 21 are a part too
   const std::int64_t sent = 7 * 8 * (40 + 1 + 3);      // a part of each for 7 other devices
   CHECK(step.traffic().in(collective_kind::reduce_scatter).bytes == sent);
   CHECK(step.traffic().in(collective_kind::all_gather).bytes == sent);
@@ -521,13 +521,13 @@ TEST_CASE("updates by parts: parameters in shapes that devices cut with least pa
   check_reformatted<8>(optimizer::momentum{.rate = 0.05}, dynamic::mesh({{"data", 3}}));  // for another number of devices
                                                                                           // than exists
   const auto factored = check_reformatted<8>(optimizer::adafactor{}, eight);
-  CHECK(factored.input(3).global_shape() == shape{3, 3, 5});  // [9,5,7] has no smaller parts than 3 x 3 x 5 x 1
+  CHECK(factored.input(3).global_shape() == sizes{3, 3, 5});  // [9,5,7] has no smaller parts than 3 x 3 x 5 x 1
   const auto few = check_reformatted<9>(optimizer::adafactor{}, dynamic::mesh({{"data", 9}}));
-  CHECK(few.input(3).global_shape() == shape{9, 5});
+  CHECK(few.input(3).global_shape() == sizes{9, 5});
   CHECK(few.input(3).text() == "[data, _]");
   // Dims that the user split are not combined.
   const auto crossed = check_reformatted<4>(optimizer::adam{.rate = 0.05}, dynamic::mesh({{"model", 2}, {"data", 4}}), "model");
-  CHECK(crossed.input(3).global_shape() == shape{3, 15, 7});
+  CHECK(crossed.input(3).global_shape() == sizes{3, 15, 7});
   CHECK(crossed.input(3).text() == "[_, _, model,data]");  // 45 of 315 elements; 48 if the second dim is cut
   // The master weights have those shapes too.
   check_reformatted<8>(optimizer::with_master_weights<optimizer::adamw>{decaying}, eight);
@@ -562,7 +562,7 @@ TEST_CASE("updates by parts: parameters that are wide already, and kept as float
   INFO(said);
   CHECK(contains(said, "3 states stay split"));
   const auto p = b.compile();
-  CHECK(p.input(1).local_shape() == shape{3, 8});  // the master weights
+  CHECK(p.input(1).local_shape() == sizes{3, 8});  // the master weights
   CHECK(p.traffic().in(collective_kind::all_gather).bytes == 7 * 4 * 3 * 8);
   CHECK(p.traffic().in(collective_kind::reduce_scatter).bytes == 7 * 4 * 3 * 8);
 }
@@ -572,7 +572,7 @@ TEST_CASE("reformatted: a parameter that completion splits is to be annotated, a
     return error_of([&] {
       dynamic::builder b(dynamic::mesh({{"model", 2}, {"data", 4}}));
       const optimizer::reformatted<optimizer::adam, 4> even{};
-      const shape of_kernel{3, 3, 5, 6};
+      const sizes of_kernel{3, 3, 5, 6};
       const value w =
           b.input(is_annotated ? dynamic::input<double>(of_kernel, {"", "", "", "model"}) : dynamic::input<double>(of_kernel));
       const value out = b.input(dynamic::input<double>({6, 3}, {"model", ""}));
@@ -647,7 +647,7 @@ TEST_CASE("a function of state and batch") {
 }
 
 TEST_CASE("next values and updates by parts that are none are refused") {
-  const auto in = [](dynamic::builder& b, shape s, splits along) {
+  const auto in = [](dynamic::builder& b, sizes s, splits along) {
     return b.input(dynamic::input<float>(std::move(s), std::move(along)));
   };
   CHECK(contains(mistake_of([&](auto& b) {

@@ -21,7 +21,7 @@ using namespace gspmd;
 
 template <class T>
 struct mlp {
-  BOOST_HANA_DEFINE_STRUCT(mlp, (T, w1), (T, b1), (T, w2));
+  T w1, b1, w2;
 };
 constexpr optimizer::adam adam{.rate = 0.05};
 constexpr auto train = [](auto w, auto state, value x) {

@@ -246,7 +246,7 @@ TEST_CASE("random stencils and their gradients equal a reference that looks up e
     std::vector<const void*> pointers;
     for (const auto& d : data) pointers.push_back(d.data());
     const auto check = [&](const auto& backend) {
-      const auto got = step.run_pointers(backend, pointers);
+      const auto got = step.run(backend, pointers);
       for (std::size_t k = 0; k < want.size(); ++k) {
         CAPTURE(k);
         REQUIRE(got[k].bytes.size() == want[k].size() * sizeof(double));
@@ -354,7 +354,7 @@ TEST_CASE("corners come in two messages for each dim") {
         for (bool more = true; more;) {
           value x = u;
           for (int d = 0; d < rank; ++d)
-            if (by[static_cast<std::size_t>(d)] != 0) x = shift(x, d, by[static_cast<std::size_t>(d)], boundary::edge());
+            if (by[static_cast<std::size_t>(d)] != 0) x = shift(x, by[static_cast<std::size_t>(d)], along(d), boundary::edge());
           sum = sum ? *sum * 0.75 + x : x;
           more = false;
           for (int d = rank - 1; d >= 0 && !more; --d) {
@@ -418,7 +418,7 @@ TEST_CASE("what a stencil refuses names the operator, the dim and the numbers") 
          return stencil<1, 1>([](auto t) { return t(0, 1); }, stencil_field(u, {boundary::edge(), boundary::values(v)}));
        }),
        "is given [6,10] as the values beyond dim 1 of [6,8]; give [6,1]");
-  says(problem([](value u, value v) { return shift(u, 0, 1, boundary::values(v)); }),
+  says(problem([](value u, value v) { return shift(u, 1, along(0), boundary::values(v)); }),
        "takes no tensor as the values beyond an end");
   const auto fits = problem([](value u, value) { return stencil<1, 1>([](auto t) { return t(1, -1); }, u); });
   CHECK(fits.empty());
@@ -501,7 +501,7 @@ TEST_CASE("fields that stream in nine directions, rolled along both dims in one 
   constexpr std::array<int, 9> down{0, 0, 1, 0, -1, 1, 1, -1, -1}, right{0, 1, 0, -1, 0, 1, -1, -1, 1};
   const auto streams = [&](std::array<value, 9> f) {  // several loops read the fields, and each loop reads its parts of all
                                                       // halo buffers
-    for (std::size_t k = 0; k < 9; ++k) f[k] = roll(roll(f[k], down[k], 0), right[k], 1);
+    for (std::size_t k = 0; k < 9; ++k) f[k] = roll(roll(f[k], down[k], along(0)), right[k], along(1));
     value rho = f[0];
     for (std::size_t k = 1; k < 9; ++k) rho = rho + f[k];
     std::array<value, 9> next;

@@ -74,6 +74,8 @@ inline std::string plan_json(const planned_program* p, const std::vector<std::st
   t += ",\n  \"collectives\": " + dumped(collectives);
   t += ",\n  \"bytes_sent_per_device\": " + std::to_string(p != nullptr ? p->program().traffic().bytes : 0);
   t += ",\n  \"peak_bytes_per_device\": " + std::to_string(p != nullptr ? p->program().peak_bytes_per_device() : 0);
+  if (const auto bound = p != nullptr ? p->program().bound() : std::nullopt)
+    t += ",\n  \"seconds\": " + dumped(bound->seconds) + ",\n  \"least_seconds\": " + dumped(bound->least_seconds);
   if (!why.empty()) t += ",\n  \"explain\": " + in_lines(reasons, '[', ']');
   return t + ",\n  \"errors\": " + in_lines(wrong, '[', ']') + "\n}\n";
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gspmd/plan/overlap.hpp>
+#include <gspmd/plan/solve.hpp>
 
 #include "operators.hpp"
 
@@ -40,12 +41,14 @@ class mesh_reader {
     }
     const bool is_checked = read_bool(reader, "checked"), is_overlapped = read_bool(reader, "overlapped");
     is_searched = read_bool(reader, "searched");
+    is_solved = read_bool(reader, "solved");
     reader.refuse_unknown();
     if (errors_.count() != before) return {};
     try {
       gspmd::dynamic::mesh mesh(axes, order);
       if (is_checked) mesh = mesh.with({.checked = true});
       if (is_searched) mesh = mesh.with({.search = true});
+      if (is_solved) mesh = mesh.with({.solve = true});
       if (is_overlapped) mesh = mesh.with({.overlap = true});
       return network ? mesh.with({.network = *network}) : mesh;
     } catch (const gspmd::error& e) {
@@ -55,7 +58,7 @@ class mesh_reader {
   }
 
   // The members of the mesh that dynamic::mesh does not return.
-  bool is_searched = false;
+  bool is_searched = false, is_solved = false;
   std::optional<gspmd::network> network;
   std::int64_t memory = 0;  // bytes of a device; 0: no limit
 

@@ -335,7 +335,7 @@ inline value build_roll(const operation& o) {
   if (j == nullptr) return {};
   constexpr auto most = std::numeric_limits<std::int64_t>::max();
   const auto amount = read_integer(*j, path(o.attrs.at(), "amount"), o.attrs.errors(), -most, most);
-  return dim && amount && o.is_sound() ? gspmd::roll(o.operands[0], -*amount, *dim, o.at) : value{};
+  return dim && amount && o.is_sound() ? gspmd::roll(o.operands[0], -*amount, gspmd::along(*dim), o.at) : value{};
 }
 
 /// Reads the boundary of a tensor: a number, or the name of a kind of boundary.
@@ -367,7 +367,8 @@ inline value build_shift(const operation& o) {
   const auto amount = read_integer(*j, path(o.attrs.at(), "amount"), o.attrs.errors(), -most_steps, most_steps);
   const auto* const outside = o.attrs.find("outside");
   const auto beyond = outside == nullptr ? gspmd::boundary::zero() : read_boundary(*outside, path(o.attrs.at(), "outside"), o);
-  return dim && amount && beyond && o.is_sound() ? gspmd::shift(o.operands[0], *dim, *amount, *beyond, o.at) : value{};
+  return dim && amount && beyond && o.is_sound() ? gspmd::shift(o.operands[0], *amount, gspmd::along(*dim), *beyond, o.at)
+                                                 : value{};
 }
 
 /// Computes the sum of the operand at offsets, each multiplied by a number. `outside`: the boundary, for all dims, or
@@ -414,7 +415,7 @@ inline value build_stencil(const operation& o) {
     value moved = o.operands[0];
     for (std::size_t d = 0; d < rank; ++d)
       if (const auto by = (*offsets)[d]; by != 0)
-        moved = gspmd::shift(moved, static_cast<int>(d), by, by < 0 ? beyond[d].first : beyond[d].second, o.at);
+        moved = gspmd::shift(moved, by, gspmd::along(d), by < 0 ? beyond[d].first : beyond[d].second, o.at);
     const value times = o.program.constant(o.type(), shape_of(moved), factor->number(), o.at);
     const value term = gspmd::elementwise("multiply", std::vector<value>{moved, times}, o.at);
     sum = k == 0 ? term : gspmd::elementwise("add", std::vector<value>{sum, term}, o.at);
@@ -527,7 +528,7 @@ inline value build_sort(const operation& o) {
   const auto keys = j == nullptr ? std::int64_t{1} : read_integer(*j, path(o.attrs.at(), "keys"), o.attrs.errors(), 1, count);
   if (!dim || !keys || !o.is_sound()) return {};
   const auto all = [&]<std::size_t... K>(std::index_sequence<K...>) {
-    const auto made = gspmd::sort_together({o.operands[K]...}, static_cast<int>(*keys), *dim, how, o.at);
+    const auto made = gspmd::sort_together({o.operands[K]...}, static_cast<int>(*keys), gspmd::along(*dim), how, o.at);
     for (std::size_t k = 1; k < made.size(); ++k) o.further->emplace_back("." + std::to_string(k), made[k]);
     return made[0];
   };
@@ -666,10 +667,9 @@ inline value build_slogdet(const operation& o) {
 inline value build_irfft(const operation& o) {
   const auto dims = o.dims("dims", "the list of dims that are transformed");
   const auto* j = o.attrs.find("n");
-  const auto n = j == nullptr
-                     ? std::optional<std::int64_t>(-1)
-                     : read_integer(*j, path(o.attrs.at(), "n"), o.attrs.errors(), 1, std::numeric_limits<std::int64_t>::max());
-  return dims && n && o.is_sound() ? gspmd::irfft(o.operands[0], *dims, *n, o.at) : value{};
+  if (j == nullptr) return dims && o.is_sound() ? gspmd::irfft(o.operands[0], *dims, o.at) : value{};
+  const auto n = read_integer(*j, path(o.attrs.at(), "n"), o.attrs.errors(), 1, std::numeric_limits<std::int64_t>::max());
+  return dims && n && o.is_sound() ? gspmd::irfft(o.operands[0], *n, *dims, o.at) : value{};
 }
 
 /// An operator that is not elementwise.

@@ -33,7 +33,7 @@ class strict_reader {
       mesh_reader reader(d_.errors);
       d_.mesh = reader.read(*j, path(root_, "mesh"));
       network_ = reader.network;
-      is_searched = reader.is_searched;
+      is_searched = reader.is_searched || reader.is_solved;
       if (reader.memory != 0)
         d_.errors.add("mesh.memory_per_device",
                       "is a limit for planned programs; a document of this mode determines its memory and communication itself: "

@@ -163,9 +163,9 @@ class shard_picture {
     std::vector<std::vector<std::int64_t>> holders(static_cast<std::size_t>(panels * parts(row_dim) * parts(column_dim)));
     for (std::int64_t device = 0; device < p_.mesh().device_count(); ++device) {
       std::int64_t panel = 0;
-      for (const int d : panel_dims) panel = panel * parts(d) + s.part_of(device, d);
-      const auto row = row_dim < 0 ? 0 : s.part_of(device, row_dim);
-      const auto column = column_dim < 0 ? 0 : s.part_of(device, column_dim);
+      for (const int d : panel_dims) panel = panel * parts(d) + s.part_of(device, gspmd::along(d));
+      const auto row = row_dim < 0 ? 0 : s.part_of(device, gspmd::along(row_dim));
+      const auto column = column_dim < 0 ? 0 : s.part_of(device, gspmd::along(column_dim));
       holders[static_cast<std::size_t>((panel * parts(row_dim) + row) * parts(column_dim) + column)].push_back(device);
     }
     const double top = y_;
@@ -188,7 +188,7 @@ class shard_picture {
 
   /// Returns the indices along a dim that a device holds.
   static std::string range_text(const placed_tensor& s, std::int64_t device, int dim) {
-    const auto r = s.valid_range(device, dim);
+    const auto r = s.valid_range(device, gspmd::along(dim));
     return r.size() == 0 ? std::string("nothing") : std::to_string(r.begin) + ".." + std::to_string(r.end - 1);
   }
 
@@ -206,12 +206,13 @@ class shard_picture {
     bool is_empty = false;
     std::string held;
     for (int d = 0; d < s.rank(); ++d) {
-      is_empty = is_empty || s.valid_range(devices[0], d).size() == 0;
+      is_empty = is_empty || s.valid_range(devices[0], gspmd::along(d)).size() == 0;
       held += (d > 0 ? ", " : "") + range_text(s, devices[0], d);
     }
     const auto share = [&](int dim) {  // the part of the shard that is data
       const auto extent = dim < 0 ? 0 : local[static_cast<std::size_t>(dim)];
-      return extent == 0 ? 1.0 : static_cast<double>(s.valid_range(devices[0], dim).size()) / static_cast<double>(extent);
+      return extent == 0 ? 1.0
+                         : static_cast<double>(s.valid_range(devices[0], gspmd::along(dim)).size()) / static_cast<double>(extent);
     };
     double data_width = tile_width * share(column_dim);
     double data_height = tile_height * share(row_dim);

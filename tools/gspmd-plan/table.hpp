@@ -219,6 +219,10 @@ class plan_table {
     add("one step takes", gspmd::format_time(time.total(), form_));
     add("  computation", gspmd::format_time(time.computation, form_));
     add("  communication", gspmd::format_time(time.communication, form_));
+    if (const auto bound = p_.program().bound()) {
+      add("the planner's price of the step", gspmd::format_time(bound->seconds, form_));
+      add("  no plan is below", gspmd::format_time(bound->least_seconds, form_));
+    }
     add("one device computes", gspmd::format_flops(p_.program().flops_per_device(), form_));
     add("one device holds at most", bytes(p_.program().peak_bytes_per_device()));
     add("one device sends", bytes(sent_));

@@ -243,9 +243,9 @@ inline void agree(const mpi& backend, const error* failure) { detail::agree_over
 /// ranks. The BLAS keeps its threads: if ranks share cores, bind them to cores or set OPENBLAS_NUM_THREADS.
 ///
 /// **Communication.** Collective over `backend.comm`.
-/// **Errors.** If the number of processes is not `devices`, or their options differ, rank 0 prints the text to stderr
-/// and ends all processes by MPI_Abort with status 1. If `f` throws on one of several processes, that process does so:
-/// the others may wait for it. With one process, passes the exception on.
+/// **Errors.** If the number of processes is not `devices`, their options differ, or `f` throws, rank 0 prints the text
+/// to stderr and ends all processes by MPI_Abort with status 1. If `f` throws on other ranks only, one of them does so
+/// after 2 s: the others may wait for it. With one process, passes the exception on.
 template <class F>
 void launch(const mpi& backend, int devices, F&& f) {
   using function = std::remove_reference_t<F>;

@@ -81,19 +81,16 @@ inline mpi_watch* watch_of(MPI_Comm comm) {
   return kept != nullptr ? kept->watch() : nullptr;
 }
 
-/// Returns the communicator of a launch with this number of devices. After an error rank 0 ends all ranks, so that the
-/// text is printed once. Other ranks wait 3 s for that. If rank 0 has no error, they end all ranks.
+/// Returns the communicator of a launch with this number of devices. An error ends all ranks.
 inline mpi_communicator& communicator_for(const mpi& backend, int devices) {
   try {
     auto& comm = mpi_kept<kept_communicators>::with(backend.comm).of(backend);
     require_devices(comm, devices);
     return comm;
   } catch (const error& failure) {
-    int rank = 0, count = 1;
-    MPI_Comm_rank(backend.comm, &rank);
+    int count = 1;
     MPI_Comm_size(backend.comm, &count);
-    if (rank > 0) ::sleep(3);
-    if (count > 1) abort_mpi(failure, backend.comm);
+    if (count > 1) end_all_ranks(failure, backend.comm);
     throw;
   }
 }
@@ -199,16 +196,15 @@ void launch_over_mpi(const mpi& backend, int devices, void* f, void (*call)(void
     call(f, comm);
     return kept_communicators::rest(comm);
   }
-  const auto give_up = [&](const error& failure) { abort_mpi(failure, backend.comm); };
   try {
     call(f, comm);
     kept_communicators::rest(comm);
   } catch (const error& failure) {
-    give_up(failure.rank() < 0 ? failure.with_rank(comm.device(0)) : failure);
+    end_all_ranks(failure.rank() < 0 ? failure.with_rank(comm.device(0)) : failure, backend.comm);
   } catch (const std::exception& failure) {
-    give_up(error(failure.what(), comm.device(0)));
+    end_all_ranks(error(failure.what(), comm.device(0)), backend.comm);
   } catch (...) {
-    give_up(error("an exception that is not a std::exception", comm.device(0)));
+    end_all_ranks(error("an exception that is not a std::exception", comm.device(0)), backend.comm);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gspmd/detail/ir/struct_members.hpp"
 #include "gspmd/detail/ops/own/kept_functions.hpp"
 #include "gspmd/detail/passes/list/at_run_time.hpp"
 #include "gspmd/dynamic/program.hpp"
@@ -29,6 +30,10 @@ struct input_spec {
   std::string partial_axes;
   monoid partial_kind = monoid::add;
 };
+}  // namespace gspmd::dynamic
+template <>
+inline constexpr bool gspmd::detail::is_leaf_struct<gspmd::dynamic::input_spec> = true;
+namespace gspmd::dynamic {
 
 /// Returns an input with element type T.
 template <class T>

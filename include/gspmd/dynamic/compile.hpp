@@ -27,7 +27,7 @@ template <class Callable, class... Inputs>
 builder build(Callable&& callable, const mesh& m, const Inputs&... inputs) {
   builder b(m);
   const auto trace = [&b](const auto& given) {
-    if constexpr (requires { given.leaves; }) return b.input(given);
+    if constexpr (detail::is_leaf<std::remove_cvref_t<decltype(given)>> && requires { given.leaves; }) return b.input(given);
     else return transform_leaves([&b](const input_spec& i) { return b.input(i, location::input(b.input_count())); }, given);
   };
   std::tuple<decltype(trace(inputs))...> arguments{trace(inputs)...};

@@ -20,8 +20,7 @@ void name_members(dynamic::builder& b, const Tree& tree) {
       const auto one = [&]<std::size_t P>(std::integral_constant<std::size_t, P>) {
         const auto& member = part<P>(tree);
         if constexpr (!std::is_same_v<part_type<P, Tree>, value>) name_members(b, member);
-        else if constexpr (user_struct<Tree>)
-          b.name(member, boost::hana::first(boost::hana::at_c<P>(boost::hana::accessors<Tree>())).c_str());
+        else if constexpr (user_struct<Tree>) b.name(member, struct_members<Tree>::template name<P>);
       };
       (one(std::integral_constant<std::size_t, K>{}), ...);
     }(std::make_index_sequence<part_count<Tree>()>{});
@@ -34,8 +33,8 @@ namespace gspmd::dynamic {
 
 /// Adds an input for each member of a group, in order, and returns a group of the same form with values.
 ///
-/// A group is a struct declared with Hana, whose member names become input names; an array, a vector, a tuple; or
-/// nested groups.
+/// A group is a struct, an array, a vector or a tuple, and groups can be nested. The names of a struct's members become
+/// the names of the inputs.
 ///
 /// **Example.**
 ///

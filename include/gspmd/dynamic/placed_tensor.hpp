@@ -11,6 +11,7 @@
 #include "gspmd/detail/ir/plan.hpp"
 #include "gspmd/detail/ir/same_plan.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/program/along.hpp"
 #include "gspmd/program/sharding.hpp"
 
 namespace gspmd::dynamic {
@@ -23,7 +24,7 @@ namespace gspmd::dynamic {
 ///     const auto h = program.output(0);       // [7,4] over data = 2
 ///     h.sharding();                           // {"data", ""}
 ///     h.local_shape();                        // {4, 4}, on every device
-///     h.valid_range(1, 0);                    // rows 4 to 7, excluding 7; the fourth row of the shard is padding
+///     h.valid_range(1, along(0));             // rows 4 to 7, excluding 7; the fourth row of the shard is padding
 class placed_tensor {
  public:
   placed_tensor(std::shared_ptr<const detail::mesh_info> mesh, const detail::planned_value& value)
@@ -64,16 +65,16 @@ class placed_tensor {
   /// Return the number of parts of a dim, and the part that a device holds. Throw gspmd::error if the device or dim
   /// does not exist.
   [[nodiscard]] std::int64_t parts(int dim) const { return detail::parts_of(mesh_->shape, layout_, checked(dim, "parts")); }
-  [[nodiscard]] std::int64_t part_of(std::int64_t device, int dim) const {
-    return detail::part_index(mesh_->shape, layout_, checked(dim, "part_of"), coordinates_of(device));
+  [[nodiscard]] std::int64_t part_of(std::int64_t device, along dim) const {
+    return detail::part_index(mesh_->shape, layout_, checked(dim.dim, "part_of"), coordinates_of(device));
   }
   /// Returns the sharding in the form of `explain` and the messages: `[data, _] partial(model: add)`.
   [[nodiscard]] std::string text() const { return std::string(detail::sharding_text(*mesh_, layout_, rank()).view()); }
 
   /// Returns the global indices along `dim` that `device` holds without padding. Throws gspmd::error if the device or
   /// dim does not exist.
-  [[nodiscard]] detail::index_range valid_range(std::int64_t device, int dim) const {
-    return detail::dim_range(mesh_->shape, global_, layout_, checked(dim, "valid_range"), coordinates_of(device));
+  [[nodiscard]] detail::index_range valid_range(std::int64_t device, along dim) const {
+    return detail::dim_range(mesh_->shape, global_, layout_, checked(dim.dim, "valid_range"), coordinates_of(device));
   }
   /// Returns the global index of the first element of `device`'s shard. If the shard is only padding along a dim, the
   /// index is the extent.
@@ -90,8 +91,9 @@ class placed_tensor {
   }
 
  private:
-  [[nodiscard]] int checked(int dim, const char* op) const {
-    if (dim >= 0 && dim < rank()) return dim;
+  [[nodiscard]] int checked(std::int64_t dim, const char* op) const {
+    const int d = detail::counted_dim(dim, rank());
+    if (d >= 0 && d < rank()) return d;
     throw error(std::string(op) + ": dim " + std::to_string(dim) + " is not a dim of " +
                 std::string(detail::shape_text(global_).view()) + "; dims count from 0");
   }

@@ -37,6 +37,12 @@ std::shared_ptr<const plan> planned(dynamic::mesh& m, const graph& g, std::optio
 template <class = once>
 plan_view view_of(const plan& p);
 
+/// Throws gspmd::error if the program is planned for blocks with ghost layers.
+inline void require_dense_plan(const mesh_info& mesh) {
+  if (!mesh.request.given.empty())
+    throw error("session: the program is planned for ghost layers; make a session of the ghosted_program");
+}
+
 }  // namespace detail
 
 namespace dynamic {
@@ -53,6 +59,11 @@ struct any_array {
       throw error(std::string("the array is ") + detail::name_of(type) + ", not " + detail::name_of(detail::dtype_of<T>()));
     return reinterpret_cast<const T*>(bytes.data());
   }
+};
+
+/// The estimated time of one step, and a time that no plan is below (the option `solve`).
+struct plan_bound {
+  double seconds = 0, least_seconds = 0;
 };
 
 /// A compiled program. You can keep it, copy it, run it any number of times, and query the plan.
@@ -90,6 +101,13 @@ class program {
   [[nodiscard]] std::int64_t peak_bytes_per_device() const { return detail::peak_bytes(view_); }
   [[nodiscard]] std::int64_t packing_bytes_per_device() const { return detail::packing_bytes(view_); }
   [[nodiscard]] std::int64_t flops_per_device() const { return detail::total_flops(view_); }
+
+  /// Returns the time of the plan and its lower bound, by the planner's prices. Returns nullopt without the option
+  /// `solve`, and if the solver does not support the program.
+  [[nodiscard]] std::optional<plan_bound> bound() const {
+    if (view_.times.least < 0) return {};
+    return plan_bound{static_cast<double>(view_.times.plan) / 1e12, static_cast<double>(view_.times.least) / 1e12};
+  }
 
   /// The inputs, the outputs, and the results of all operators that the outputs need, with their shardings, in the
   /// order of the program. Throws gspmd::error if the input or output does not exist.
@@ -132,16 +150,17 @@ class program {
   std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
     static_assert((detail::accept_containers<Arguments>() && ...));
     const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(view_, arguments...); });
-    return run_pointers(backend, inputs.pointers);
+    return run(backend, inputs.pointers);
   }
   /// The same for pointers to whole arrays, one for each input. The caller ensures that their sizes and types are
   /// right.
   template <class Backend>
-  std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
+  std::vector<any_array> run(const Backend& backend, const std::vector<const void*>& inputs) const {
     return run_by(backend, inputs,
                   [this](auto& group, const void* const* in, void* const* out) { this->run_on(group, in, out); });
   }
-  /// The same with a function that runs the program on the devices of a communicator: run(comm, inputs, outputs).
+  /// The same with a function that runs the program on the devices of a communicator: run(comm, inputs, outputs). It
+  /// may call run_steps with steps that are made from this program's plan.
   template <class Backend, class Run>
   std::vector<any_array> run_by(const Backend& backend, const std::vector<const void*>& inputs, Run run) const {
     auto arrays = detail::before_launch(backend, [&] {
@@ -154,6 +173,9 @@ class program {
     launch(backend, static_cast<int>(mesh_.device_count()), [&](auto& group) { run(group, inputs.data(), outputs.data()); });
     return arrays;
   }
+
+  template <class Comm>
+  void run_steps(Comm& comm, detail::interpreter& steps, const void* const* inputs, void* const* outputs) const;
 
  private:
   static any_array zeros(const detail::planned_value& v) {
@@ -183,41 +205,19 @@ inline std::string explain(const program& p, const detail::explained_part& part 
   return detail::explain_plan(p.view(), p.mesh_info(), part);
 }
 
-/// The scratch memory of the devices of a communicator. Runs the program on shards.
-///
-/// **Threads.** As for an object of a compiled step: one thread at a time, else gspmd::error. Each device of `threads`
-/// needs its own session.
-class session {
- public:
-  explicit session(const program& p) : session(p, std::make_unique<detail::interpreter>(p.view(), &p.mesh_info())) {}
-  /// `steps` must be made from the program's plan. Throws gspmd::error if the program is planned for ghost layers.
-  session(const program& p, std::unique_ptr<detail::interpreter> steps) : program_(p), steps_(std::move(steps)) {
-    if (!p.mesh_info().request.given.empty())
-      throw error("session: the program is planned for blocks among ghost layers; run it by a ghosted_session");
-  }
-
-  /// Runs on the devices of `comm`. `inputs[d * inputs + k]` is the shard of input k on local device d: dense,
-  /// row-major, with the local extents. After the first call nothing is allocated.
-  template <communicator Comm>
-  void run(Comm& comm, const void* const* inputs, void* const* outputs) {
-    const auto used = bound_.take();
-    const auto& view = program_.view();
-    if (!steps_) steps_ = std::make_unique<detail::interpreter>(view, &program_.mesh_info());  // a moved-from session has none
-    bound_.bind(comm, view, inputs, outputs);
-    steps_->run(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
-  }
-
- private:
-  program program_;
-  std::unique_ptr<detail::interpreter> steps_;
-  detail::bound_devices bound_;
-};
-
 template <class Comm>
 void program::run_on(Comm& comm, const void* const* inputs, void* const* outputs) const {
-  session steps(*this);
-  detail::run_whole<true>(view_, comm, inputs, outputs,
-                          [&steps](auto& members, const void* const* in, void* const* out) { steps.run(members, in, out); });
+  detail::interpreter steps(view_, &mesh_.info());
+  run_steps(comm, steps, inputs, outputs);
+}
+template <class Comm>
+void program::run_steps(Comm& comm, detail::interpreter& steps, const void* const* inputs, void* const* outputs) const {
+  detail::require_dense_plan(mesh_.info());
+  detail::bound_devices bound;
+  detail::run_whole<true>(view_, comm, inputs, outputs, [&](auto& members, const void* const* in, void* const* out) {
+    bound.bind(members, view_, in, out);
+    steps.run(members, bound.devices.data(), bound.from.data(), bound.to.data());
+  });
 }
 
 }  // namespace dynamic

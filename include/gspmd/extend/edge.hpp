@@ -5,6 +5,7 @@
 
 #include "gspmd/detail/edge/dense_copies.hpp"
 #include "gspmd/detail/edge/external_block.hpp"
+#include "gspmd/detail/edge/given_memory.hpp"
 #include "gspmd/detail/edge/strided_memory.hpp"
 #include "gspmd/detail/transport/exclusive_use.hpp"
 

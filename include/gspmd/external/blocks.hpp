@@ -28,7 +28,7 @@ inline void require_one_device(const char* what, int count) {
 }  // namespace detail
 
 /// Returns input `K` of a step, from the block of this device in another distribution. The block has the elements
-/// `layout.held(device, dim)`, in external memory with any strides.
+/// `layout.held(device, along(dim))`, in external memory with any strides.
 ///
 /// **Communication.** Collective. Each element that a device needs and does not have is sent once. A device sends
 /// bytes_sent_to_redistribute(layout, layout_of_input<Step, K>(), device, bytes).

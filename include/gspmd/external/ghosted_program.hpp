@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "gspmd/dynamic/builder.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/external/detail/dense_use.hpp"
 #include "gspmd/external/detail/ghost_filler.hpp"
 #include "gspmd/external/detail/ghosted_facts.hpp"
+#include "gspmd/external/detail/ghosted_leaves.hpp"
 #include "gspmd/external/detail/read_ends.hpp"
 #include "gspmd/external/ghosts.hpp"
 
@@ -30,13 +32,14 @@ struct ghost_widths {
   explicit ghost_widths(std::vector<layers> widths) : of(std::move(widths)) {}
 };
 
-/// A program that is planned at run time for blocks with ghost layers in external memory, like ghosted_step for
-/// compiled programs.
+/// A program that is planned at run time for blocks with ghost layers in external memory, like with_ghosts for compiled
+/// programs.
 ///
-/// `widths` are the layers of the inputs, then of the outputs. Leaves without layers are shards as in a
-/// strided_session. An input with a dim of one element may be copied, if the plan moves it before it reads it. Then the
-/// program's boundary is read, and its layers are neither filled nor read. So a session takes only `exchange_ghosts`
-/// views of such an input. Each device plans the program when it makes one. Copies share the plan.
+/// `widths` are the layers of the inputs, then of the outputs. A session of the program takes a ghosted_view for each
+/// input and result with layers, and other shards for the remaining arguments. An input with a dim of one element may
+/// be copied, if the plan moves it before it reads it. Then the program's boundary is read, and its layers are neither
+/// filled nor read. So a session takes only `exchange_ghosts` views of such an input. Each device plans the program
+/// when it makes one. Copies share the plan.
 ///
 /// **Communication.** `traffic` for a call, and bytes_exchanged for `exchange_ghosts`.
 /// **Errors.** Throws gspmd::error: the errors of builder.compile(); more widths than inputs and outputs; a number of
@@ -47,7 +50,8 @@ struct ghost_widths {
 ///
 ///     const auto heat = dynamic::build(diffuse, m, dynamic::input<double>({n, 64}, {"y", ""}));
 ///     const ghosted_program program(heat, {{1, 1}, {1, 1}});
-///     ghosted_session s(program);                              // one for each device: external/ghosted_session.hpp
+///     dynamic::session s(program);                             // one for each device
+///     s(comm, exchange_ghosts(strided_view(u, {rows + 2, 66})), ghosted_view(strided_view(next, {rows + 2, 66})));
 class ghosted_program {
  public:
   ghosted_program(const dynamic::builder& written, const std::vector<ghost_widths>& widths)
@@ -67,6 +71,8 @@ class ghosted_program {
     return detail::ghost_filler::exchange_of(facts(), k).bytes_sent(device, facts().elem_bytes(k));
   }
   [[nodiscard]] const detail::ghosted_facts& facts() const { return held_->facts; }
+  /// Returns the facts, and keeps the program alive with them. For dynamic::session.
+  [[nodiscard]] std::shared_ptr<const detail::ghosted_facts> shared_facts() const { return {held_, &held_->facts}; }
 
  private:
   /// The layers, which the program keeps alive because its mesh points at them.

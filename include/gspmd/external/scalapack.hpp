@@ -13,11 +13,11 @@ namespace gspmd {
 /// It is a dim of a ScaLAPACK matrix, with MB_ and RSRC_ or NB_ and CSRC_. If `first` is 0, it equals
 /// block_cyclic<block> with a run-time value.
 ///
-///     dealt_blocks{2, 1}, 9 in 2 parts:  2 3 6 7 | 0 1 4 5 8
-struct dealt_blocks {
+///     scalapack_blocks{2, 1}, 9 in 2 parts:  2 3 6 7 | 0 1 4 5 8
+struct scalapack_blocks {
   std::int64_t block = 1, first = 0;
 
-  static constexpr detail::text text() { return "dealt_blocks"; }
+  static constexpr detail::text text() { return "scalapack_blocks"; }
   [[nodiscard]] constexpr bool fits(std::int64_t, std::int64_t parts) const { return block >= 1 && first >= 0 && first < parts; }
   [[nodiscard]] constexpr std::int64_t local_extent(std::int64_t extent, std::int64_t parts, std::int64_t part) const {
     const auto full = extent / block, at = turn(parts, part);
@@ -54,8 +54,8 @@ struct dealt_blocks {
 /// **Example.**
 ///
 ///     const scalapack_matrix a(desc_a);
-///     const auto dealt = a.layout<pod, "row", "column">();
-///     s(comm, placed_view(dealt, a.block(local_a, dealt, comm.device(0))), ...);   // of a placed_step
+///     const auto distributed = a.layout<pod, "row", "column">();
+///     s(comm, placed_view(distributed, a.block(local_a, distributed, comm.device(0))), ...);
 ///
 /// **Source.** Blackford et al. 1997, ScaLAPACK Users' Guide, 4.3.
 class scalapack_matrix {
@@ -79,35 +79,36 @@ class scalapack_matrix {
   /// **Errors.** Throws gspmd::error: RSRC_ or CSRC_ is no process of the grid. Compile error: a name that is no axis
   /// of the mesh.
   template <class Mesh, dim_spec Row, dim_spec Column>
-  [[nodiscard]] placed_layout<dealt_blocks, dealt_blocks> layout() const {
+  [[nodiscard]] placed_layout<scalapack_blocks, scalapack_blocks> layout() const {
     using any = shard_view<std::int8_t, Mesh, shape<1, 1>, split<Row, Column>>;
     return {Mesh::info.shape, extents_, any::layout, rows_, columns_};
   }
   /// The same on a mesh that is created at run time (dynamic::mesh), which must outlive the layout.
   template <class Mesh>
-  [[nodiscard]] placed_layout<dealt_blocks, dealt_blocks> layout(const Mesh& mesh, const std::string& row,
-                                                                 const std::string& column) const {
+  [[nodiscard]] placed_layout<scalapack_blocks, scalapack_blocks> layout(const Mesh& mesh, const std::string& row,
+                                                                         const std::string& column) const {
     return layout_on(mesh, {extents_[0], extents_[1]}, {row, column}, rows_, columns_);
   }
   /// Returns a view of a device's elements at `local`: LOCr x LOCc elements, with columns LLD_ apart.
   ///
   /// **Errors.** Throws gspmd::error: a layout of a matrix of another shape; LLD_ is less than the rows of the device.
   template <class T>
-  [[nodiscard]] strided_view<T> block(T* local, const placed_layout<dealt_blocks, dealt_blocks>& layout, int device) const {
+  [[nodiscard]] strided_view<T> block(T* local, const placed_layout<scalapack_blocks, scalapack_blocks>& layout,
+                                      int device) const {
     const auto& shape = layout.shape();
     if (!(shape == extents_))
       throw error("scalapack_matrix: it is [" + std::to_string(extents_[0]) + ',' + std::to_string(extents_[1]) +
                   "] by its descriptor, and the layout is of " + std::string(detail::shape_text(shape).view()));
-    const auto held = static_cast<std::int64_t>(layout.held(device, 0).size());
+    const auto held = static_cast<std::int64_t>(layout.held(device, along(0)).size());
     if (leading_ < held)
       throw error("scalapack_matrix: LLD_ is " + std::to_string(leading_) + " and device " + std::to_string(device) + " holds " +
                   std::to_string(held) + " rows");
-    return strided_view<T>(local, {held, static_cast<std::int64_t>(layout.held(device, 1).size())}, {1, leading_});
+    return strided_view<T>(local, {held, static_cast<std::int64_t>(layout.held(device, along(1)).size())}, {1, leading_});
   }
 
  private:
   detail::extents extents_;
-  dealt_blocks rows_, columns_;
+  scalapack_blocks rows_, columns_;
   std::int64_t leading_;
 };
 

@@ -101,13 +101,13 @@ constexpr value rfft(value x, detail::dim_list dims, location at = location::cur
 }
 /// Returns the inverse of rfft: real numbers, n along the last of `dims`.
 ///
-/// If x has m elements along that dim, n is 2 (m - 1) unless you pass it; pass an odd n. The imaginary part of element
-/// 0 is not read. If n is even, neither is the imaginary part of element n / 2.
+/// If x has m elements along that dim, n is 2 (m - 1) or 2 m - 1. The overload without n takes 2 (m - 1). The imaginary
+/// part of element 0 is not read. If n is even, neither is the imaginary part of element n / 2.
 ///
 /// **Communication.** The same as for fft.
 /// **Errors.** m is not n / 2 + 1. Also the errors of fft.
-/// **Example.** irfft(k * rfft(x, {0, 1}), {0, 1}, x.shape()[1])
-constexpr value irfft(value x, detail::dim_list dims, std::int64_t n = -1, location at = location::current()) {
+/// **Example.** irfft(k * rfft(x, {0, 1}), x.shape()[1], {0, 1})        irfft(z, 9, along(0))
+constexpr value irfft(value x, std::int64_t n, detail::listed_dims dims, location at = location::current()) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
   const detail::one_call call(&g, "irfft", {x.id()});
@@ -115,7 +115,6 @@ constexpr value irfft(value x, detail::dim_list dims, std::int64_t n = -1, locat
   const int halved = detail::halved_dim(mask, x.rank());
   detail::extents shape = x.shape();
   const std::int64_t m = halved < x.rank() ? shape[halved] : 1;
-  if (n < 0) n = m > 1 ? 2 * (m - 1) : 1;
   if (halved < x.rank()) shape[halved] = n;
   const dtype type = x.type() == dtype::c128 ? dtype::f64 : dtype::f32;
   if (halved < x.rank() && (n < 1 || n / 2 + 1 != m)) {
@@ -133,6 +132,11 @@ constexpr value irfft(value x, detail::dim_list dims, std::int64_t n = -1, locat
   }
   if (id >= 0) id = detail::add_fft(g, id, halved, true, at);
   return id < 0 ? detail::made(g, -1, type, shape) : real({&g, id}, at);
+}
+constexpr value irfft(value x, detail::dim_list dims, location at = location::current()) {
+  const int halved = x.is_valid() ? detail::halved_dim(dims.mask(x.rank()), x.rank()) : 0;
+  const std::int64_t m = halved < x.rank() ? x.shape()[halved] : 1;
+  return irfft(x, m > 1 ? 2 * (m - 1) : 1, detail::listed_dims(dims), at);
 }
 
 }  // namespace gspmd

@@ -254,10 +254,10 @@ constexpr value shuffle(value key, value x, int dim, detail::location at = detai
   const int d = detail::sorted_dim(x, dim, 0, {&x, 1}, "random::shuffle", at);
   if (d < 0) return x;
   const detail::extents shape(x.shape());
-  const std::int64_t line[] = {shape[d]}, along[] = {d};
+  const std::int64_t line[] = {shape[d]}, dims[] = {d};
   const value words = drawing::words(key, line, "random::shuffle", at);
-  return sort_together({broadcast_in_dim(words, {shape.begin(), static_cast<std::size_t>(shape.count)}, along, at), x}, 1, d, {},
-                       at)[1];
+  return sort_together({broadcast_in_dim(words, {shape.begin(), static_cast<std::size_t>(shape.count)}, dims, at), x}, 1,
+                       along(d), {}, at)[1];
 }
 
 }  // namespace gspmd::random

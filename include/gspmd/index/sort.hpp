@@ -39,7 +39,7 @@ namespace detail {
 
 /// Returns the dim of a sort, counted from 0. Returns -1 and records an error if the dim does not exist, the shapes
 /// differ, or the elements have no order.
-constexpr int sorted_dim(value x, int dim, int keys, detail::span<const value> tensors, const char* op, location at) {
+constexpr int sorted_dim(value x, std::int64_t dim, int keys, detail::span<const value> tensors, const char* op, location at) {
   auto& g = *x.graph();
   const int d = counted_dim(dim, x.rank());
   if (d < 0 || d >= x.rank())
@@ -100,10 +100,10 @@ constexpr value argsort(value x, int dim = -1, sort_options options = {}, locati
 ///
 /// **Errors.** Those of sort, different shapes, fewer than one key, more keys than tensors.
 /// **Example.**
-///     auto [names, scores] = sort_together({ids, scores}, 1, -1);
+///     auto [names, scores] = sort_together({ids, scores}, 1, along(-1));
 template <std::size_t N>
-constexpr std::array<value, N> sort_together(const value (&tensors)[N], int keys, int dim = -1, sort_options options = {},
-                                             location at = location::current()) {
+constexpr std::array<value, N> sort_together(const value (&tensors)[N], int keys, along dim = along(-1),
+                                             sort_options options = {}, location at = location::current()) {
   static_assert(N <= static_cast<std::size_t>(detail::max_sorted),
                 "gspmd: sort_together: at most three tensors are sorted together; write take_along_axis(x, argsort(key, dim), "
                 "dim) for more");
@@ -116,7 +116,7 @@ constexpr std::array<value, N> sort_together(const value (&tensors)[N], int keys
     g.fail(at, "sort_together", detail::mistake::bounds,
            detail::text("sorts ") << static_cast<std::int64_t>(N) << " tensors by " << keys
                                   << "; the number of keys is from 1 to theirs");
-  const int d = has_keys ? detail::sorted_dim(tensors[0], dim, keys, tensors, "sort_together", at) : -1;
+  const int d = has_keys ? detail::sorted_dim(tensors[0], dim.dim, keys, tensors, "sort_together", at) : -1;
   int ids[N]{};
   for (std::size_t k = 0; k < N; ++k) ids[k] = tensors[k].id();
   const detail::one_call call(&g, "sort_together", ids);

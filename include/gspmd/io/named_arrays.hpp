@@ -77,7 +77,7 @@ inline stored_array as_stored(const dynamic::placed_tensor& where) {
   a.box_of = [where](std::int64_t device) {
     stored_box box;
     for (int d = 0; d < where.rank(); ++d) {
-      const auto range = where.valid_range(device, d);
+      const auto range = where.valid_range(device, along(d));
       box.offset.push_back(range.begin);
       box.size.push_back(range.size());
     }
@@ -104,7 +104,7 @@ class named_arrays {
   /// Adds an array under a name. `tree` is one of:
   ///  * a sharded_array, or a shard_view of your own memory
   ///  * a number or an array; each device holds it whole
-  ///  * a group: a tuple, a vector, or a struct declared with Hana. Its members are named `name.member` or `name.0`.
+  ///  * a group: a tuple, a vector, or a struct. Its members are named `name.member` or `name.0`.
   ///
   /// A const array can be saved and not restored.
   template <class Tree>
@@ -122,9 +122,7 @@ class named_arrays {
       for (std::size_t k = 0; k < tree.size(); ++k) add(name + '.' + std::to_string(k), tree[k]);
     } else if constexpr (detail::user_struct<plain>) {
       [&]<std::size_t... K>(std::index_sequence<K...>) {
-        (add(name + '.' + boost::hana::first(boost::hana::at_c<K>(boost::hana::accessors<plain>())).c_str(),
-             detail::part<K>(tree)),
-         ...);
+        (add(name + '.' + detail::struct_members<plain>::template name<K>, detail::part<K>(tree)), ...);
       }(std::make_index_sequence<detail::part_count<plain>()>{});
     } else {
       static_assert(detail::is_sharded_array<plain>,

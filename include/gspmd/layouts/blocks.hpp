@@ -81,4 +81,25 @@ placed_layout<P...> layout_of_output(const P&... per_dim) {
   return {*Step::view.mesh, v.global, v.layout, per_dim...};
 }
 
+/// The same for an input of a program that is planned at run time. The program must outlive the layout.
+///
+/// **Errors.** Throws gspmd::error: no such input; the errors of placed_layout.
+/// **Example.**
+///     const auto theirs = layout_of_input(program, 0, balanced{});
+template <class Program, placement... P>
+  requires requires(const Program& p) { p.input(0).sharding(); }
+placed_layout<P...> layout_of_input(const Program& program, std::size_t k, const P&... per_dim) {
+  static_cast<void>(program.input(k));  // throws if the input does not exist
+  const auto& v = program.view().value(program.view().inputs[k]);
+  return {*program.view().mesh, v.global, v.layout, per_dim...};
+}
+/// The same for an output.
+template <class Program, placement... P>
+  requires requires(const Program& p) { p.output(0).sharding(); }
+placed_layout<P...> layout_of_output(const Program& program, std::size_t k, const P&... per_dim) {
+  static_cast<void>(program.output(k));  // throws if the output does not exist
+  const auto& v = program.view().value(program.view().outputs[k]);
+  return {*program.view().mesh, v.global, v.layout, per_dim...};
+}
+
 }  // namespace gspmd

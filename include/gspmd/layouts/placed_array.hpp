@@ -13,6 +13,7 @@
 #include "gspmd/detail/support/span.hpp"
 #include "gspmd/layouts/detail/placed_tables.hpp"
 #include "gspmd/layouts/open_placement.hpp"
+#include "gspmd/program/along.hpp"
 #include "gspmd/program/array.hpp"
 #include "gspmd/program/row_major.hpp"
 #include "gspmd/program/sharded_array.hpp"
@@ -45,9 +46,10 @@ class placed_layout {
   /// Returns the shape that every device allocates; a part may hold less.
   [[nodiscard]] detail::extents local_shape() const { return tables_->local_extents(); }
   /// Returns the global indices along `dim` that the device holds, in the device's order.
-  [[nodiscard]] detail::span<const std::int64_t> held(int device, int dim) const {
-    const auto part = tables_->part(dim, tables_->mesh.coordinates_of(device));
-    return tables_->dims[static_cast<std::size_t>(dim)].global[static_cast<std::size_t>(part)];
+  [[nodiscard]] detail::span<const std::int64_t> held(int device, along dim) const {
+    const int d = detail::counted_dim(dim, tables_->global.count);
+    const auto part = tables_->part(d, tables_->mesh.coordinates_of(device));
+    return tables_->dims[static_cast<std::size_t>(d)].global[static_cast<std::size_t>(part)];
   }
   [[nodiscard]] const detail::placed_tables& tables() const { return *tables_; }
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "gspmd/dynamic/step.hpp"
+#include "gspmd/dynamic/session.hpp"
 #include "gspmd/layouts/placed_array.hpp"
 
 namespace gspmd {

@@ -109,7 +109,7 @@ class tridiagonal_parts {
     const auto by_inner = [&](value side) { return add_tridiagonal(li, di, ui, side, at_); };
     // Inner unknowns are y - v * (the last unknown of the previous part) - w * (the last unknown of their own part).
     const value y = by_inner(inner(r)), v = by_inner(only(li, 0)), w = by_inner(only(ui, inner_ - 1));
-    const auto next = [&](value x) { return shift(x, last_, 1, at_); };
+    const auto next = [&](value x) { return shift(x, 1, along(last_), at_); };
     const value ll = column(l, inner_), lu = column(u, inner_);
     const auto from_left = [&](value x) { return ll * column(x, inner_ - 1); };
     const auto from_right = [&](value x) { return lu * next(column(x, 0)); };
@@ -118,7 +118,7 @@ class tridiagonal_parts {
     dim_places places;
     for (int k = 0; k <= last_; ++k) places.push_back(static_cast<std::int8_t>(k));
     const auto wide = [&](value x) { return made(add_broadcast(*x.graph(), x.id(), in_parts(inner_), places, at_), y); };
-    const value found = y - v * wide(shift(joint, last_, -1, at_)) - w * wide(joint);
+    const value found = y - v * wide(shift(joint, -1, along(last_), at_)) - w * wide(joint);
     const value all = concatenate({found, reshape(joint, in_parts(1), at_)}, last_ + 1, at_);
     return range(reshape(all, with_last(parts_ * length_), at_), 0, n_);
   }

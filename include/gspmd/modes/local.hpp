@@ -270,18 +270,18 @@ constexpr value broadcast(value x, std::int64_t root = 0, location at = location
 /// **Communication.** low + high indices. The gradient sends the same number in the opposite direction.
 /// **Example.**
 ///
-///     auto u = local::halo<"x">(field, 0, 1, 1);                            // [n/4 + 2, m] of [n/4, m]
+///     auto u = local::halo<"x">(field, 1, 1, along(0));                     // [n/4 + 2, m] of [n/4, m]
 template <dim_spec Axes>
-constexpr value halo(value x, int dim, std::int64_t low, std::int64_t high, bool wraps = false,
+constexpr value halo(value x, std::int64_t low, std::int64_t high, along dim, bool wraps = false,
                      location at = location::current()) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
   const int d = detail::counted_dim(dim, x.rank());
   if (d < 0 || d >= x.rank() || low < 0 || high < 0 || low > x.shape()[d] || high > x.shape()[d])
     return detail::made(g.fail(at, "halo", detail::mistake::bounds,
-                               detail::text("margins of ")
-                                   << low << " and " << high << " along dim " << dim << " of " << detail::shape_text(x.shape())
-                                   << "; a halo is at most the extent of a shard, and dims count from 0"),
+                               detail::text("margins of ") << low << " and " << high << " along dim " << dim.dim << " of "
+                                                           << detail::shape_text(x.shape())
+                                                           << "; a halo is at most the extent of a shard, and dims count from 0"),
                         x);
   const auto indices = [&](std::int64_t begin, std::int64_t end) {
     detail::extents first(x.rank(), 0), last = x.shape();

@@ -164,7 +164,7 @@ namespace dynamic {
 ///     const dynamic::native_code code(program);         // a second or more of the compiler, or a few ms
 ///     if (!code.is_used()) std::puts(code.why_not().c_str());
 ///     const auto y = code.run(threads{}, x, w);         // as program.run
-///     dynamic::session steps = code.make_session();     // as session(program)
+///     dynamic::session s(program, code);                // gspmd/dynamic/session.hpp
 class native_code {
  public:
   explicit native_code(const program& p, const native_options& options = {}) : program_(p) {
@@ -193,9 +193,31 @@ class native_code {
   /// 255 operators.
   [[nodiscard]] int left_out_count() const { return left_out_; }
 
-  /// Returns a session of the program that uses the native code.
-  [[nodiscard]] session make_session() const { return session(program_, make_steps()); }
-  /// Returns the steps of a session with native code, for a session of another kind.
+  /// Returns the steps of a session of `p` with native code. Throws gspmd::error if the code was made for another
+  /// program.
+  [[nodiscard]] std::unique_ptr<detail::interpreter> make_steps(const program& p) const {
+    if (p.view().steps.data() != program_.view().steps.data())
+      throw error("session: the native code was made for another program; make a native_code of this program");
+    return make_steps();
+  }
+
+  /// Runs once on whole arrays and returns whole arrays, like program::run.
+  template <class Backend, class... Arguments>
+  std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
+    static_assert((detail::accept_containers<Arguments>() && ...));
+    const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(program_.view(), arguments...); });
+    return run(backend, inputs.pointers);
+  }
+  /// The same for pointers to whole arrays, one for each input.
+  template <class Backend>
+  std::vector<any_array> run(const Backend& backend, const std::vector<const void*>& inputs) const {
+    return program_.run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) {
+      const auto steps = make_steps();
+      program_.run_steps(comm, *steps, in, out);
+    });
+  }
+
+ private:
   [[nodiscard]] std::unique_ptr<detail::interpreter> make_steps() const {
     const auto& view = program_.view();
     auto steps = std::make_unique<detail::interpreter>(view, &program_.mesh_info());
@@ -206,25 +228,6 @@ class native_code {
     return steps;
   }
 
-  /// Runs once on whole arrays and returns whole arrays, like program::run.
-  template <class Backend, class... Arguments>
-  std::vector<any_array> run(const Backend& backend, const Arguments&... arguments) const {
-    static_assert((detail::accept_containers<Arguments>() && ...));
-    const auto inputs = detail::before_launch(backend, [&] { return detail::whole_inputs(program_.view(), arguments...); });
-    return run_pointers(backend, inputs.pointers);
-  }
-  /// The same for pointers to whole arrays, like program::run_pointers.
-  template <class Backend>
-  std::vector<any_array> run_pointers(const Backend& backend, const std::vector<const void*>& inputs) const {
-    return program_.run_by(backend, inputs, [this](auto& comm, const void* const* in, void* const* out) {
-      session steps = make_session();
-      detail::run_whole<true>(program_.view(), comm, in, out, [&steps](auto& devices, const void* const* from, void* const* to) {
-        steps.run(devices, from, to);
-      });
-    });
-  }
-
- private:
   program program_;
   std::shared_ptr<const detail::native_loops> loops_;
   std::string why_not_;

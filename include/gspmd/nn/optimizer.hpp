@@ -7,7 +7,7 @@
 ///     init(params) -> state                       zeros, and a counter of updates
 ///     update(params, grads, state) -> updated     with the members `params` and `state`, of the types of the arguments
 ///
-/// Parameters are floats: a value or a group of values (Hana structs, arrays, vectors, tuples, also nested). `grads` is
+/// Parameters are floats: a value or a group of values (structs, arrays, vectors, tuples, also nested). `grads` is
 /// grad(loss, params) or the result of clip_by_global_norm. An optional fourth argument of `update` is the rate of this
 /// update. It is a value of rank 0 and replaces the schedule in `rate`.
 ///

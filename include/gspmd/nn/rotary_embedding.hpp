@@ -42,7 +42,7 @@ constexpr value rotated_pairs(value x, value positions, const rotary_options& op
   const quantity sines = quantity(sin(angle.tensor(), at), at).as(type);
 
   const quantity wide = quantity(x, at).wide();
-  const auto moved = [&](std::int64_t offset) { return quantity(shift(wide.tensor(), last, offset, at), at); };
+  const auto moved = [&](std::int64_t offset) { return quantity(shift(wide.tensor(), offset, along(last), at), at); };
   if (!options.interleaved) return (wide * cosines + (moved(-half) - moved(half)) * sines).as(x.type()).tensor();
   const quantity is_even(equal(operand(i % divisor, at), operand(0, at)), at);
   const quantity other = where(is_even, quantity(negative(moved(1).tensor(), at), at), moved(-1));

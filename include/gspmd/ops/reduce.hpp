@@ -50,6 +50,20 @@ class dim_list {
   bool all_ = true;
 };
 
+/// The dims of an operator that also takes a number: `along(0)`, or a list. `{}` means all dims.
+class listed_dims : public dim_list {
+ public:
+  constexpr listed_dims() = default;
+  explicit constexpr listed_dims(const dim_list& dims) : dim_list(dims) {}
+  constexpr listed_dims(std::initializer_list<std::int64_t> list) : dim_list(list) {}  // NOLINT: on purpose
+  constexpr listed_dims(along dim) : dim_list(counted_dim(dim, 0)) {}                  // NOLINT: on purpose
+  template <std::integral Plain>
+  constexpr listed_dims(Plain d) noexcept(reports_plain_dim<Plain>()) : dim_list(static_cast<int>(d)) {}  // NOLINT: on purpose
+  template <class List>
+    requires std::convertible_to<const List&, detail::span<const std::int64_t>>
+  constexpr listed_dims(const List& list) : dim_list(list) {}  // NOLINT: on purpose
+};
+
 /// Restores the reduced dims of a tensor, with extent 1.
 constexpr value keep_dims(value reduced, value original, dim_mask dims, location at) {
   if (!reduced.is_valid() || !original.is_valid()) return {};
@@ -108,15 +122,15 @@ constexpr value mean(value x, detail::dim_list dims = {}, location at = location
       at, [&](value wide) { return operand(sum(wide, dims, at), at) / operand(count, at); }, x);
 }
 
-/// Returns the p-norm over `dims` (default: all): the p-th root of the sum of |x|^p, or the largest |x| if p is
-/// infinity. The norm of integers and bool is double, as in NumPy. Norms of bf16 and f16 are computed as float and
+/// Returns the p-norm over `dims`: the p-th root of the sum of |x|^p, or the largest |x| if p is infinity. `{}` means
+/// all dims. The norm of integers and bool is double, as in NumPy. Norms of bf16 and f16 are computed as float and
 /// rounded once (ops/composite.hpp). Powers are not scaled: the square of a float above 1.8e19 is infinite.
 ///
 /// **Communication.** If a dim in `dims` is split, one all_reduce or reduce_scatter before the root, of floats also
 /// for bf16 and f16.
 /// **Errors.** p < 1.
-/// **Example.** norm(gradient)        norm(x, {-1}, 1)
-constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location at = location::current()) {
+/// **Example.** norm(x, 1, along(-1))        norm(x, 3, {0, 1})
+constexpr value norm(value x, double p, detail::listed_dims dims, location at = location::current()) {
   if (!x.is_valid()) return {};
   const detail::one_call call(x.graph(), "norm", {x.id()});
   x = detail::double_of_integers(x, at);
@@ -135,6 +149,12 @@ constexpr value norm(value x, detail::dim_list dims = {}, double p = 2, location
         return pow(operand(sum(powers, dims, at), at), operand(1 / p, at));
       },
       x);
+}
+/// The same with p = 2. `dims` is one dim or a list, by default all dims.
+///
+/// **Example.** norm(gradient)        norm(x, 0)
+constexpr value norm(value x, detail::dim_list dims = {}, location at = location::current()) {
+  return norm(x, 2, detail::listed_dims(dims), at);
 }
 
 namespace detail {

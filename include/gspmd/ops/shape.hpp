@@ -22,6 +22,7 @@
 #include "gspmd/error.hpp"
 #include "gspmd/ops/boundary.hpp"
 #include "gspmd/ops/integers.hpp"
+#include "gspmd/program/along.hpp"
 #include "gspmd/program/program.hpp"
 #include "gspmd/program/sharding.hpp"
 
@@ -88,16 +89,16 @@ constexpr value reshape(value x, integers shape, location at = location::current
 
 /// Shifts `x`: element i of the result along `dim` is element i + `offset` of `x`, or zero (false) if `x` has no such
 /// element. This is Fortran's `eoshift(x, offset, dim=)` and StableHLO's `pad` with low = -offset and high = offset.
-/// NumPy, SciPy and xarray use the opposite sign. The shape does not change. Every offset is valid. Stencils and
-/// convolutions are sums of shifted tensors. The gradient is the shift by -offset.
+/// The sign is the opposite of `roll`, NumPy, SciPy and xarray. The shape does not change. Every offset is valid.
+/// Stencils and convolutions are sums of shifted tensors. The gradient is the shift by -offset.
 ///
 /// **Communication.** If `dim` is split, neighbouring devices send the elements outside of a shard by
 /// collective_permute (halo exchange). With shards of s indices this is min(|offset|, s) indices in one message. It is
 /// two messages if |offset| is larger than s and not a multiple of s. None along other dims.
 /// **Example.**
-///     auto blurred = shift(x, 0, -1) + x + shift(x, 0, 1);
+///     auto blurred = shift(x, -1, along(0)) + x + shift(x, 1, along(0));
 /// **Source.** GSPMD, section 4.3.
-constexpr value shift(value x, int dim, std::int64_t offset, location at = location::current()) {
+constexpr value shift(value x, std::int64_t offset, along dim, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_shift(*x.graph(), x.id(), detail::counted_dim(dim, x.rank()), offset, at), x);
 }
@@ -111,8 +112,8 @@ constexpr value shift(value x, int dim, std::int64_t offset, location at = locat
 /// **Errors.** At compile time: a dim that does not exist, a number that the element type does not hold, `values`,
 /// which only stencil takes.
 /// **Example.**
-///     auto slope = shift(x, 0, 1, boundary::edge()) - x;
-constexpr value shift(value x, int dim, std::int64_t offset, const boundary& outside, location at = location::current()) {
+///     auto slope = shift(x, 1, along(0), boundary::edge()) - x;
+constexpr value shift(value x, std::int64_t offset, along dim, const boundary& outside, location at = location::current()) {
   if (!x.is_valid()) return {};
   auto& g = *x.graph();
   if (outside.has_values())
@@ -192,14 +193,15 @@ constexpr value flip(value x, integers dims, location at = location::current()) 
 }
 
 /// Rotates `x` by `by` elements along `dim`: element i of the result is element i - by of `x`, modulo the extent. This
-/// is NumPy's `roll(x, by, dim)`. Every number is valid, also a negative one. The gradient is the roll by -by.
+/// is NumPy's `roll`. The sign is the opposite of `shift`. Every number is valid, also a negative one. The gradient is
+/// the roll by -by.
 ///
 /// **Communication.** If `dim` is split, a device receives the elements outside of its shard by collective_permute,
 /// also around the ends of the tensor. With shards of s indices this is min(|by|, s) indices. None along other dims.
 /// **Errors.** At compile time: a dim that does not exist.
 /// **Example.**
-///     auto east = roll(x, 1, -1);
-constexpr value roll(value x, std::int64_t by, int dim, location at = location::current()) {
+///     auto east = roll(x, 1, along(-1));
+constexpr value roll(value x, std::int64_t by, along dim, location at = location::current()) {
   if (!x.is_valid()) return {};
   return detail::made(detail::add_roll(*x.graph(), x.id(), by, detail::counted_dim(dim, x.rank()), at), x);
 }
@@ -368,9 +370,12 @@ constexpr value shard(value x, std::initializer_list<int> parts, location at = l
 }
 
 /// Returns `x` with one dim split into `n` parts (GShard 3.2).
-constexpr value split_dim(value x, int dim, int n, location at = location::current()) {
+///
+/// **Example.**
+///     auto y = split_dim(x, 4, along(0));
+constexpr value split_dim(value x, int n, along split, location at = location::current()) {
   if (!x.is_valid()) return {};
-  dim = detail::counted_dim(dim, x.rank());
+  const int dim = detail::counted_dim(split, x.rank());
   const auto& mesh = *x.graph()->mesh;
   detail::resolved_sharding r;
   for (int begin = 0; begin < mesh.shape.axis_count() && r.value.layout.splits.empty(); ++begin) {

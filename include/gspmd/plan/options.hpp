@@ -19,6 +19,7 @@ namespace detail {
 
 using describe_network = described_network (*)(const network*, const mesh_info&);
 using hide_function = void (*)(plan&, span<const int> base, const network_rates&);
+using choose_all_function = decltype(plan_request::solve);
 
 // GCC 12 refuses addresses of functions inside template arguments, so the options below refer to variables with them.
 template <class Network>
@@ -29,6 +30,9 @@ template <class>
 struct overlap_header {
   static constexpr bool is_included = false;
 };
+
+template <class>
+inline constexpr choose_all_function choose_all_by = nullptr;  // plan/solve.hpp specialises it for bool
 
 /// A network, as an option. It refers to the network, so the network has a name, and in a compiled program static
 /// storage.
@@ -61,6 +65,16 @@ struct overlap_option {
   }
 };
 
+struct solve_option {
+  const choose_all_function* solve = nullptr;
+  constexpr solve_option() = default;
+  template <std::same_as<bool> Switch>  // a template, so that this header does not include plan/solve.hpp
+  constexpr solve_option(Switch is_on) : solve(is_on ? &choose_all_by<Switch> : nullptr) {
+    static_assert(choose_all_by<Switch> != nullptr,
+                  "gspmd: options: `solve` needs a header; add #include <gspmd/plan/solve.hpp>");
+  }
+};
+
 inline constexpr std::int64_t unlimited_memory = INT64_MAX;
 
 }  // namespace detail
@@ -71,8 +85,8 @@ inline constexpr std::int64_t unlimited_memory = INT64_MAX;
 /// Plans of all options compute the same results, except for the last bits of sums.
 ///
 /// **Errors.** Compile error, at run time gspmd::error: a memory limit that is not positive, or that no known plan
-/// fits; a network that does not describe a mesh axis of more than one device. Compile error: `search` or `overlap`
-/// without its header; a network that is a temporary.
+/// fits; a network that does not describe a mesh axis of more than one device. Compile error: `search`, `solve` or
+/// `overlap` without its header; `solve` in a compiled program; a network that is a temporary.
 /// **Example.**
 ///
 ///     constexpr network torus(61.5e12, {{"x", topology::torus, 70e9, 1e-6}, {"y", topology::torus, 70e9, 1e-6}});
@@ -109,6 +123,9 @@ struct options {
   /// least 1 microsecond. Planning takes longer. Compiled programs include gspmd/plan/search.hpp.
   bool search = false;
 
+  /// At run time only: the planner chooses all shardings together, with a lower bound. See gspmd/plan/solve.hpp.
+  detail::solve_option solve = {};
+
   /// Devices compute while collectives are under way. Include gspmd/plan/overlap.hpp, which says how.
   detail::overlap_option overlap = {};
 
@@ -143,6 +160,7 @@ constexpr void add_options(plan_request& asked, const options& given, const mesh
   if (given.network.of != nullptr) asked.network = given.network.on(mesh).rates;
   if (given.memory != unlimited_memory) asked.most_memory = given.memory;
   if (given.search) asked.is_searched = true;
+  if (given.solve.solve != nullptr) asked.solve = *given.solve.solve;
   if (given.overlap.hide != nullptr) asked.hide = *given.overlap.hide;
   if (given.checked) asked.is_checked = true;
 }
@@ -164,6 +182,7 @@ struct mesh_with {
   static constexpr bool check() {
     static_assert(Options.memory > 0, "gspmd: options: memory is not positive; write a positive number, or leave it out");
     static_assert(has_header, "gspmd: options: `search` needs a header; add #include <gspmd/plan/search.hpp>");
+    static_assert(Options.solve.solve == nullptr, "gspmd: options: `solve` needs dynamic::compile; leave it out");
     if constexpr (!is_described) refuse<mistake::network, problem>();
     return true;
   }
@@ -171,7 +190,7 @@ struct mesh_with {
 
  public:
   /// False if an option is wrong. The compiler has then reported it.
-  static constexpr bool accepted = is_described && has_header && Options.memory > 0;
+  static constexpr bool accepted = is_described && has_header && Options.memory > 0 && Options.solve.solve == nullptr;
   static constexpr mesh_info info = [] {
     auto m = Mesh::info;
     if (accepted) add_options(m.request, Options, Mesh::info);

@@ -19,4 +19,11 @@ template <class Once>
 }
 GSPMD_COMPILED_ONCE(std::string array_text<once>(const extents&));
 
+template <class Once>
+[[noreturn, gnu::cold]] void refuse_indices(const extents& shape, std::size_t count) {
+  throw error("array: an element of " + std::string(shape_text(shape).view()) + " has " + std::to_string(shape.count) +
+              " indices and not " + std::to_string(count) + "; pass one index for each dim");
+}
+GSPMD_COMPILED_ONCE(void refuse_indices<once>(const extents&, std::size_t));
+
 }  // namespace gspmd::detail

@@ -87,8 +87,11 @@ struct record_check {
   }
   static constexpr bool fits() {
     if constexpr (!user_struct<Struct>) {
-      static_assert(user_struct<Struct>, "gspmd: record: declare the members of the struct with BOOST_HANA_DEFINE_STRUCT");
+      static_assert(user_struct<Struct>,
+                    "gspmd: record: the struct must be an aggregate; make its members public, and remove its constructors");
       return false;
+    } else if constexpr (part_count<Struct>() == 0) {
+      return sizeof...(Members) == 0;  // an error of the struct is already reported
     } else if constexpr (part_count<Struct>() != sizeof...(Members)) {
       static_assert(part_count<Struct>() == sizeof...(Members), "gspmd: record: give one input for each member of the struct");
       return false;
@@ -104,12 +107,14 @@ struct record_check {
 
 }  // namespace detail
 
-/// A group of inputs that the program takes as one argument: a struct template declared with Hana, and one input for
-/// each member. An input may be a record itself.
+/// A group of inputs that the program takes as one argument: a struct template, and one input for each member. An input
+/// may be a record itself. The names of the members become the names of the inputs.
 ///
-/// **Errors.** Compile error if the struct is not declared with Hana, or if a member and its input have different
-/// forms.
-/// **Example.** record<weights, input<float, shape<64, 256>, split<_, "model">>, input<float, shape<256>>>
+/// **Errors.** Compile error if the struct is not an aggregate, or if a member and its input have different forms.
+/// **Example.**
+///
+///     template <class T> struct weights { T w, b; };
+///     record<weights, input<float, shape<64, 256>, split<_, "model">>, input<float, shape<256>>>
 template <template <class> class Struct, class... Members>
 struct record {
   using check = detail::record_check<Struct<value>, Members...>;
@@ -126,9 +131,7 @@ struct record {
         number += Member::leaves;
       };
       [&]<std::size_t... K>(std::index_sequence<K...>) {
-        constexpr auto accessors = boost::hana::accessors<Struct<value>>();
-        (take(detail::part<K>(result), boost::hana::first(boost::hana::at_c<K>(accessors)).c_str(),
-              std::type_identity<Members>{}),
+        (take(detail::part<K>(result), detail::struct_members<Struct<value>>::template name<K>, std::type_identity<Members>{}),
          ...);
       }(std::index_sequence_for<Members...>{});
     } else {

@@ -7,6 +7,7 @@
 #include "gspmd/detail/ir/graph.hpp"
 #include "gspmd/detail/ir/mesh_info.hpp"
 #include "gspmd/detail/support/foreign_names.hpp"
+#include "gspmd/program/along.hpp"
 
 #define GSPMD_NO_TRUTH                                                                                         \
   "gspmd: if, while, ?:, &&, || and ! do not work on a value, which has no data while the program is traced; " \
@@ -89,14 +90,6 @@ constexpr value made(graph& g, int id, dtype type, const extents& shape) {
 }
 /// The same for an operator whose result has the type and shape of its operand.
 constexpr value made(int id, value operand) { return made(*operand.graph(), id, operand.type(), operand.shape()); }
-
-/// Converts a dim that is counted from the end, as in NumPy: (-1, 3) -> 2. A number outside of the range stays outside,
-/// so the operator refuses it.
-constexpr int counted_dim(std::int64_t dim, int rank) {
-  constexpr std::int64_t beyond = 1 << 30;  // outside of the range of dims, and an int
-  if (dim < 0 && dim >= -rank) dim += rank;
-  return static_cast<int>(dim > beyond ? beyond : dim < -beyond ? -beyond : dim);
-}
 
 }  // namespace detail
 }  // namespace gspmd

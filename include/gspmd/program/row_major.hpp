@@ -21,6 +21,20 @@ struct edge_struct {};
 template <class X>
 inline constexpr bool is_external_view = requires { requires std::derived_from<typename X::edge, edge_struct>; };
 
+/// Returns true if a leaf of an argument is a view of external memory.
+template <class Tree>
+constexpr bool has_view() {
+  if constexpr (is_list<Tree>) {
+    return has_view<typename Tree::value_type>();
+  } else if constexpr (is_leaf<Tree>) {
+    return is_external_view<Tree>;
+  } else {
+    return []<std::size_t... P>(std::index_sequence<P...>) {
+      return (has_view<part_type<P, Tree>>() || ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+
 /// Returns true if a container has one dim according to its type.
 ///
 ///     std::vector, std::span         yes: the type has no dims
@@ -80,9 +94,8 @@ template <class Leaf>
 consteval bool accept_container() {
   using plain = std::remove_cvref_t<Leaf>;
   static_assert(!is_external_view<plain>,
-                "gspmd: a view of external memory is not accepted here; pass it to run(program, ...) or to a strided_session "
-                "(gspmd/external/session.hpp), or for a compiled step to run<step>, distribute<step, K> or strided_step "
-                "(gspmd/external.hpp); pass a view with a layout of its own to placed_step or placed_session");
+                "gspmd: a view of external memory is not accepted here; pass it to a step or a session, or to run<step> or "
+                "distribute<step, K> (gspmd/external.hpp), or to run(program, ...) (gspmd/external/program.hpp)");
   static_assert(has_addresses<plain>,
                 "gspmd: std::vector<bool> stores bits, and a tensor of bool has a byte for each element; pass a "
                 "gspmd::array<bool>, or a pointer to or a span of bools");

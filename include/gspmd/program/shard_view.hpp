@@ -11,6 +11,7 @@
 #include "gspmd/detail/support/refuse.hpp"
 #include "gspmd/detail/support/saturating.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/program/along.hpp"
 #include "gspmd/program/row_major.hpp"
 #include "gspmd/program/sharding.hpp"
 
@@ -85,8 +86,9 @@ class shard_view {
   [[nodiscard]] constexpr T& operator[](std::int64_t i) const { return data_[i]; }
 
   /// Returns the global indices along `dim` that `device` holds. The rest of its shard is padding.
-  [[nodiscard]] static constexpr detail::index_range valid_range(int device, int dim) {
-    return detail::dim_range(Mesh::info.shape, global_extents, layout, dim, Mesh::info.shape.coordinates_of(device));
+  [[nodiscard]] static constexpr detail::index_range valid_range(int device, along dim) {
+    return detail::dim_range(Mesh::info.shape, global_extents, layout, detail::counted_dim(dim, global_extents.count),
+                             Mesh::info.shape.coordinates_of(device));
   }
 
  private:

@@ -11,6 +11,7 @@
 
 #include "gspmd/detail/ir/layout.hpp"
 #include "gspmd/error.hpp"
+#include "gspmd/program/along.hpp"
 #include "gspmd/program/array.hpp"
 #include "gspmd/program/mesh.hpp"
 #include "gspmd/program/sharding.hpp"
@@ -163,17 +164,22 @@ std::string draw(const array<T>& x) {
   return detail::draw_cells(x.shape(), detail::cells_of(x), std::vector<std::int64_t>(detail::max_rank, 0));
 }
 
-/// Returns the tensor with lines that split dim `dim` into pieces of `size`, as torch.split does.
+/// Returns the tensor with lines that split dim `dim` into pieces of `size` (default: 1), as torch.split does.
 ///
 /// **Errors.** gspmd::error if the dim does not exist or the size is below 1.
 template <class T>
-std::string draw_split(const array<T>& x, int dim, std::int64_t size = 1) {
-  if (dim < 0 || dim >= x.shape().count)
-    throw error("draw_split: dim " + std::to_string(dim) + " of a tensor with " + std::to_string(x.shape().count) + " dims");
+std::string draw_split(const array<T>& x, std::int64_t size, along dim) {
+  const int d = detail::counted_dim(dim, x.shape().count);
+  if (d < 0 || d >= x.shape().count)
+    throw error("draw_split: dim " + std::to_string(dim.dim) + " of a tensor with " + std::to_string(x.shape().count) + " dims");
   if (size < 1) throw error("draw_split: pieces of " + std::to_string(size) + "; they have at least 1 element");
   std::vector<std::int64_t> every(detail::max_rank, 0);
-  every[static_cast<std::size_t>(dim)] = size;
+  every[static_cast<std::size_t>(d)] = size;
   return detail::draw_cells(x.shape(), detail::cells_of(x), every);
+}
+template <class T>
+std::string draw_split(const array<T>& x, along dim) {
+  return draw_split(x, 1, dim);
 }
 
 namespace detail {

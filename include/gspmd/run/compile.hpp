@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <tuple>
@@ -179,8 +180,9 @@ class compile {
   /// one or in structs and tuples.
   ///
   /// A shard is a sharded_array. If `comm` holds one device, a shard can also be an input_shard or output_shard view. A
-  /// pointer, span or vector is converted to a view. The first call allocates memory, and so does a call with a
-  /// communicator that differs from that of the previous call. Other calls allocate nothing.
+  /// pointer, span or vector is converted to a view. A shard can also be a view of external memory: see
+  /// external/shards.hpp. The first call allocates memory, and so does a call with a communicator that differs from
+  /// that of the previous call. Other calls allocate nothing.
   ///
   /// Outputs must not overlap inputs or other outputs. Exception: output `k` may be the memory of input `i` if
   /// `can_alias<k, i>`. The overlap is checked if the memory differs from that of the last two calls.
@@ -201,14 +203,28 @@ class compile {
       const auto used = bound_.take();
       const auto count = static_cast<std::size_t>(comm.local_count());
       given_.resize(view, count);
-      [&]<std::size_t... K>(std::index_sequence<K...>) {
-        (put<detail::leaves_before<given, K>()>(count, shards), ...);
-      }(std::index_sequence_for<Shards...>{});
-      run_on(comm, given_.inputs.data(), given_.outputs.data());
+      const auto put_all = [&](const auto& shard_of) {
+        [&]<std::size_t... K>(std::index_sequence<K...>) {
+          (put<detail::leaves_before<given, K>()>(count, shards, shard_of), ...);
+        }(std::index_sequence_for<Shards...>{});
+      };
+      if constexpr (!detail::has_view<given>()) {
+        put_all(nullptr);
+        run_on(comm, given_.inputs.data(), given_.outputs.data());
+      } else if constexpr (detail::accept_shard_views<Comm>()) {
+        detail::call_with_views<Comm>::template run<program>(
+            comm, view, detail::ghosts_of<program>(), bound_, given_, put_all, [&] { start(comm); }, shards...);
+      }
     } else if constexpr (accepted) {
       detail::refuse<detail::mistake::shard, detail::wrong_shard_count<leaf_count, input_count, output_count>>();
     }
   }
+
+  /// Returns the bytes that the last call with views copied, in and out, because a view was not dense or had no
+  /// padding.
+  [[nodiscard]] std::int64_t copied_bytes() const { return given_.copied_bytes(); }
+  /// Returns the bytes that this device sent in the last call with views for views with a layout of their own.
+  [[nodiscard]] std::int64_t bytes_sent() const { return given_.bytes_sent(); }
 
   /// Runs the program on a communicator that may hold several devices. `inputs[d * input_count + k]` is input `k` of
   /// the d-th device that `comm` holds. `outputs[d * output_count + k]` is output `k`.
@@ -221,7 +237,14 @@ class compile {
  private:
   template <class Comm>
   void run_on(Comm& comm, const void* const* inputs, void* const* outputs) {
+    static_assert(std::is_null_pointer_v<decltype(detail::ghosts_of<program>())>,
+                  "gspmd: step: the program is planned for ghost layers; call the step with a ghosted_view for each input and "
+                  "result that has layers");
     bound_.bind(comm, view, inputs, outputs);
+    start(comm);
+  }
+  template <class Comm>
+  void start(Comm& comm) {
     detail::run_static<program>(comm, bound_.devices.data(), bound_.from.data(), bound_.to.data());
   }
   template <std::size_t K, class Wanted, class Reference>
@@ -237,9 +260,9 @@ class compile {
     }
   }
   /// Stores the addresses of the shards in `given`. The first of these shards has the number `K`; inputs are numbered
-  /// before outputs.
-  template <std::size_t K, class Given>
-  void put(std::size_t count, Given& given) {
+  /// before outputs. `shard_of(k, view)` returns the shard of a view of external memory.
+  template <std::size_t K, class Given, class ShardOf>
+  void put(std::size_t count, Given& given, const ShardOf& shard_of) {
     using Plain = std::remove_cv_t<Given>;
     if constexpr (detail::is_sharded_tree<Plain>()) {
       constexpr auto leaves = detail::leaf_count<Plain>();
@@ -253,8 +276,14 @@ class compile {
       }
     } else if constexpr (!detail::is_leaf<Plain>) {
       [&]<std::size_t... P>(std::index_sequence<P...>) {
-        (put<K + detail::leaves_before<Plain, P>()>(count, detail::part<P>(given)), ...);
+        (put<K + detail::leaves_before<Plain, P>()>(count, detail::part<P>(given), shard_of), ...);
       }(std::make_index_sequence<detail::part_count<Plain>()>{});
+    } else if constexpr (detail::is_external_view<Plain>) {
+      using element = typename Plain::element;
+      // a pointer to const elements is const too, so that the message about a result names it
+      std::conditional_t<std::is_const_v<element>, element* const, element*> shard =
+          shard_of(std::integral_constant<std::size_t, K>{}, given);
+      put<K>(count, shard, shard_of);
     } else {
       if constexpr (requires { std::data(given), std::size(given); } && !detail::is_shard<Plain> &&
                     !detail::is_placed_array<Plain>)

@@ -14,8 +14,8 @@ namespace gspmd {
 /// maximum or minimum are equal, they share the gradient evenly. The gradient of a product reduction divides by the
 /// element, so it is not defined at 0.
 ///
-/// **Shapes.** `loss` is a float of rank 0. `by` is a value, a tuple, array or vector of values, or a struct declared
-/// with Hana. The result has the type of `by`, and each gradient has the shape of its value.
+/// **Shapes.** `loss` is a float of rank 0. `by` is a value, a tuple, array or vector of values, or a struct of
+/// values. The result has the type of `by`, and each gradient has the shape of its value.
 /// **Errors.**
 ///  - the loss is not a float of rank 0
 ///  - an operator has no derivative, for example a `map` without `with_derivative`

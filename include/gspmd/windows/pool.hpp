@@ -143,13 +143,13 @@ constexpr value interpolate(value x, integers factors, location at = location::c
   const auto along_dim = [&](value wide, int d) {
     const auto f = factors[static_cast<std::size_t>(d)];
     if (f == 1 || wide.shape()[d] == 0) return wide;
-    detail::vec<std::int64_t> along(static_cast<std::size_t>(wide.rank()), 1);
-    along[d] = f;
-    const auto finer = [&](value coarse) { return upsample(coarse, integers(along.data(), along.size()), at); };
+    detail::vec<std::int64_t> only_d(static_cast<std::size_t>(wide.rank()), 1);
+    only_d[d] = f;
+    const auto finer = [&](value coarse) { return upsample(coarse, integers(only_d.data(), only_d.size()), at); };
     // Computed on the coarse grid, where fewer elements cross the boundaries of shards: the element, and the
     // differences to both neighbours.
     const auto to_neighbour = [&](std::int64_t by) {
-      return finer(operand(shift(wide, d, by, boundary::edge(), at), at) - operand(wide, at));
+      return finer(operand(shift(wide, by, along(d), boundary::edge(), at), at) - operand(wide, at));
     };
     const value middle = finer(wide), below = to_neighbour(-1), above = to_neighbour(1);
     if (g.failed()) return wide;

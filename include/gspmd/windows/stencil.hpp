@@ -186,8 +186,8 @@ class stencil_reads {
     for (const auto& k : known_)
       if (k.from == x.id() && k.dim == dim && k.by == offset && k.is_given == is_given) return {x.graph(), k.id};
     const boundary& b = offset < 0 ? field_.along(dim).low : field_.along(dim).high;
-    const value result = !b.has_values() ? shift(x, dim, offset, b, at)
-                         : is_given      ? shift(x, dim, offset, boundary::edge(), at)
+    const value result = !b.has_values() ? shift(x, offset, along(dim), b, at)
+                         : is_given      ? shift(x, offset, along(dim), boundary::edge(), at)
                                          : beside_values(x, b.given_values(), by, dim, offset, at);
     known_.push_back({x.id(), dim, offset, is_given, result.id()});
     return result;
@@ -216,7 +216,7 @@ class stencil_reads {
     // their edge.
     for (int d = 0; d < dim; ++d) given = moved_to_results(given, by, d, true, at);
     const value index = iota<std::int64_t>(x, integers(x.shape()), dim, at);
-    const value inside = shift(x, dim, offset, at);
+    const value inside = shift(x, offset, along(dim), at);
     const auto choose = [at](value condition, value yes, value no) {
       return where(operand(condition, at), operand(yes, at), operand(no, at));
     };

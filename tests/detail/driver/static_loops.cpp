@@ -53,7 +53,7 @@ constexpr value random_region(draws& next, value h, value w, int depth) {
           3,
           [&](value i, value v) {
             const value r = body(v);
-            return next(2) == 0 ? r * convert<float>(i) : r;
+            return next(2) == 0 ? r * cast<float>(i) : r;
           },
           h);
     case 1:

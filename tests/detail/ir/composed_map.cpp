@@ -120,7 +120,7 @@ TEST_CASE("pad and slice are one collective_permute of what crosses the boundari
       for (std::int64_t i = 0; i < n; ++i)
         CHECK(sum.result[static_cast<std::size_t>(i)] == static_cast<double>(i + 2 * (i + 1) + (i + 1 < n ? i + 2 : 0)));
       // Any number of movements.
-      const auto turned = run(n, devices, [&](value x) { return roll(reverse(roll(reverse(x, {0}), 3, 0), {0}), 4, 0); });
+      const auto turned = run(n, devices, [&](value x) { return roll(flip(roll(flip(x, {0}), 3, along(0)), {0}), 4, along(0)); });
       CHECK(turned.collectives.size() == 1);
       CHECK(turned.bytes == 8);
       for (std::int64_t i = 0; i < n; ++i)
@@ -132,7 +132,7 @@ TEST_CASE("a tensor that is cut and put together again round its end is a roll: 
   for (const std::int64_t n : {12, 13})
     for (std::int64_t k = 1; k < n; ++k) {
       const auto rotated = run(n, 4, [&](value x) { return concatenate({slice(x, {k}, {n}), slice(x, {0}, {k})}, 0); });
-      const auto rolled = run(n, 4, [&](value x) { return roll(x, -k, 0); });
+      const auto rolled = run(n, 4, [&](value x) { return roll(x, -k, along(0)); });
       CHECK(rotated.collectives == rolled.collectives);
       CHECK(rotated.bytes == rolled.bytes);
       CHECK(rotated.result == rolled.result);

@@ -48,7 +48,7 @@ constexpr auto only_reduced = [](value q) {
 };
 constexpr auto scanned = [](value q) { return std::tuple{cumsum(q, 0), scan_along(q + q, monoid::max, 0, {.reverse = true})}; };
 constexpr auto stencil_of_line = [](value q) {
-  const value r = shift(q, 0, -1) + shift(q, 0, 2) - 2 * q;
+  const value r = shift(q, -1, along(0)) + shift(q, 2, along(0)) - 2 * q;
   return std::tuple{r, sum(r * r)};
 };
 
@@ -75,11 +75,11 @@ constexpr auto softmax_of_rows = [](value q) { return std::tuple{softmax(q + q, 
 constexpr auto softmax_of_columns = [](value q) { return std::tuple{softmax(q + q, 0)}; };
 constexpr auto moved = [](value q) {
   const auto rows = q.shape()[0], columns = q.shape()[1];
-  return std::tuple{transpose(q, {1, 0}), reverse(q, {1}), pad(q, {1, 2}, {0, 1}, 7), slice(q, {0, columns / 2}, {rows, columns}),
+  return std::tuple{transpose(q, {1, 0}), flip(q, {1}), pad(q, {1, 2}, {0, 1}, 7), slice(q, {0, columns / 2}, {rows, columns}),
                     concatenate({q, q + q}, 1)};
 };
 constexpr auto stencil_of_rows = [](value q) {
-  const value around = shift(q, 0, -1) + shift(q, 0, 1) + shift(q, 1, -1) + shift(q, 1, 1);
+  const value around = shift(q, -1, along(0)) + shift(q, 1, along(0)) + shift(q, -1, along(1)) + shift(q, 1, along(1));
   const value r = around - 4 * q;
   return std::tuple{r, sum(r * r, {1}), sum(r)};
 };

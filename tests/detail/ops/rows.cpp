@@ -158,7 +158,7 @@ TEST_CASE("rows: gradients of reading and writing are each other, and move at mo
   const auto i = dynamic::input<int64_t>({}, {});
   const auto by_both = [](kind k) {
     return [k](value x, value r, value at) {
-      const value weights = convert<double>(iota<int64_t>(x, {6, 3}, 0)) + 1.0;
+      const value weights = cast<double>(iota<int64_t>(x, {6, 3}, 0)) + 1.0;
       const value loss = sum(with_row(k, x, r, at) * weights);
       return grad(loss, std::tuple{x, r});
     };
@@ -167,7 +167,7 @@ TEST_CASE("rows: gradients of reading and writing are each other, and move at mo
   for (const auto k : {kind::set, kind::add}) {
     const auto p = dynamic::compile(by_both(k), m, rows, row, i);
     for (int64_t at = 0; at < 6; ++at) {
-      const auto g = p.run_pointers(simulated{}, std::vector<const void*>{x.data(), r.data(), &at});
+      const auto g = p.run(simulated{}, std::vector<const void*>{x.data(), r.data(), &at});
       for (int64_t e = 0; e < 18; ++e) {
         const double kept = k == kind::set && e / 3 == at ? 0 : static_cast<double>(e / 3) + 1;
         CHECK(g[0].data<double>()[e] == kept);
@@ -185,7 +185,7 @@ TEST_CASE("rows: gradients of reading and writing are each other, and move at mo
   CHECK(read.collectives() == std::vector<collective>{all_reduce<"x">});  // of y
   for (int64_t e = 0; e < 18; ++e) x[static_cast<std::size_t>(e)] = static_cast<double>(e);
   for (int64_t at = 0; at < 6; ++at) {
-    const auto g = read.run_pointers(simulated{}, std::vector<const void*>{x.data(), &at});
+    const auto g = read.run(simulated{}, std::vector<const void*>{x.data(), &at});
     for (int64_t e = 0; e < 18; ++e) CHECK(g[0].data<double>()[e] == (e / 3 == at ? 2.0 * static_cast<double>(e) : 0.0));
   }
 }
@@ -200,7 +200,7 @@ TEST_CASE("rows: a loop that adds rows up reduces once, after its last iteration
   CHECK(p.collectives() == std::vector<collective>{all_reduce<"x">});
   CHECK(p.traffic().bytes == 2 * 3 * 4 / 4);
   const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8};
-  CHECK(p.run_pointers(simulated{}, std::vector<const void*>{x.data()})[0].data<float>()[0] == 36);
+  CHECK(p.run(simulated{}, std::vector<const void*>{x.data()})[0].data<float>()[0] == 36);
 }
 
 TEST_CASE("rows: one device's row is no term of a product: 0 times infinity elsewhere would be NaN") {
@@ -213,7 +213,7 @@ TEST_CASE("rows: one device's row is no term of a product: 0 times infinity else
   const std::vector<double> x{1, 2, 3, 4, 5, 6, 7, 8};
   const double infinite = std::numeric_limits<double>::infinity(), one = 1;
   for (int64_t at = 0; at < 8; ++at) {
-    CHECK(p.run_pointers(simulated{}, std::vector<const void*>{x.data(), &infinite, &at})[0].data<double>()[0] == infinite);
-    CHECK(p.run_pointers(simulated{}, std::vector<const void*>{x.data(), &one, &at})[1].data<double>()[0] == -infinite);
+    CHECK(p.run(simulated{}, std::vector<const void*>{x.data(), &infinite, &at})[0].data<double>()[0] == infinite);
+    CHECK(p.run(simulated{}, std::vector<const void*>{x.data(), &one, &at})[1].data<double>()[0] == -infinite);
   }
 }

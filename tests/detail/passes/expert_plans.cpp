@@ -137,7 +137,7 @@ TEST_CASE("GPipe on stage = 4, data = 2: the gradient is reduced once, after all
   const auto [last, results] = scan(
       [&](value state, value in) {
         const value first = pad(reshape(in, {1, batch, width}), {0, 0, 0}, {stages - 1, 0, 0});
-        const value out = relu(einsum<"pbd,pdf->pbf">(shift(state, 0, -1) + first, w));
+        const value out = relu(einsum<"pbd,pdf->pbf">(shift(state, -1, gspmd::along(0)) + first, w));
         return std::tuple{out, reshape(slice(out, {stages - 1, 0, 0}, {stages, batch, width}), {batch, width})};
       },
       empty, pad(x, {0, 0, 0}, {stages - 1, 0, 0}));
@@ -194,8 +194,8 @@ TEST_CASE("what a loop carries lies in it as its body wants it, and as the user 
   CHECK(p.flops_per_device() <= 4 * 40 * 512 * 256 / 4);
   std::vector<float> field(512 * 256);
   for (std::size_t i = 0; i < field.size(); ++i) field[i] = static_cast<float>(i % 13) - 6;
-  const auto whole = sweeps(dynamic::mesh({{"x", 1}})).run_pointers(simulated{}, {field.data()});
-  CHECK(p.run_pointers(simulated{}, {field.data()})[0].bytes == whole[0].bytes);
+  const auto whole = sweeps(dynamic::mesh({{"x", 1}})).run(simulated{}, {field.data()});
+  CHECK(p.run(simulated{}, {field.data()})[0].bytes == whole[0].bytes);
 }
 
 TEST_CASE("what a conditional gives, and what a loop carries first, lies as those want it who read it") {
@@ -223,8 +223,8 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
   const auto whole = either(dynamic::mesh({{"x", 1}}));
   for (const float sign : {1.0F, -1.0F}) {
     const std::vector<float> first(8, sign);
-    CHECK(p.run_pointers(simulated{}, {field.data(), first.data()})[0].bytes ==
-          whole.run_pointers(simulated{}, {field.data(), first.data()})[0].bytes);
+    CHECK(p.run(simulated{}, {field.data(), first.data()})[0].bytes ==
+          whole.run(simulated{}, {field.data(), first.data()})[0].bytes);
   }
 
   const auto sweeps = [&](const dynamic::mesh& m) {
@@ -239,8 +239,8 @@ TEST_CASE("what a conditional gives, and what a loop carries first, lies as thos
   const auto q = sweeps(mesh.with({.search = true}));
   CHECK(collectives_of(q) == "all_to_all x");  // after the loop
   CHECK(q.traffic().bytes == exchange);
-  const auto on_one = sweeps(dynamic::mesh({{"x", 1}})).run_pointers(simulated{}, {weights.data(), field.data()});
-  CHECK(q.run_pointers(simulated{}, {weights.data(), field.data()})[0].bytes == on_one[0].bytes);
+  const auto on_one = sweeps(dynamic::mesh({{"x", 1}})).run(simulated{}, {weights.data(), field.data()});
+  CHECK(q.run(simulated{}, {weights.data(), field.data()})[0].bytes == on_one[0].bytes);
 }
 
 TEST_CASE("each device draws its part of random numbers, and computes with it") {
@@ -249,7 +249,7 @@ TEST_CASE("each device draws its part of random numbers, and computes with it") 
   const std::vector<std::int64_t> shape{1 << 22};
   const value u = random::uniform<float>(random::fold_in(key, 1), shape),
               v = random::uniform<float>(random::fold_in(key, 2), shape);
-  b.output(mean(select(u * u + v * v < 1.0, zeros_like(u) + 1.0, 0.0)));
+  b.output(mean(where(u * u + v * v < 1.0, zeros_like(u) + 1.0, 0.0)));
   const auto p = b.compile();
   CHECK(collectives_of(p) == "all_reduce x,y");
   CHECK(p.traffic().bytes <= 8);
@@ -394,7 +394,7 @@ TEST_CASE("what a limit of memory cost is told") {
 namespace {
 template <class T>
 struct affine {
-  BOOST_HANA_DEFINE_STRUCT(affine, (T, weight), (T, bias));
+  T weight, bias;
 };
 
 /// A step of Adam on layers with biases: x, weights, moments, counter -> weights, moments, counter. No sharding is
@@ -430,7 +430,7 @@ std::vector<std::vector<float>> after_steps(const dynamic::program& p, int steps
     std::vector<const void*> given;
     for (const auto& h : held) given.push_back(h.data());
     std::size_t k = 1;
-    for (const auto& result : p.run_pointers(simulated{}, given)) {
+    for (const auto& result : p.run(simulated{}, given)) {
       std::memcpy(held[k].data(), result.bytes.data(), result.bytes.size());
       ++k;
     }

@@ -134,7 +134,7 @@ void check_alike(const dynamic::program& p, const dynamic::program& whole, const
       inputs.back().push_back(0.125F * static_cast<float>((i * 7 + static_cast<std::int64_t>(inputs.size()) * 5) % 11 - 5));
   }
   for (const auto& v : inputs) pointers.push_back(v.data());
-  const auto found = p.run_pointers(simulated{}, pointers), expected = whole.run_pointers(simulated{}, pointers);
+  const auto found = p.run(simulated{}, pointers), expected = whole.run(simulated{}, pointers);
   REQUIRE(found.size() == expected.size());
   for (std::size_t k = 0; k < found.size(); ++k) {
     const auto* a = reinterpret_cast<const float*>(found[k].bytes.data());

@@ -329,9 +329,9 @@ TEST_CASE("a convolution whose images are split in two directions") {
   constexpr auto convolution = [](value images, value kernel) {  // 3 x 3, zeros around, one kernel for all nine positions
     value sum;
     for (int i = 0; i < 3; ++i) {
-      const value rows = shift(images, 1, i - 1);
+      const value rows = shift(images, i - 1, along(1));
       for (int j = 0; j < 3; ++j) {
-        const value patch = shift(rows, 2, j - 1);
+        const value patch = shift(rows, j - 1, along(2));
         const value term = einsum<"bhwc,co->bhwo">(patch, kernel);
         sum = sum.is_valid() ? sum + term : term;
       }

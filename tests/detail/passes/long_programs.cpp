@@ -78,7 +78,7 @@ TEST_CASE("34,000 operators that read as many inputs and numbers") {
   b.output(h);
   const auto program = b.compile();
   check_loops(program, 2);
-  const auto result = program.run_pointers(threads{}, pointers);
+  const auto result = program.run(threads{}, pointers);
   for (std::size_t e = 0; e < 3; ++e) {
     float y = data[0][e];
     for (std::size_t i = 1; i < data.size(); ++i) y = (y + data[i][e]) * (i % 2 == 0 ? 2.0F : 0.5F);

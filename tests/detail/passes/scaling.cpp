@@ -84,7 +84,7 @@ TEST_CASE("planning takes work in proportion to the operators") {
     value y = x + sum(w);
     for (int i = 0; i < count / 5; ++i) {
       const value z = x * static_cast<double>(i);
-      y = y + shift(z, 0, 1) + shift(z, 0, -1);
+      y = y + shift(z, 1, along(0)) + shift(z, -1, along(0));
     }
     return y;
   };

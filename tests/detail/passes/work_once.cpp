@@ -250,7 +250,7 @@ struct some_microbatches {
       const auto [sum_of_some, last, i] = before;
       const auto gradient = [&](value) { return einsum<"bd,bf->df">(rows, tanh(einsum<"bd,df->bf">(rows, w))); };
       const auto none = [&](value) { return zero; };
-      const value is_even = equal(remainder(i, 2), 0), is_first = equal(i, 0);
+      const value is_even = equal(fmod(i, 2), 0), is_first = equal(i, 0);
       value g;
       switch (way) {
         case otherwise::zero_first: g = cond(is_even, none, gradient, i); break;

@@ -55,7 +55,7 @@ void check_map(std::initializer_list<std::int64_t> shape, const std::vector<std:
         const value counted = y + iota<std::int32_t>(y, shape, last);  // 1 and the column
         const value row = map(hundredth, y * 2);
         return std::tuple{map(hundredth, x), map(by_rows<std::int32_t>(hundredths), x), map(hundredth, counted) + row,
-                          map(hundredth, sum(x, {0})), convert<double>(map(hundredth, x * y))};
+                          map(hundredth, sum(x, {0})), cast<double>(map(hundredth, x * y))};
       },
       grid, dynamic::input<std::int32_t>(shape, split), dynamic::input<std::int32_t>(shape, other));
   met_zero = false;

@@ -46,7 +46,7 @@ int64_t number_of(const extents& shape, const int64_t* at) {
   return number;
 }
 
-/// take(x, i, dim), or take_along(x, i, dim), of up to four dims, on a device that has a part of dim `dim`.
+/// take(x, i, dim), or take_along_axis(x, i, dim), of up to four dims, on a device that has a part of dim `dim`.
 lookup_case draw(std::mt19937& random) {
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<std::uint32_t>(n)); };
   const auto extent = [&] { return below(3) == 0 ? int64_t{1} : 1 + below(below(6) == 0 ? 70 : 5); };
@@ -119,7 +119,7 @@ void for_each_element(const lookup_case& c, Visit visit) {
   }
 }
 std::string told(const lookup_case& c) {
-  std::string text = c.along ? "take_along dim " : "take dim ";
+  std::string text = c.along ? "take_along_axis dim " : "take dim ";
   text += std::to_string(c.dim) + " table";
   for (int d = 0; d < c.access.table.count; ++d) (text += ' ') += std::to_string(c.access.table[d]);
   text += " slices";

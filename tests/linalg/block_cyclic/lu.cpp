@@ -105,7 +105,7 @@ std::string mistake(const setting& s, reference::random_numbers& random) {
   const auto p =
       dynamic::compile([&](value x, value y) { return solve(x, y, s.grid); }, dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}),
                        dynamic::input<T>({s.n, s.n}, s.a_split), dynamic::input<T>({s.n, s.k}, s.b_split));
-  const auto r = p.run_pointers(simulated{}, pointers(a, b));
+  const auto r = p.run(simulated{}, pointers(a, b));
   if (r[0].shape != std::vector<int64_t>{s.n, s.k}) return "the shape";
   const double eps = sizeof(decltype(std::abs(T{}))) == 8 ? 1e-13 : 1e-4;
   const double wrong = residual(s.n, s.k, a, b, r[0].template data<T>());
@@ -131,7 +131,7 @@ std::string mistake_of_positive(const setting& s, reference::random_numbers& ran
       },
       dynamic::mesh({{"x", s.mesh[0]}, {"y", s.mesh[1]}}), dynamic::input<T>({s.n, s.n}, s.a_split),
       dynamic::input<T>({s.n, s.k}, s.b_split));
-  const auto r = p.run_pointers(simulated{}, pointers(lower, b));
+  const auto r = p.run(simulated{}, pointers(lower, b));
   const T* const l = r[0].template data<T>();
   for (int64_t i = 0; i < s.n; ++i)
     for (int64_t j = 0; j < s.n; ++j) {
@@ -215,12 +215,12 @@ TEST_CASE("block_cyclic: gradients of solve are those of differences") {
           return grad(loss(x, y), std::tuple{x, y});
         },
         dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}, {"x", "y"}), dynamic::input<double>({n, 1}));
-    const auto found = g.run_pointers(simulated{}, pointers(a, b));
+    const auto found = g.run(simulated{}, pointers(a, b));
     const auto slope = [&](std::size_t operand, std::size_t i) {
       const auto at = [&](double shift) {
         auto moved_a = a, moved_b = b;
         (operand == 0 ? moved_a : moved_b)[i] += shift;
-        return f.run_pointers(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
+        return f.run(simulated{}, pointers(moved_a, moved_b))[0].data<double>()[0];
       };
       return (8 * (at(1e-4) - at(-1e-4)) - (at(2e-4) - at(-2e-4))) / 12e-4;
     };
@@ -256,7 +256,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
                                   dynamic::input<double>({30, 2}));
   std::vector<double> ones(900, 1.0), zeros(900, 0.0);
   for (const auto* singular : {&ones, &zeros}) {
-    const auto r = p.run_pointers(simulated{}, pointers(*singular, b));
+    const auto r = p.run(simulated{}, pointers(*singular, b));
     int numbers = 0;
     for (std::size_t i = 0; i < 60; ++i) numbers += std::isfinite(r[0].data<double>()[i]) ? 1 : 0;
     CHECK(numbers < 60);
@@ -269,7 +269,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
     for (std::int64_t line = 0; line < 2 * n; ++line) {
       auto c = matrix_of<double>(kind::random, n, random);
       for (std::int64_t i = 0; i < n; ++i) c[static_cast<std::size_t>(line < n ? line * n + i : i * n + line - n)] = 0;
-      const auto r = q.run_pointers(simulated{}, pointers(c, b));
+      const auto r = q.run(simulated{}, pointers(c, b));
       const double* const y = r[0].data<double>();
       CHECK(!std::all_of(y, y + n, [](double e) { return std::isfinite(e); }));
     }
@@ -277,7 +277,7 @@ TEST_CASE("block_cyclic: solve compiled on threads; a singular matrix gives no n
   for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{{0, 3}, {4, 0}}) {
     const auto q = dynamic::compile(general, dynamic::mesh({{"x", 2}, {"y", 2}}), dynamic::input<double>({n, n}),
                                     dynamic::input<double>({n, k}));
-    const auto r = q.run_pointers(simulated{}, pointers(a, b));
+    const auto r = q.run(simulated{}, pointers(a, b));
     CHECK((r[0].shape == std::vector<std::int64_t>{n, k} && r[0].bytes.empty()));
   }
 }
@@ -295,7 +295,7 @@ TEST_CASE("block_cyclic: mistakes of solve have words") {
   says(refusal([](value a, value b) { return solve(a, b, {.rows = "z"}); }, f64({8, 8}), f64({8, 1})),
        "`z` is not an axis of the mesh; its axes are x,y");
   says(refusal([](value a, value b) { return solve(a, b, {.rows = "x", .strips = -1}); }, f64({8, 8}), f64({8, 1})),
-       "deals blocks of 64 in -1 strips; there is at least one of each, or 0 strips for the default");
+       "distributes blocks of 64 in -1 strips; there is at least one of each, or 0 strips for the default");
   says(refusal(f, f64({3, 8, 8}), f64({3, 8, 1})), "is given [3,8,8]; over a grid it takes one matrix, of two dims");
   says(refusal(f, f64({8, 6}), f64({8, 1})), "the last two dims, a matrix, are equal");
   says(refusal(f, dynamic::input<int>({8, 8}), dynamic::input<int>({8, 1})), "it takes float, double and complex numbers");

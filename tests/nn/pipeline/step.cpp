@@ -37,7 +37,7 @@ std::vector<list> results(const dynamic::program& p, Backend backend, const std:
   std::vector<const void*> given;
   for (const auto& x : inputs) given.push_back(x.data());
   std::vector<list> found;
-  for (const auto& r : p.run_pointers(backend, given)) {
+  for (const auto& r : p.run(backend, given)) {
     std::int64_t n = 1;
     for (const auto e : r.shape) n *= e;
     found.emplace_back(r.template data<double>(), r.template data<double>() + n);
@@ -352,7 +352,7 @@ TEST_CASE("groups in which integers go along, and a schedule of one's own") {
         pipeline_step<"stage">(stage, of_first, one_at_a_time{})(w, std::tuple{x, cast<std::int64_t>(10.0 * t)}, t);
     return std::tuple{loss, dw, std::get<0>(dx)};
   };
-  const auto serial = [=](value w, value x, value t) {
+  const auto in_sequence = [=](value w, value x, value t) {
     const auto flat = [](value v) { return reshape(v, {6, 3}); };
     std::tuple<value, value> h{flat(x), flat(cast<std::int64_t>(10.0 * t))};
     for (std::int64_t s = 0; s < 2; ++s)
@@ -368,7 +368,7 @@ TEST_CASE("groups in which integers go along, and a schedule of one's own") {
                             in, in);
   };
   check_same(results(on(stepped, dynamic::mesh({{"stage", 2}}), {"stage", "", ""}), threads{}, inputs),
-             results(on(serial, dynamic::mesh({{"one", 1}}), {}), serial{}, inputs));
+             results(on(in_sequence, dynamic::mesh({{"one", 1}}), {}), serial{}, inputs));
   CHECK(detail::tick_table(one_at_a_time{}).depth() == 1);  // of stage 1 an x; of stage 0 a gradient
 }
 

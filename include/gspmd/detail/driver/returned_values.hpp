@@ -17,8 +17,8 @@ consteval bool returns_values() {
                   "gspmd: compile: the callable returns nothing; return a value, or a tuple or struct of values");
   else
     static_assert(is_tree_of<Result, value, Lists>(),
-                  "gspmd: compile: the callable must return a value, or a tuple, an array or a struct declared with Hana that "
-                  "contains values; for a number write constant<float>(x, {}, number)");
+                  "gspmd: compile: the callable must return a value, or a tuple, an array or a struct without constructors that "
+                  "contains only values; for a number write constant<float>(x, {}, number)");
   return is_tree_of<Result, value, Lists>();
 }
 

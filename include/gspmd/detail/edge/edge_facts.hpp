@@ -99,6 +99,9 @@ consteval bool require_complete_edge() {
 
 template <class View>
 inline constexpr bool fills_ghost_cells = requires { requires View::edge::fills_ghost_cells; };
+/// True if a view includes ghost cells: the step fills them, or the caller has filled them.
+template <class View>
+inline constexpr bool has_ghost_cells = fills_ghost_cells<View> || requires { requires View::edge::has_ghost_cells; };
 template <class View>
 constexpr bool has_layout_of_step() {
   if constexpr (is_external_view<View>) {
@@ -109,9 +112,9 @@ constexpr bool has_layout_of_step() {
     return false;
   }
 }
-/// True if a view has the elements of the step's shard, or the whole tensor, and no ghost cells that the step fills.
+/// True if a view has the elements of the step's shard, or the whole tensor, and no ghost cells.
 template <class View>
-inline constexpr bool is_block_of_step = has_layout_of_step<View>() && !fills_ghost_cells<View>;
+inline constexpr bool is_block_of_step = has_layout_of_step<View>() && !has_ghost_cells<View>;
 /// True if a view has the elements of a layout of its own.
 template <class View>
 inline constexpr bool has_own_layout = is_external_view<View> && !has_layout_of_step<View>();
@@ -132,18 +135,30 @@ consteval bool accept_views() {
   }
 }
 
+/// Returns true if a leaf of an argument is a view of a kind: `Is<View>::value`.
+template <template <class> class Is, class Tree>
+constexpr bool has_leaf() {
+  if constexpr (is_list<Tree>) {
+    return has_leaf<Is, typename Tree::value_type>();
+  } else if constexpr (is_leaf<Tree>) {
+    return Is<Tree>::value;
+  } else {
+    return []<std::size_t... P>(std::index_sequence<P...>) {
+      return (has_leaf<Is, part_type<P, Tree>>() || ...);
+    }(std::make_index_sequence<part_count<Tree>()>{});
+  }
+}
+template <class View>
+using block_of_step_constant = std::bool_constant<is_block_of_step<View>>;
+template <class View>
+using own_layout_constant = std::bool_constant<has_own_layout<View>>;
+template <class View>
+using ghost_cells_constant = std::bool_constant<has_ghost_cells<View>>;
+
 /// Returns true if a leaf of an argument is a view with the layout of the step.
 template <class Tree>
 constexpr bool has_block_of_step() {
-  if constexpr (is_list<Tree>) {
-    return has_block_of_step<typename Tree::value_type>();
-  } else if constexpr (is_leaf<Tree>) {
-    return is_block_of_step<Tree>;
-  } else {
-    return []<std::size_t... P>(std::index_sequence<P...>) {
-      return (has_block_of_step<part_type<P, Tree>>() || ...);
-    }(std::make_index_sequence<part_count<Tree>()>{});
-  }
+  return has_leaf<block_of_step_constant, Tree>();
 }
 
 }  // namespace gspmd::detail

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -11,6 +13,37 @@
 #include "gspmd/program/sharded_array.hpp"
 
 namespace gspmd::detail {
+
+/// The copies and messages that a step keeps for arguments that are views of external memory. Empty before the first
+/// call with a view.
+struct kept_views {
+  std::int64_t copied_bytes = 0, bytes_sent = 0;    // of the last call with a view
+  bool keeps_messages = false, has_ghosts = false;  // true if it is a placed_leaves, a ghosted_leaves
+  kept_views() = default;
+  kept_views(const kept_views&) = delete;
+  kept_views& operator=(const kept_views&) = delete;
+  virtual ~kept_views() = default;
+};
+/// Runs a step on arguments with views: see external/shards.hpp. Programs without views do not include the definition.
+template <class Comm>
+struct call_with_views;
+struct ghosted_facts;
+/// The facts of a compiled plan for ghost layers, or null.
+template <class Program>
+constexpr auto ghosts_of() {
+  if constexpr (requires { Program::ghosts; }) return static_cast<const ghosted_facts*>(&Program::ghosts);
+  else return nullptr;
+}
+[[noreturn, gnu::cold]] inline void throw_no_ghosts() {
+  throw error("step: the program is planned for ghost layers; pass a ghosted_view for each input and result that has layers");
+}
+/// Reports a missing definition.
+template <class Comm>
+consteval bool accept_shard_views() {
+  constexpr bool is_included = requires { sizeof(call_with_views<Comm>); };
+  static_assert(is_included, "gspmd: step: to pass a view of external memory as a shard, include gspmd/external.hpp");
+  return is_included;
+}
 
 /// The memory of the shards that are passed to a step. It depends on the step only through its tables. So one function
 /// reads a group of sharded_arrays for all steps and communicators.
@@ -61,6 +94,10 @@ class given_memory {
     }
   }
 
+  [[nodiscard]] std::int64_t copied_bytes() const { return views == nullptr ? 0 : views->copied_bytes; }
+  [[nodiscard]] std::int64_t bytes_sent() const { return views == nullptr ? 0 : views->bytes_sent; }
+
+  std::unique_ptr<kept_views> views;
   std::vector<const void*> inputs;  // device d, input k: [d * number of inputs + k]
   std::vector<void*> outputs;       // the same with outputs
 };

@@ -102,6 +102,19 @@ struct given_tensor {
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_leaf(const plan_view& plan, std::size_t leaf, const char* problem) {
   throw error("step: " + words_of_leaf(plan, leaf) + ' ' + problem);
 }
+/// Throws gspmd::error unless a leaf is an input, because const memory is passed for it.
+[[gnu::noinline]] inline void require_input(const plan_view& plan, std::size_t leaf) {
+  if (leaf >= plan.inputs.size())
+    throw_leaf(plan, leaf, "is given a const array, and outputs are written; give one that is not const");
+}
+/// Throws gspmd::error unless the elements of a leaf are of type T, like those of the view passed for it.
+template <class T>
+void check_element(const plan_view& plan, std::size_t leaf) {
+  const auto wanted = leaf_of(plan, leaf).type;
+  if (wanted != dtype_of<T>())
+    throw error("step: " + words_of_leaf(plan, leaf) + " is " + name_of(wanted) + " and the view given is of " +
+                name_of(dtype_of<T>()));
+}
 [[gnu::noinline]] inline void check_leaves(const char* op, const char* kind, std::size_t first, std::size_t count,
                                            std::size_t there) {
   if (count <= there && first <= there - count) return;

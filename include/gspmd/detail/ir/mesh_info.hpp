@@ -62,6 +62,10 @@ struct given_layers {
 };
 
 struct plan;
+/// Picoseconds of one step: of the plan, and a lower bound for all plans. -1: the option `solve` is not set.
+struct solved_times {
+  std::int64_t plan = -1, least = -1;
+};
 /// The options of a plan, in addition to the program and the mesh.
 struct plan_request {
   network_rates network;         // the basis of the planner's choices
@@ -72,6 +76,8 @@ struct plan_request {
   /// Starts collectives early, so that they run concurrently with computation (order/hide_collectives.hpp). Null: not
   /// requested.
   void (*hide)(plan&, span<const int> base, const network_rates&) = nullptr;
+  /// Chooses all shardings together, with a lower bound (solve/solve_plan.hpp). Null: not requested.
+  void (*solve)(const struct solve_input&, struct search_state&) = nullptr;
   span<const given_layers> given = {};  // of the first inputs and outputs
 };
 

@@ -75,6 +75,7 @@ struct plan : owned_tables<kernel_tables> {
   vec<int> shared_inputs;  // by output: the input whose memory it can use; -1: no such input
   vec<scope> scopes;       // named parts of the program
   std::int64_t arena_bytes = 0;
+  solved_times times;
   text error;                      // the reason if the program is refused
   mistake broken = mistake::none;  // the rule it breaks
 
@@ -112,10 +113,11 @@ struct plan_view : table_views {
   span<const int> shared_inputs;
   span<const scope> scopes;
   std::int64_t arena_bytes = 0;
+  solved_times times;
 
   constexpr plan_view() = default;
   constexpr explicit plan_view(const plan& p)
-      : mesh(&p.mesh), saving(p.saving), is_checked(p.is_checked), arena_bytes(p.arena_bytes) {
+      : mesh(&p.mesh), saving(p.saving), is_checked(p.is_checked), arena_bytes(p.arena_bytes), times(p.times) {
     lists_of_plan(*this, [&](auto&... view) {
       lists_of_plan(
           p, [&](const auto&... list) { ((view = std::remove_reference_t<decltype(view)>(list.data(), list.size())), ...); });

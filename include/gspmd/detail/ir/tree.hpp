@@ -8,32 +8,17 @@
 #include <utility>
 #include <vector>
 
-// Includes Boost.Hana, whose names <complex.h> and X11 define as macros. The macros are restored afterwards.
-#pragma push_macro("I")
-#pragma push_macro("Bool")
-#undef I
-#undef Bool
-#include <boost/hana/accessors.hpp>
-#include <boost/hana/at.hpp>
-#include <boost/hana/concept/struct.hpp>
-#include <boost/hana/define_struct.hpp>
-#include <boost/hana/first.hpp>
-#include <boost/hana/integral_constant.hpp>
-#include <boost/hana/length.hpp>
-#include <boost/hana/second.hpp>
-#pragma pop_macro("Bool")
-#pragma pop_macro("I")
-
+#include "gspmd/detail/ir/struct_members.hpp"
 #include "gspmd/detail/ir/types.hpp"
 #include "gspmd/error.hpp"
 
 /// Groups of values: std::tuple, std::pair, std::array and std::vector, which is for a number of values that is known
-/// only at run time. A user's struct that is declared with Hana is a group too:
+/// only at run time. A user's struct is a group too if it is an aggregate of at most 64 members:
 ///
-///     template <class T> struct weights { BOOST_HANA_DEFINE_STRUCT(weights, (T, w1), (T, b1), (T, w2), (T, b2)); };
+///     template <class T> struct weights { T w1, b1, w2, b2; };
 ///
 /// A program takes and returns the struct as weights<value>. Its arrays are in weights<array<float>>. Groups can be
-/// nested.
+/// nested. Members have names of their own, no base classes, and no C arrays.
 namespace gspmd::detail {
 
 template <class T>
@@ -53,7 +38,7 @@ inline constexpr bool is_list = false;
 template <class T>
 inline constexpr bool is_list<std::vector<T>> = !is_number<T>;
 
-template <class T> concept user_struct = boost::hana::Struct<T>::value;
+template <class T> concept user_struct = !is_number<T> && !is_tuple<T> && !is_list<T> && struct_members<T>::is_group;
 
 template <class Tree>
 inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
@@ -62,18 +47,13 @@ inline constexpr bool is_leaf = !is_tuple<Tree> && !user_struct<Tree>;
 template <std::size_t K, class Tree>
 constexpr auto& part(Tree& tree) {
   using plain = std::remove_cv_t<Tree>;
-  if constexpr (is_tuple<plain>) {
-    return std::get<K>(tree);
-  } else {
-    const auto member = boost::hana::second(boost::hana::at_c<K>(boost::hana::accessors<plain>()));
-    if constexpr (std::is_const_v<Tree>) return std::as_const(member(const_cast<plain&>(tree)));
-    else return member(tree);
-  }
+  if constexpr (is_tuple<plain>) return std::get<K>(tree);
+  else return std::get<K>(struct_members<plain>::tie(tree));
 }
 template <class Tree>
 constexpr std::size_t part_count() {
   if constexpr (is_tuple<Tree>) return std::tuple_size_v<Tree>;
-  else return decltype(boost::hana::length(boost::hana::accessors<Tree>()))::value;
+  else return std::tuple_size_v<decltype(struct_members<Tree>::tie(std::declval<Tree&>()))>;
 }
 template <std::size_t K, class Tree>
 using part_type = std::remove_cvref_t<decltype(part<K>(std::declval<Tree&>()))>;
@@ -87,9 +67,7 @@ constexpr void for_each_leaf(Tree& tree, F&& f) {
   } else if constexpr (is_list<plain>) {
     for (auto& part : tree) for_each_leaf(part, f);
   } else if constexpr (user_struct<plain>) {
-    [&]<std::size_t... K>(std::index_sequence<K...>) {
-      (for_each_leaf(part<K>(tree), f), ...);
-    }(std::make_index_sequence<part_count<plain>()>{});
+    std::apply([&f](auto&... parts) { (for_each_leaf(parts, f), ...); }, struct_members<plain>::tie(tree));
   } else {
     f(tree);
   }
@@ -122,6 +100,8 @@ template <std::size_t K, class Marked, class Now, std::size_t Part = 0>
 constexpr auto argument_in() {
   if constexpr (std::is_same_v<Marked, argument_mark<K>>) {
     return std::type_identity<Now>{};
+  } else if constexpr (is_list<Marked> && is_list<Now>) {
+    return argument_in<K, typename Marked::value_type, typename Now::value_type>();
   } else if constexpr (is_leaf<Marked> || is_leaf<Now>) {
     return std::type_identity<void>{};
   } else if constexpr (Part == part_count<Marked>() || Part == part_count<Now>()) {
@@ -134,10 +114,19 @@ constexpr auto argument_in() {
 }
 
 /// The type of a group like `Tree` with other parts, which are specified as a tuple. An array whose parts get several
-/// types becomes a tuple.
+/// types becomes a tuple, and so does a struct that is no template.
 template <class Tree, class Parts>
 struct regrouped {
   using type = Parts;
+};
+template <class Struct, class... Parts>
+  requires user_struct<Struct>
+struct regrouped<Struct, std::tuple<Parts...>> {
+  template <std::size_t... K>
+  static constexpr bool keeps_types(std::index_sequence<K...>) {
+    return (std::is_same_v<part_type<K, Struct>, Parts> && ...);
+  }
+  using type = std::conditional_t<keeps_types(std::index_sequence_for<Parts...>{}), Struct, std::tuple<Parts...>>;
 };
 template <class A, class B, class First, class Second>
 struct regrouped<std::pair<A, B>, std::tuple<First, Second>> {
@@ -147,6 +136,12 @@ template <class T, std::size_t N, class Part, class... Rest>
   requires(std::is_same_v<Part, Rest> && ...)
 struct regrouped<std::array<T, N>, std::tuple<Part, Rest...>> {
   using type = std::array<Part, N>;
+};
+template <template <class, auto...> class Struct, class T, auto... Numbers, class... Parts>
+  requires(sizeof...(Numbers) > 0 && user_struct<Struct<T, Numbers...>>)
+struct regrouped<Struct<T, Numbers...>, std::tuple<Parts...>> {
+  using type =
+      Struct<typename decltype(argument_in<0, Struct<argument_mark<0>, Numbers...>, std::tuple<Parts...>>())::type, Numbers...>;
 };
 template <template <class...> class Struct, class... Ts, class... Parts>
   requires user_struct<Struct<Ts...>>

@@ -19,6 +19,13 @@
 
 namespace gspmd::detail {
 
+/// Returns `1.234 ms`.
+[[gnu::cold]] inline std::string time_text(std::int64_t picoseconds) {
+  const std::int64_t unit = picoseconds >= 1'000'000'000 ? 1'000'000'000 : 1'000'000;
+  const std::string thousandths = std::to_string(picoseconds % unit / (unit / 1000) + 1000);
+  return std::to_string(picoseconds / unit) + '.' + thousandths.substr(1) + (unit > 1'000'000 ? " ms" : " us");
+}
+
 class plan_explainer {
  public:
   plan_explainer(const plan_view& plan, const mesh_info& mesh, const explained_part& part = {})
@@ -341,6 +348,9 @@ class plan_explainer {
     table.add({"  outputs", bytes(sum(plan_.outputs))});
     table.add({"  arena", bytes(plan_.arena_bytes)});
     table.add({"  in total", bytes(peak_bytes(plan_))});
+    if (plan_.times.least >= 0)
+      table.add({"one step takes " + time_text(plan_.times.plan) + "; no plan over these shardings takes less than " +
+                 time_text(plan_.times.least)});
     return table.str();
   }
 

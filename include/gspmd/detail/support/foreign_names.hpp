@@ -2,13 +2,19 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
+#include <initializer_list>
 
 #include "gspmd/detail/support/language.hpp"
 
 /// Comparisons and functions of std that users try on values. Each use is an error that names the function of gspmd.
+/// Functions of headers that the program does not include: each call is an error that names the header.
 /// Argument-dependent lookup finds the comparisons, so they do not clash with the users' names. The results are `auto`,
 /// so that the error is reported when the call is compiled. If the compiler evaluated the call as a constant instead,
 /// the error would contain the whole chain of calls.
+namespace gspmd {
+class value;
+}
 namespace gspmd::detail {
 
 /// Always false. It depends on a type, so that a static_assert on it fails only when the template is used.
@@ -31,7 +37,53 @@ constexpr auto refused_call(const A& a, const B& b) {
   }
 }
 
+/// Any argument after the first.
+struct extra {
+  constexpr extra() = default;
+  template <class T>
+  constexpr extra(const T&) {}                             // NOLINT: on purpose
+  constexpr extra(std::initializer_list<std::int64_t>) {}  // NOLINT: on purpose
+};
+// The conversion to foreign_names makes the function of the header, or the user's function, the better match.
+#define GSPMD_IN_HEADER(name, header)                                                                                          \
+  template <class Value = value>                                                                                               \
+  friend constexpr auto name(const foreign_names& x, extra = {}, extra = {}, extra = {}, extra = {}) {                         \
+    static_assert(written_so<Value>, "gspmd: no function " #name                                                               \
+                                     " takes these arguments; if its header is missing, add #include <gspmd/" header ".hpp>"); \
+    return refused_call(static_cast<const Value&>(x), x);                                                                      \
+  }
+
 class foreign_names {
+  GSPMD_IN_HEADER(fft, "fft")
+  GSPMD_IN_HEADER(ifft, "fft")
+  GSPMD_IN_HEADER(rfft, "fft")
+  GSPMD_IN_HEADER(irfft, "fft")
+  GSPMD_IN_HEADER(attention, "nn")
+  GSPMD_IN_HEADER(cross_entropy, "nn")
+  GSPMD_IN_HEADER(dropout, "nn")
+  GSPMD_IN_HEADER(gelu, "nn")
+  GSPMD_IN_HEADER(layer_norm, "nn")
+  GSPMD_IN_HEADER(rms_norm, "nn")
+  GSPMD_IN_HEADER(rotary_embedding, "nn")
+  GSPMD_IN_HEADER(silu, "nn")
+  GSPMD_IN_HEADER(softplus, "nn")
+  GSPMD_IN_HEADER(cholesky, "linalg")
+  GSPMD_IN_HEADER(det, "linalg")
+  GSPMD_IN_HEADER(inv, "linalg")
+  GSPMD_IN_HEADER(solve, "linalg")
+  GSPMD_IN_HEADER(triangular_solve, "linalg")
+  GSPMD_IN_HEADER(tridiagonal_solve, "linalg")
+  GSPMD_IN_HEADER(argmax, "index")
+  GSPMD_IN_HEADER(cumsum, "index")
+  GSPMD_IN_HEADER(embedding, "index")
+  GSPMD_IN_HEADER(gather, "index")
+  GSPMD_IN_HEADER(scatter, "index")
+  GSPMD_IN_HEADER(sort, "index")
+  GSPMD_IN_HEADER(take, "index")
+  GSPMD_IN_HEADER(avg_pool, "windows")
+  GSPMD_IN_HEADER(convolution, "windows")
+  GSPMD_IN_HEADER(max_pool, "windows")
+
   template <class A, class B>
     requires one_traced<A, B>
   friend constexpr auto operator==(const A& a, const B& b) {
@@ -49,6 +101,7 @@ class foreign_names {
     return refused_call(a, b);
   }
 };
+#undef GSPMD_IN_HEADER
 
 }  // namespace gspmd::detail
 

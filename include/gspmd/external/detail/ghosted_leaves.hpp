@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -10,57 +11,61 @@
 
 #include "gspmd/external/detail/ghost_filler.hpp"
 #include "gspmd/external/detail/ghosted_memory.hpp"
-#include "gspmd/external/detail/taken_shards.hpp"
+#include "gspmd/external/detail/given_rows.hpp"
 #include "gspmd/external/ghosts.hpp"
+#include "gspmd/external/placed_view.hpp"
 
 namespace gspmd::detail {
 
-/// The shards, and the blocks with ghost layers, that are passed to a step in one call:
+/// The views in a call of a step that is planned for ghost layers:
 ///
-///   1. begin, then add for each leaf: checks the type and the shape with the layers, and stores the position
-///   2. finish: checks that no memory overlaps wrongly, then fills layers
-///   3. inputs(), outputs() and strides() return the arguments for the plan's steps; put_back() copies results that are
-///      not in place
-class ghosted_leaves {
+///   1. begin, then take for each view: checks the type and the shape with the layers, and stores the position
+///   2. check_results: checks that no memory overlaps wrongly, then fills layers
+///   3. strides() are the strides of the leaves in place; put_back() copies results that are not in place
+class ghosted_leaves : public placed_leaves {
  public:
-  void begin(const char* step, const ghosted_facts& facts, const mesh_info& mesh, int device,
-             taken_shards::sharded_check check_array) {
-    step_ = step;
+  ghosted_leaves() { has_ghosts = true; }
+  void begin(const ghosted_facts& facts, int device) {
+    placed_leaves::begin(*facts.plan, device);
     facts_ = &facts;
     device_ = device;
-    shards_.begin(step, *facts.plan, mesh, device, check_array);
-    memory_.begin(step, facts);
+    memory_.begin(facts);
     strides_.assign(facts.leaf_count(), {});
     fillers_.resize(facts.input_count());
   }
-  template <class Leaf>
-  void add(Leaf& leaf) {
-    using plain = std::remove_cv_t<Leaf>;
-    const auto k = shards_.count();
-    if constexpr (fills_ghost_cells<plain>) {
-      require_fillable(k);
-      memory_.leaves[k].fills = facts_->is_in_place(k);
-      add_block<typename plain::element>(k, plain::edge::name, external_block(leaf));
-    } else if constexpr (is_block_of_step<plain>) {
-      require_layers_read(k);
-      if (facts_->is_listed(k)) add_block<typename plain::element>(k, plain::edge::name, external_block(leaf));
-      else shards_.add(leaf);
+  template <class Comm, class View>
+  typename View::element* take(Comm& comm, std::size_t k, const View& view) {
+    if constexpr (has_ghost_cells<View>) {
+      if constexpr (fills_ghost_cells<View>) {
+        require_fillable(k);
+        memory_.leaves[k].fills = facts_->is_in_place(k);
+      } else {
+        require_layers_read(k);
+      }
+      const external_block block(view);
+      return static_cast<typename View::element*>(facts_->is_listed(k) ? take_ghosted(k, View::edge::name, block)
+                                                                       : take_block(k, block));
     } else {
-      if (facts_->is_listed(k))
-        throw error(leaf_text(*facts_->plan, k) + " has ghost layers; pass a strided_view that includes the layers");
-      shards_.add(leaf);
+      require_no_layers(k);
+      if constexpr (is_block_of_step<View>)
+        if (facts_->is_listed(k))
+          return static_cast<typename View::element*>(take_ghosted(k, View::edge::name, external_block(view)));
+      return placed_leaves::take(comm, k, view);
     }
   }
-  /// Ends the list of leaves. Collective if layers are filled.
+  /// Collective if layers are filled.
   template <class Comm>
-  void finish(Comm& comm) {
-    shards_.finish();
+  void check_results(Comm& comm, const given_memory& given) {
+    for (std::size_t k = 0; k < is_view_.size(); ++k)
+      if (!is_view_[k] && facts_->is_listed(k))
+        throw error(leaf_text(*facts_->plan, k) + " has ghost layers or strides; pass a ghosted_view or a strided_view");
+    placed_leaves::check_results(*facts_->plan, given);
     auto& leaves = memory_.leaves;
     for (std::size_t k = 0; k < leaves.size(); ++k) {
       if (facts_->is_in_place(k)) continue;
       const auto inputs = facts_->input_count();
-      leaves[k].place = shards_.given(k);
-      leaves[k].is_copied = (k < inputs ? shards_.inputs()[k] : shards_.outputs()[k - inputs]) != leaves[k].place.data;
+      leaves[k].place = memory_of(k);
+      leaves[k].is_copied = (k < inputs ? given.inputs[k] : given.outputs[k - inputs]) != leaves[k].place.data;
     }
     memory_.check();
     for (std::size_t k = 0; k < fillers_.size(); ++k) {
@@ -69,20 +74,15 @@ class ghosted_leaves {
       fillers_[k]->fill(comm, leaves[k].place, facts_->elem_bytes(k));
     }
   }
-  [[nodiscard]] const void* const* inputs() const { return shards_.inputs(); }
-  [[nodiscard]] void* const* outputs() const { return shards_.outputs(); }
   [[nodiscard]] const extents* strides() const { return strides_.data(); }
-  void put_back() const { shards_.put_back(); }
-  [[nodiscard]] std::int64_t copied_bytes() const { return shards_.copied_bytes(); }
 
  private:
   void require_fillable(std::size_t k) const {
     if (k < facts_->can_fill.size() && facts_->is_listed(k) && (facts_->can_fill[k] == fillable::yes || !facts_->is_in_place(k)))
       return;
-    const auto is = [&] { return std::string(step_) + ": the layers of input " + std::to_string(k) + " cannot be filled: "; };
+    const auto is = [&] { return leaf_text(*facts_->plan, k) + ": its ghost layers cannot be filled: "; };
     if (k >= facts_->can_fill.size() || !facts_->is_listed(k))
-      throw error(std::string(step_) + ": exchange_ghosts() is for inputs with ghost layers, and leaf " + std::to_string(k) +
-                  " has none");
+      throw error("step: exchange_ghosts() is for inputs with ghost layers, and leaf " + std::to_string(k) + " has none");
     if (facts_->can_fill[k] == fillable::ends_differ)
       throw error(is() +
                   "operators of the program go on differently beyond one end of a dim, so that no layer can hold what all "
@@ -100,8 +100,16 @@ class ghosted_leaves {
                 " has a dim of one element and is moved before it is read, so that nothing reads its ghost layers; give "
                 "exchange_ghosts(view), so that the program reads its boundary, or list no layers for it");
   }
-  template <class T>
-  void add_block(std::size_t k, const char* name, const external_block& block) {
+  /// Reports a leaf with layers whose argument has none.
+  void require_no_layers(std::size_t k) const {
+    if (!facts_->is_listed(k)) return;
+    const auto& [is_given, low, high] = facts_->listed[k];
+    for (int d = 0; d < low.count; ++d)
+      if (low[d] > 0 || high[d] > 0)
+        throw error(leaf_text(*facts_->plan, k) +
+                    " has ghost layers; pass a ghosted_view, with the layers, or exchange_ghosts(view)");
+  }
+  void* take_ghosted(std::size_t k, const char* name, const external_block& block) {
     const auto& around = facts_->listed[k];
     if (!block.has_strides())
       throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the elements of a " + name +
@@ -112,7 +120,7 @@ class ghosted_leaves {
     for (int d = 0; d < shape.count; ++d) shape[d] -= around.low[d] + around.high[d];
     const strided_memory inner{elements(shape) > 0 ? memory.at(around.low, block.elem_bytes()) : memory.data, shape,
                                memory.strides};
-    if (!facts_->is_in_place(k)) return shards_.template add_block<T>(external_block(inner, block.elem_bytes()));
+    if (!facts_->is_in_place(k)) return take_block(k, external_block(inner, block.elem_bytes()));
     const int last = shape.count - 1;
     if (last >= 0 && memory.strides[last] != 1 && memory.shape[last] > 1)
       throw error(leaf_text(*facts_->plan, k) + " has ghost layers, and the last dim of the view is not dense: " + block.text() +
@@ -121,9 +129,10 @@ class ghosted_leaves {
     if ((!is_input || memory_.leaves[k].fills) && !block.has_own_elements())
       throw error(leaf_text(*facts_->plan, k) +
                   " is written, and several indices of the view given have the same element: " + block.text());
-    shards_.template add_in_place<T>(static_cast<T*>(const_cast<void*>(inner.data)));
+    is_view_[k] = true;
     strides_[k] = memory.strides;
     memory_.leaves[k].place = is_input ? memory : inner;
+    return const_cast<void*>(inner.data);
   }
   void check_shape(std::size_t k, const extents& given) const {
     const auto& v = facts_->value(k);
@@ -141,16 +150,58 @@ class ghosted_leaves {
     throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
                 " on device " + std::to_string(device_) + ", and the view given is " + std::string(shape_text(given).view()) +
                 (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
-                "; pass parts with another distribution to a placed_step or placed_session");
+                "; pass parts with another distribution as a placed_view, and list no layers for them");
   }
 
-  const char* step_ = "";
   const ghosted_facts* facts_ = nullptr;
   int device_ = -1;
-  taken_shards shards_;
   ghosted_memory memory_;
   std::vector<extents> strides_;  // of leaves in place; empty for other leaves
   std::vector<std::optional<ghost_filler>> fillers_;
+};
+
+/// Reports at compile time that the layers of input `K` cannot be filled.
+template <class Program, std::size_t K>
+consteval bool accept_fill() {
+  constexpr auto& facts = Program::ghosts;
+  static_assert(K < facts.input_count() && facts.is_listed(K), "gspmd: step: exchange_ghosts() is for inputs with ghosts<>");
+  if constexpr (K < facts.input_count() && facts.is_listed(K)) {
+    static_assert(facts.can_fill[K] != fillable::ends_differ,
+                  "gspmd: step: operators of the program go on differently beyond one end of a dim, so that no layer can hold "
+                  "what all read there; fill the layers yourself, or use one boundary");
+    static_assert(facts.can_fill[K] != fillable::not_known,
+                  "gspmd: step: an operator between the input and its shift hides the elements that are read beyond the ends of "
+                  "the tensor; fill the layers yourself, or shift the input itself");
+  }
+  return true;
+}
+
+template <class Comm>
+struct call_with_ghosts {
+  /// See call_with_views.
+  template <class Program, class PutAll, class Start, class... Shards>
+  static void run(Comm& comm, const plan_view& plan, const ghosted_facts* facts, bound_devices& bound, given_memory& given,
+                  PutAll put_all, Start start, const Shards&... shards) {
+    if (facts == nullptr)
+      throw error("session: a view has ghost cells, and the program is not planned for them; plan a ghosted_program");
+    require_devices(comm, static_cast<int>(plan.mesh->device_count()));
+    if (given.views == nullptr || !given.views->has_ghosts) given.views = std::make_unique<ghosted_leaves>();
+    auto& leaves = static_cast<ghosted_leaves&>(*given.views);
+    leaves.begin(*facts, comm.device(0));
+    put_all([&]<class K, class View>(K k, const View& view) {
+      if constexpr (!std::is_void_v<Program> && fills_ghost_cells<View>) static_assert(accept_fill<Program, K::value>());
+      return leaves.take(comm, k, view);
+    });
+    leaves.check_results(comm, given);
+    bound.bind(comm, plan);
+    auto& device = bound.devices[0];
+    device.inputs = given.inputs.data();
+    device.outputs = given.outputs.data();
+    const given_rows rows{leaves.strides(), &placed_later, place_given_rows};
+    device.given = &rows;
+    start();
+    leaves.put_back(comm, shards...);
+  }
 };
 
 }  // namespace gspmd::detail

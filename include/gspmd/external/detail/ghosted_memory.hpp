@@ -23,9 +23,8 @@ class ghosted_memory {
   };
   std::vector<leaf> leaves;
 
-  /// Starts a call. `step` is the name of the object in messages.
-  void begin(const char* step, const ghosted_facts& facts) {
-    step_ = step;
+  /// Starts a call.
+  void begin(const ghosted_facts& facts) {
     facts_ = &facts;
     leaves.assign(facts.leaf_count(), {});
   }
@@ -45,7 +44,7 @@ class ghosted_memory {
     for (std::size_t k = 0; k < inputs; ++k)
       for (std::size_t j = 0; j < inputs && leaves[k].fills; ++j)
         if (j != k && !leaves[j].is_copied && !is_filled_alike(k, j) && layers_meet(k, j))
-          throw error(std::string(step_) + ": inputs " + std::to_string(k < j ? k : j) + " and " + std::to_string(k < j ? j : k) +
+          throw error("step: inputs " + std::to_string(k < j ? k : j) + " and " + std::to_string(k < j ? j : k) +
                       " are given blocks that overlap, and their layers are filled differently; give each memory of its own");
     checked_ = leaves;
   }
@@ -90,7 +89,6 @@ class ghosted_memory {
     return false;
   }
 
-  const char* step_ = "";
   const ghosted_facts* facts_ = nullptr;
   std::vector<leaf> checked_;
 };

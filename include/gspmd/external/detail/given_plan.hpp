@@ -70,12 +70,12 @@ struct given_plan {
       if constexpr (is_too_far(view, given_span(), wrong))
         static_assert(
             accepted<typename message_of<reason>::type>,
-            "gspmd: ghosted_step: an input among ghost layers is read by elementwise operators and reductions of what they "
+            "gspmd: with_ghosts: an input among ghost layers is read by elementwise operators and reductions of what they "
             "compute, at offsets within the layers; give wider layers, or give it without ghosts<>; see message<>");
       else
         static_assert(
             accepted<typename message_of<reason>::type>,
-            "gspmd: ghosted_step: an input among ghost layers is read by elementwise operators and reductions of what they "
+            "gspmd: with_ghosts: an input among ghost layers is read by elementwise operators and reductions of what they "
             "compute, through no more than one shift along a dim; give it without ghosts<>, or write one shift; see message<>");
       return std::type_identity<given_plan<Passes, without_leaf<Given, wrong.leaf>>>{};
     }

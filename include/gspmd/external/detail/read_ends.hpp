@@ -17,7 +17,7 @@ namespace gspmd::detail {
 
 /// Finds the read ends of the first `count` inputs.
 ///
-///   shift(x, 0, 1)      reach 1 beyond the high end of dim 0 of x
+///   shift(x, 1, along(0))      reach 1 beyond the high end of dim 0 of x
 constexpr void find_read_ends(const graph& g, input_ends* of, std::size_t count) {
   struct chain {
     int input = -1;

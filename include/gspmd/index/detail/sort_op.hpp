@@ -48,7 +48,7 @@ struct sort_by_columns {
 
 /// The algorithm that sorts a device's lines, which are split into parts along the sorted dim; see sort_op::lower.
 struct sort_on_parts {
-  enum class way { alone, exchange, deal, cols };
+  enum class way { alone, exchange, transpose, cols };
   std::int64_t parts = 1, line_count = 1, length = 0;  // length: of a part
 
   constexpr sort_on_parts(const mesh_shape& mesh, const extents& local, const sharding& s, int dim)
@@ -58,11 +58,11 @@ struct sort_on_parts {
   }
   [[nodiscard]] constexpr sort_by_columns cols() const { return {length, parts}; }
   /// Returns the number of lines that a device receives if lines are distributed.
-  [[nodiscard]] constexpr std::int64_t dealt() const { return (line_count + parts - 1) / parts; }
+  [[nodiscard]] constexpr std::int64_t lines_per_part() const { return (line_count + parts - 1) / parts; }
   [[nodiscard]] constexpr way how() const {
     if (parts == 1 || line_count == 0 || length == 0) return way::alone;
     if (parts == 2) return way::exchange;
-    return 2 * (parts - 1) * length * dealt() <= line_count * cols().elems ? way::deal : way::cols;
+    return 2 * (parts - 1) * length * lines_per_part() <= line_count * cols().elems ? way::transpose : way::cols;
   }
 };
 
@@ -104,8 +104,9 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     for (int k = 0; k < n.operands.count; ++k) switch (how.how()) {
         case sort_on_parts::way::alone: break;
         case sort_on_parts::way::exchange: send(k, collective_kind::collective_permute, how.line_count * how.length); break;
-        case sort_on_parts::way::deal:
-          for (int turn = 0; turn < 2; ++turn) send(k, collective_kind::all_to_all, (how.parts - 1) * how.length * how.dealt());
+        case sort_on_parts::way::transpose:
+          for (int turn = 0; turn < 2; ++turn)
+            send(k, collective_kind::all_to_all, (how.parts - 1) * how.length * how.lines_per_part());
           break;
         case sort_on_parts::way::cols: {
           const auto length = how.cols().length;
@@ -218,7 +219,7 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
     constexpr void lower(const sort_on_parts& how, const vec<int>& operands, const vec<int>& results) {
       first.makes_rows = true;
       if (how.how() == sort_on_parts::way::exchange) return exchange(operands, results);
-      if (how.how() == sort_on_parts::way::deal) return deal(operands, results);
+      if (how.how() == sort_on_parts::way::transpose) return by_lines(operands, results);
       by_columns(how.cols().length, operands, results);
     }
 
@@ -235,13 +236,13 @@ struct sort_op : plain_operator, reduced_first, without_movements, reads_shards,
       sort_ends_spec ends{line_count, first.length, first.length, parts, true, first.order};
       finish_with(ends, sorted, others, results);
     }
-    constexpr void deal(const vec<int>& operands, const vec<int>& results) {
+    constexpr void by_lines(const vec<int>& operands, const vec<int>& results) {
       const vec<int> sorted = rows(operands, {parts, first.length}, of_parts);
       sort_step(l, op, first, operands, sorted, dim);
-      const vec<int> dealt = redistributed(sorted, 1);
+      const vec<int> exchanged = redistributed(sorted, 1);
       vec<int> whole;
-      for (const int v : dealt) whole.push_back(l.add_value(local_value(l.value(v))));
-      sort_step(l, op, row_sort(l.value(dealt[0]).local[1], parts * first.length), dealt, whole, -1);
+      for (const int v : exchanged) whole.push_back(l.add_value(local_value(l.value(v))));
+      sort_step(l, op, row_sort(l.value(exchanged[0]).local[1], parts * first.length), exchanged, whole, -1);
       unpack(redistributed(whole, of_parts), results);
     }
     constexpr void by_columns(std::int64_t length, const vec<int>& operands, const vec<int>& results) {

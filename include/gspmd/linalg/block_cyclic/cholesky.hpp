@@ -35,9 +35,9 @@ namespace gspmd {
 /// ScaLAPACK's pdpotrf broadcasts n^2 / 2 ((C - 1) / P + (R - 1) / P). The total here is at most that number plus n^2
 /// / strips and n^2 (C - 1) / (C P) for the last two lines.
 /// **Example.**
-///     const auto l = dealt_cholesky(distribute_matrix(a, grid), grid);
+///     const auto l = block_cyclic_cholesky(distribute_matrix(a, grid), grid);
 /// **Source.** Golub and Van Loan, Matrix Computations, 4.2.9.
-constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location::current());
+constexpr value block_cyclic_cholesky(value t, matrix_grid grid, location at = location::current());
 
 /// Returns x of l l^H x = b for distributed blocks of a lower triangle l, by two loops over block rows. b and x are
 /// [n, k].
@@ -47,20 +47,20 @@ constexpr value dealt_cholesky(value t, matrix_grid grid, location at = location
 /// all_to_all of its shard, so that all devices take part in every row.
 /// **Errors.** Those of distribute_matrix; a b that does not fit.
 /// **Example.**
-///     const auto x = dealt_solve(l, b, grid);
-constexpr value dealt_solve(value l, value b, matrix_grid grid, location at = location::current());
+///     const auto x = block_cyclic_cholesky_solve(l, b, grid);
+constexpr value block_cyclic_cholesky_solve(value l, value b, matrix_grid grid, location at = location::current());
 
 /// Returns cholesky (solve.hpp) of one matrix, computed on many devices. a is [n, n] of float, double, c64 or c128.
 /// The elements above the diagonal are not read. The matrix is distributed, factored and collected. n may be any
 /// extent: the matrix is padded with ones on the diagonal to whole rounds of blocks.
 ///
-/// **Communication.** That of distribute_matrix, dealt_cholesky and collect_matrix.
+/// **Communication.** That of distribute_matrix, block_cyclic_cholesky and collect_matrix.
 /// **Example.**
 ///     const auto l = cholesky(a, {.rows = "x", .cols = "y"});
 constexpr value cholesky(value a, matrix_grid grid, location at = location::current());
 
 /// Returns x of a x = b for a symmetric, positive definite a, [n, n], on many devices. b and x are [n, k]. See
-/// dealt_cholesky and dealt_solve.
+/// block_cyclic_cholesky and block_cyclic_cholesky_solve.
 ///
 /// **Example.**
 ///     const auto x = solve_positive(a, b, {.rows = "x", .cols = "y"});
@@ -71,7 +71,7 @@ namespace detail {
 /// The steps of factorisation and solution on a grid.
 class cholesky_on_grid {
  public:
-  constexpr cholesky_on_grid(const dealt_blocks_of& grid, location at) : grid_(grid), at_(at) {}
+  constexpr cholesky_on_grid(const block_cyclic_matrix& grid, location at) : grid_(grid), at_(at) {}
 
   /// Returns the factor of distributed blocks, strip by strip: {{4, 2}, {2, 5}} -> {{2, 0}, {1, 2}} on one device.
   [[nodiscard]] constexpr value factor(value t) const {
@@ -103,8 +103,8 @@ class cholesky_on_grid {
   }
   [[nodiscard]] constexpr value solve_both(value l, value b) const {
     if (b.shape()[0] == 0) return b;
-    const value x = grid_.collect_rows(solve_forward(l, grid_.deal_rows(b, grid_.cols(), false)), false);
-    return grid_.collect_rows(solve_backward(l, grid_.deal_rows(x, grid_.rows(), false)), false);
+    const value x = grid_.collect_rows(solve_forward(l, grid_.distribute_rows(b, grid_.cols(), false)), false);
+    return grid_.collect_rows(solve_backward(l, grid_.distribute_rows(x, grid_.rows(), false)), false);
   }
 
  private:
@@ -113,7 +113,7 @@ class cholesky_on_grid {
     const extents s = b.shape();
     const value rows_of_b = reshape(einsum<"rcjk->rjck">(grid_.conjugated(b)), {s[0], s[2], s[1] * s[3]}, at_);
     const value as_columns =
-        grid_.rows() == grid_.cols() ? rows_of_b : grid_.deal_rows(grid_.collect_rows(rows_of_b, true), grid_.cols(), true);
+        grid_.rows() == grid_.cols() ? rows_of_b : grid_.distribute_rows(grid_.collect_rows(rows_of_b, true), grid_.cols(), true);
     const value cut = reshape(as_columns, {grid_.cols(), s[0] * s[2] / grid_.cols(), s[1], s[3]}, at_);
     return einsum<"rxik,cjxk->rcij">(a, cut);
   }
@@ -128,7 +128,7 @@ class cholesky_on_grid {
         iota<std::int64_t>(grid_.like(), {width, width}, 0, at_) < iota<std::int64_t>(grid_.like(), {width, width}, 1, at_);
     const value mirrored = where(is_upper, grid_.conjugated(einsum<"ij->ji">(square)), square);
     const value l = grid_.split_as(cholesky(mirrored, at_), -1, -1);  // whole on every device, also if it is split below
-    const value on_top = dealt(l);
+    const value on_top = distributed(l);
     if (rest == 0) return on_top;
     // Rows are whole on a device while they are solved for: a row of the grid distributes its rows to its devices.
     const std::int64_t b = grid_.block(), turns = width / (c * b);
@@ -139,7 +139,7 @@ class cholesky_on_grid {
     const value solved = einsum<"rqctm->rcmqt">(reshape(grid_.split_as(x, 0, 2), {r, turns, c, b, rest}, at_));
     return concatenate({on_top, grid_.on_grid(grid_.split_as(reshape(solved, {r, c, rest, s[3]}, at_), 0, 2))}, 2, at_);
   }
-  /// in_order returns a square of distributed blocks in the order of the matrix, on every device. dealt is its
+  /// in_order returns a square of distributed blocks in the order of the matrix, on every device. distributed is its
   /// inverse.
   [[nodiscard]] constexpr value in_order(value t) const {
     const extents s = t.shape();
@@ -147,7 +147,7 @@ class cholesky_on_grid {
     const value cut = reshape(grid_.split_as(t, -1, -1), {s[0], s[1], s[2] / b, b, s[3] / b, b}, at_);
     return grid_.split_as(reshape(einsum<"rcqtsu->qrtscu">(cut), {width, width}, at_), -1, -1);
   }
-  [[nodiscard]] constexpr value dealt(value a) const {
+  [[nodiscard]] constexpr value distributed(value a) const {
     const std::int64_t b = grid_.block(), r = grid_.rows(), c = grid_.cols(), width = a.shape()[0];
     const value cut = grid_.split_as(reshape(a, {width / (r * b), r, b, width / (c * b), c, b}, at_), 1, 4);
     return grid_.on_grid(reshape(einsum<"qrtscu->rcqtsu">(cut), {r, c, width / r, width / c}, at_));
@@ -158,7 +158,7 @@ class cholesky_on_grid {
     const std::int64_t width = s[1], size = grid_.block();
     const auto body = [&](value k, value x) {
       const value zero = k * std::int64_t{0};
-      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.cols());
+      const block_cyclic_matrix::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.cols());
       const value across =
           reshape(dynamic_slice(l, std::array{row.part, zero, row.first, zero}, {1, grid_.cols(), size, width}, at_),
                   {grid_.cols(), size, width}, at_);
@@ -173,7 +173,7 @@ class cholesky_on_grid {
     const std::int64_t height = s[1], size = grid_.block(), count = height * grid_.rows() / size;
     const auto body = [&](value trip, value x) {
       const value k = (count - 1) - trip, zero = trip * std::int64_t{0};
-      const dealt_blocks_of::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.cols());
+      const block_cyclic_matrix::place row = grid_.place_of(k, grid_.rows()), column = grid_.place_of(k, grid_.cols());
       const value below =
           reshape(dynamic_slice(l, std::array{zero, column.part, zero, column.first}, {grid_.rows(), 1, height, size}, at_),
                   {grid_.rows(), height, size}, at_);
@@ -184,8 +184,9 @@ class cholesky_on_grid {
     return fori_loop(trip_count(count, at_), body, b);
   }
   /// Returns x with block `own` replaced by the solution with the diagonal block.
-  [[nodiscard]] constexpr value solved_block(value l, value x, value sum, dealt_blocks_of::place row,
-                                             dealt_blocks_of::place column, dealt_blocks_of::place own, bool is_adjoint) const {
+  [[nodiscard]] constexpr value solved_block(value l, value x, value sum, block_cyclic_matrix::place row,
+                                             block_cyclic_matrix::place column, block_cyclic_matrix::place own,
+                                             bool is_adjoint) const {
     const std::int64_t b = grid_.block(), k = x.shape()[2];
     const value zero = row.part * std::int64_t{0};
     const value corner =
@@ -195,24 +196,24 @@ class cholesky_on_grid {
     return dynamic_update_slice(x, reshape(solved, {1, b, k}, at_), std::array{own.part, own.first, zero}, at_);
   }
 
-  const dealt_blocks_of& grid_;
+  const block_cyclic_matrix& grid_;
   location at_;
 };
 
 }  // namespace detail
 
-constexpr value dealt_cholesky(value t, matrix_grid grid, location at) {
-  constexpr const char* op = "dealt_cholesky";
+constexpr value block_cyclic_cholesky(value t, matrix_grid grid, location at) {
+  constexpr const char* op = "block_cyclic_cholesky";
   if (!t.is_valid()) return {};
   const detail::one_call call(t.graph(), op, {t.id()});
-  const detail::dealt_blocks_of blocks(t, grid, at);
+  const detail::block_cyclic_matrix blocks(t, grid, at);
   return blocks.are_blocks(t, true, op) ? detail::cholesky_on_grid(blocks, at).factor(blocks.on_grid(t)) : detail::made(-1, t);
 }
-constexpr value dealt_solve(value l, value b, matrix_grid grid, location at) {
-  constexpr const char* op = "dealt_solve";
+constexpr value block_cyclic_cholesky_solve(value l, value b, matrix_grid grid, location at) {
+  constexpr const char* op = "block_cyclic_cholesky_solve";
   if (!l.is_valid() || !b.is_valid()) return {};
   const detail::one_call call(l.graph(), op, {l.id(), b.id()});
-  const detail::dealt_blocks_of blocks(l, grid, at);
+  const detail::block_cyclic_matrix blocks(l, grid, at);
   if (!blocks.are_blocks(l, true, op) || !blocks.fits_rows(l, b, op)) return detail::made(-1, b);
   return detail::cholesky_on_grid(blocks, at).solve_both(blocks.on_grid(l), b);
 }
@@ -221,7 +222,7 @@ constexpr value cholesky(value a, matrix_grid grid, location at) {
   if (!a.is_valid()) return {};
   const std::int64_t n = a.shape().count > 0 ? a.shape()[0] : 0;
   return detail::padded_to_rounds(a, grid, "cholesky", at, [&](value t, const matrix_grid& fitting, std::int64_t padded) {
-    const value l = collect_matrix(dealt_cholesky(t, fitting, at), fitting, at);
+    const value l = collect_matrix(block_cyclic_cholesky(t, fitting, at), fitting, at);
     return padded == n ? l : slice(l, {0, 0}, {n, n}, {}, at);
   });
 }
@@ -234,7 +235,7 @@ constexpr value solve_positive(value a, value b, matrix_grid grid, location at) 
   const std::int64_t n = b.shape()[0], k = b.shape()[1];
   return detail::padded_to_rounds(a, grid, "solve_positive", at, [&](value t, const matrix_grid& fitting, std::int64_t padded) {
     const value sides = padded == n ? b : pad(b, {0, 0}, {padded - n, 0}, 0, {}, at);
-    const value x = dealt_solve(dealt_cholesky(t, fitting, at), sides, fitting, at);
+    const value x = block_cyclic_cholesky_solve(block_cyclic_cholesky(t, fitting, at), sides, fitting, at);
     return padded == n ? x : slice(x, {0, 0}, {n, k}, {}, at);
   });
 }

@@ -45,9 +45,9 @@ constexpr value collect_matrix(value t, matrix_grid grid, location at = location
 namespace detail {
 
 /// A grid on the mesh of a program, and the positions of the blocks on it.
-class dealt_blocks_of {
+class block_cyclic_matrix {
  public:
-  constexpr dealt_blocks_of(value x, const matrix_grid& grid, location at)
+  constexpr block_cyclic_matrix(value x, const matrix_grid& grid, location at)
       : like_(x), block_(grid.block), strips_(grid.strips), at_(at) {
     const mesh_info& mesh = *x.graph()->mesh;
     const dim_spec dims[] = {grid.rows, grid.cols, _, _};
@@ -62,8 +62,9 @@ class dealt_blocks_of {
     if (!sharding_.problem.empty()) like_.graph()->fail(at_, op, sharding_.broken, sharding_.problem);
     else if (block_ < 1 || strips_ < 0)
       like_.graph()->fail(at_, op, mistake::bounds,
-                          text("deals blocks of ") << block_ << " in " << strips_
-                                                   << " strips; there is at least one of each, or 0 strips for the default");
+                          text("distributes blocks of ")
+                              << block_ << " in " << strips_
+                              << " strips; there is at least one of each, or 0 strips for the default");
     else return true;
     return false;
   }
@@ -110,19 +111,19 @@ class dealt_blocks_of {
   [[nodiscard]] constexpr value conjugated(value x) const { return made(matrix_terms(*x.graph(), at_).conjugated(x.id()), x); }
   [[nodiscard]] constexpr value on_grid(value t) const { return split_as(t, 0, 1); }
 
-  // A reshape requires that each part of a contiguous matrix has whole rounds of blocks. So deal and collect pad to R
-  // times the extent of a round.
+  // A reshape requires that each part of a contiguous matrix has whole rounds of blocks. So distribute and collect pad
+  // to R times the extent of a round.
   /// `width` is the number of columns of a block; 0: the number of rows.
-  [[nodiscard]] constexpr value deal(value a, std::int64_t width = 0) const {
+  [[nodiscard]] constexpr value distribute(value a, std::int64_t width = 0) const {
     const extents s = a.shape();
     const std::int64_t b = block_, w = width > 0 ? width : b, m = whole_rounds(s[0], rows_, b),
                        n = whole_rounds(s[1], columns_, w);
     const value wide = m == s[0] && n == s[1] ? a : pad(a, {0, 0}, {m - s[0], n - s[1]}, 0, {}, at_);
     const value cut =
         split_as(reshape(split_as(wide, 0, 1), {m / (rows_ * b), rows_, b, n / (columns_ * w), columns_, w}, at_), 0, 3);
-    const value dealt = slice(split_as(einsum<"qrtscu->rcqtsu">(cut), 0, 1), {0, 0, 0, 0, 0, 0},
-                              {rows_, columns_, s[0] / (rows_ * b), b, s[1] / (columns_ * w), w}, {}, at_);
-    return on_grid(reshape(dealt, {rows_, columns_, s[0] / rows_, s[1] / columns_}, at_));
+    const value distributed = slice(split_as(einsum<"qrtscu->rcqtsu">(cut), 0, 1), {0, 0, 0, 0, 0, 0},
+                                    {rows_, columns_, s[0] / (rows_ * b), b, s[1] / (columns_ * w), w}, {}, at_);
+    return on_grid(reshape(distributed, {rows_, columns_, s[0] / rows_, s[1] / columns_}, at_));
   }
   [[nodiscard]] constexpr value collect(value t) const {
     const extents s = t.shape();
@@ -135,12 +136,12 @@ class dealt_blocks_of {
   }
   /// Distributes rows [n, k] block-cyclically to `parts` parts: [parts, n / parts, k]. All devices must hold all rows
   /// before. The last dim may be split over the columns of the grid.
-  [[nodiscard]] constexpr value deal_rows(value x, std::int64_t parts, bool keeps_columns) const {
+  [[nodiscard]] constexpr value distribute_rows(value x, std::int64_t parts, bool keeps_columns) const {
     const extents s = x.shape();
     const value cut = reshape(x, {s[0] / (parts * block_), parts, block_, s[1]}, at_);
     return reshape(einsum<"qrtk->rqtk">(split_as(cut, -1, keeps_columns ? 3 : -1)), {parts, s[0] / parts, s[1]}, at_);
   }
-  /// Returns distributed rows in the order of the matrix; the inverse of deal_rows.
+  /// Returns distributed rows in the order of the matrix; the inverse of distribute_rows.
   [[nodiscard]] constexpr value collect_rows(value x, bool keeps_columns) const {
     const extents s = x.shape();
     const value in_order = einsum<"rqtk->qrtk">(reshape(x, {s[0], s[1] / block_, block_, s[2]}, at_));
@@ -194,10 +195,11 @@ constexpr value distribute_matrix(value a, matrix_grid grid, location at) {
   if (!a.is_valid()) return {};
   auto& g = *a.graph();
   const detail::one_call call(&g, op, {a.id()});
-  const detail::dealt_blocks_of blocks(a, grid, at);
+  const detail::block_cyclic_matrix blocks(a, grid, at);
   if (!blocks.is_sound(op)) return detail::made(-1, a);
   const detail::extents s = a.shape();
-  if (s.count == 2 && s[0] % (blocks.rows() * grid.block) == 0 && s[1] % (blocks.cols() * grid.block) == 0) return blocks.deal(a);
+  if (s.count == 2 && s[0] % (blocks.rows() * grid.block) == 0 && s[1] % (blocks.cols() * grid.block) == 0)
+    return blocks.distribute(a);
   return detail::made(
       g.fail(at, op, detail::mistake::extent,
              detail::text("is given ") << detail::shape_text(s) << "; it takes a matrix whose extents are multiples of "
@@ -209,7 +211,7 @@ constexpr value collect_matrix(value t, matrix_grid grid, location at) {
   constexpr const char* op = "collect_matrix";
   if (!t.is_valid()) return {};
   const detail::one_call call(t.graph(), op, {t.id()});
-  const detail::dealt_blocks_of blocks(t, grid, at);
+  const detail::block_cyclic_matrix blocks(t, grid, at);
   return blocks.are_blocks(t, false, op) ? blocks.collect(t) : detail::made(-1, t);
 }
 
@@ -218,7 +220,7 @@ namespace detail {
 /// Calls f(t, grid, padded extent). t is the matrix `a`, padded to whole rounds of blocks and distributed.
 template <class F>
 constexpr value padded_to_rounds(value a, matrix_grid grid, const char* op, location at, F f) {
-  dealt_blocks_of blocks(a, grid, at);
+  block_cyclic_matrix blocks(a, grid, at);
   if (!has_matrices(*a.graph(), a.graph()->nodes[static_cast<std::size_t>(a.id())], op, at) || !blocks.is_sound(op))
     return made(-1, a);
   const extents s = a.shape();

@@ -42,8 +42,8 @@ constexpr value solve(value a, value b, matrix_grid grid, location at = location
 ///
 /// **Errors.** Those of distribute_matrix; a b that does not fit.
 /// **Example.**
-///     const auto x = solve_dealt(t, b, grid);
-constexpr value solve_dealt(value t, value b, matrix_grid grid, location at = location::current());
+///     const auto x = block_cyclic_solve(t, b, grid);
+constexpr value block_cyclic_solve(value t, value b, matrix_grid grid, location at = location::current());
 
 namespace detail {
 
@@ -51,7 +51,7 @@ namespace detail {
 /// distributed, or [R p, ...]. An index in the second form is called a place.
 class lu_on_grid {
  public:
-  constexpr lu_on_grid(const dealt_blocks_of& grid, location at)
+  constexpr lu_on_grid(const block_cyclic_matrix& grid, location at)
       : grid_(grid), at_(at), rows_(grid.rows()), columns_(grid.cols()), block_(grid.block()) {}
 
   /// Returns x for distributed blocks of a and of b; the columns of b may have other blocks. x is [n, C, columns of b
@@ -119,8 +119,8 @@ class lu_on_grid {
       // The rows of the strip, distributed as its columns.
       const std::int64_t v = upper.shape()[2];
       const value cut = reshape(upper, {wide / block_, columns_, block_, columns_, v}, at_);
-      const value dealt = reshape(einsum<"qctdv->cqtdv">(cut), {columns_, wide, columns_, v}, at_);
-      return without_pivots(x) - einsum<"rpcx,cxdv->rpdv">(lower, dealt);
+      const value distributed = reshape(einsum<"qctdv->cqtdv">(cut), {columns_, wide, columns_, v}, at_);
+      return without_pivots(x) - einsum<"rpcx,cxdv->rpdv">(lower, distributed);
     };
     const value beside = of_pivots(left), own_sides = of_pivots(sides);
     left = advance(left, beside);
@@ -215,8 +215,8 @@ class lu_on_grid {
   [[nodiscard]] constexpr value product_of_columns(value a, value x) const {
     const extents s = a.shape(), of_x = x.shape();
     const value whole = grid_.split_as(reshape(x, {s[2] / block_, columns_, block_, of_x[1] * of_x[2]}, at_), -1, -1);
-    const value dealt = reshape(einsum<"qctk->cqtk">(whole), {columns_, s[2], of_x[1] * of_x[2]}, at_);
-    return reshape(einsum<"wcv,cvk->wk">(a, dealt), {s[0], of_x[1], of_x[2]}, at_);
+    const value distributed = reshape(einsum<"qctk->cqtk">(whole), {columns_, s[2], of_x[1] * of_x[2]}, at_);
+    return reshape(einsum<"wcv,cvk->wk">(a, distributed), {s[0], of_x[1], of_x[2]}, at_);
   }
   /// Returns the square of a strip, [w, C, w / C], with its columns in the order of the matrix, on every device.
   [[nodiscard]] constexpr value in_order(value square) const {
@@ -239,25 +239,25 @@ class lu_on_grid {
     return scatter(x, places, rows, dims, out_of_range::fill, at_);
   }
 
-  const dealt_blocks_of& grid_;
+  const block_cyclic_matrix& grid_;
   location at_;
   std::int64_t rows_, columns_, block_;
 };
 
 }  // namespace detail
 
-constexpr value solve_dealt(value t, value b, matrix_grid grid, location at) {
-  constexpr const char* op = "solve_dealt";
+constexpr value block_cyclic_solve(value t, value b, matrix_grid grid, location at) {
+  constexpr const char* op = "block_cyclic_solve";
   if (!t.is_valid() || !b.is_valid()) return {};
   const detail::one_call call(t.graph(), op, {t.id(), b.id()});
-  const detail::dealt_blocks_of blocks(t, grid, at);
+  const detail::block_cyclic_matrix blocks(t, grid, at);
   if (!blocks.are_blocks(t, true, op) || !blocks.fits_rows(t, b, op)) return detail::made(-1, b);
   const std::int64_t n = b.shape()[0], k = b.shape()[1];
   if (n == 0 || k == 0) return b;
   // If b has few columns, its blocks are narrower.
   const std::int64_t each = (k + blocks.cols() - 1) / blocks.cols(), width = each < grid.block ? each : grid.block;
   const std::int64_t round = blocks.cols() * width, wide = (k + round - 1) / round * round;
-  const value sides = blocks.deal(pad(b, {0, 0}, {0, wide - k}, 0, {}, at), width);
+  const value sides = blocks.distribute(pad(b, {0, 0}, {0, wide - k}, 0, {}, at), width);
   const value x = reshape(detail::lu_on_grid(blocks, at).solve(t, sides), {n, blocks.cols(), wide / round, width}, at);
   return slice(reshape(einsum<"ncqt->nqct">(blocks.split_as(x, -1, -1)), {n, wide}, at), {0, 0}, {n, k}, {}, at);
 }
@@ -271,7 +271,7 @@ constexpr value solve(value a, value b, matrix_grid grid, location at) {
   return detail::padded_to_rounds(a, grid, "solve", at, [&](value t, const matrix_grid& fitting, std::int64_t padded) {
     if (n == 0) return b;
     const value sides = padded == n ? b : pad(b, {0, 0}, {padded - n, 0}, 0, {}, at);
-    const value x = solve_dealt(t, sides, fitting, at);
+    const value x = block_cyclic_solve(t, sides, fitting, at);
     return padded == n ? x : slice(x, {0, 0}, {n, k}, {}, at);
   });
 }

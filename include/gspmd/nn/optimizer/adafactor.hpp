@@ -46,7 +46,8 @@ namespace gspmd::optimizer {
 /// unused 0.
 template <class Params, class Count = value>
 struct adafactor_state {
-  BOOST_HANA_DEFINE_STRUCT(adafactor_state, (Params, rows), (Params, cols), (Count, step));
+  Params rows, cols;
+  Count step;
 };
 
 /// Adafactor: keeps second moments of a matrix by its rows and columns, and no first moment. See optimizer.hpp.

@@ -11,7 +11,8 @@ namespace gspmd::optimizer {
 /// The state of Adam, AdamW and LAMB: the two moments, in groups like the parameters, and the counter of updates.
 template <class Params, class Count = value>
 struct adam_state {
-  BOOST_HANA_DEFINE_STRUCT(adam_state, (Params, first), (Params, second), (Count, step));
+  Params first, second;
+  Count step;
 };
 
 }  // namespace gspmd::optimizer

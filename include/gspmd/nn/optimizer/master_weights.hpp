@@ -12,7 +12,8 @@ namespace optimizer {
 /// The parameters as floats, and the state of the optimizer that updates the floats.
 template <class Params, class State>
 struct master_state {
-  BOOST_HANA_DEFINE_STRUCT(master_state, (Params, master), (State, state));
+  Params master;
+  State state;
 };
 
 }  // namespace optimizer

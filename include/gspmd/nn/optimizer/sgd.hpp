@@ -11,7 +11,7 @@ namespace gspmd::optimizer {
 /// The state of sgd: the number of updates so far.
 template <class Count = value>
 struct sgd_state {
-  BOOST_HANA_DEFINE_STRUCT(sgd_state, (Count, step));
+  Count step;
 };
 
 /// Gradient descent: p - rate * (gradient + weight_decay * p). See optimizer.hpp.
@@ -45,7 +45,8 @@ struct sgd {
 /// The state of momentum: the velocity of each parameter and the number of updates so far.
 template <class Params, class Count = value>
 struct momentum_state {
-  BOOST_HANA_DEFINE_STRUCT(momentum_state, (Params, velocity), (Count, step));
+  Params velocity;
+  Count step;
 };
 
 }  // namespace gspmd::optimizer

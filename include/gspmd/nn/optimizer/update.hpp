@@ -26,7 +26,8 @@ namespace optimizer {
 ///     auto [w, state] = adam.update(w, grad(loss, w), state);
 template <class Params, class State>
 struct updated {
-  BOOST_HANA_DEFINE_STRUCT(updated, (Params, params), (State, state));
+  Params params;
+  State state;
 };
 
 /// A parameter, as described to a decay_mask.

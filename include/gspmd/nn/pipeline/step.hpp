@@ -115,8 +115,8 @@ struct eager_pipeline : stages_on<Axis, Stage, eager_one_forward_one_backward> {
       const auto place_all = [&](const auto& tree) { return transform_leaves([&](value v) { return this->placed(v); }, tree); };
       const Data made_dx = place_all(dx);
       return std::tuple{
-          transform_leaves([&](value v) { return this->placed(shift(v, 0, -1, line)); }, out),
-          transform_leaves([&](value v) { return this->placed(shift(v, 0, 1, line)); }, made_dx),
+          transform_leaves([&](value v) { return this->placed(shift(v, -1, along(0), line)); }, out),
+          transform_leaves([&](value v) { return this->placed(shift(v, 1, along(0), line)); }, made_dx),
           held,
           transform_leaves([&](value all, value v) { return here(all) + here(widened_term(v, line)); }, dws, dw),
           transform_leaves([&](value all, value v) { return this->with_row(g, all, v, here(tick) - here(last)); }, dxs, made_dx),

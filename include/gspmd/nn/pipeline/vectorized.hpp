@@ -98,8 +98,8 @@ struct vectorized_pipeline : stages_on<Axis, Stage, Schedule> {
       const value is_entering = bitwise_and(here(equal(here(place), here(0))), here(equal(here(round), here(0))));
       const Data in = this->entering(xs, microbatch_at(tick), is_entering, arrived);
       const Data out = this->stages_of(weights_now(by_round, round), in, part);
-      const Data next =
-          transform_leaves([&](value v) { return this->placed(rounds > 1 ? roll(v, 1, 0, line) : shift(v, 0, -1, line)); }, out);
+      const Data next = transform_leaves(
+          [&](value v) { return this->placed(rounds > 1 ? roll(v, 1, along(0), line) : shift(v, -1, along(0), line)); }, out);
       // A result that the last stage writes too early is overwritten later by the microbatch that the row belongs to.
       const value leaving = microbatch_at(here(tick) - here(stages - 1));
       const Data kept =

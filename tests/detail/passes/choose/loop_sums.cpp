@@ -31,7 +31,7 @@ list whole_numbers(std::int64_t n, int seed) {
 list first_result(const dynamic::program& p, const std::vector<list>& inputs) {
   std::vector<const void*> given;
   for (const auto& x : inputs) given.push_back(x.data());
-  const auto r = p.run_pointers(simulated{}, given);
+  const auto r = p.run(simulated{}, given);
   std::int64_t n = 1;
   for (const auto e : r[0].shape) n *= e;
   return {r[0].data<double>(), r[0].data<double>() + n};
@@ -42,7 +42,7 @@ constexpr std::int64_t rows = 20, D = 6, F = 5;
 /// Returns a term that a trip adds, [D,F]: of x [rows,D] and y [rows,F], which axes split by rows, or of c [D,F], which
 /// is whole or split.
 value term(int kind, value i, value x, value y, value c) {
-  const value t = convert<double>(i);
+  const value t = cast<double>(i);
   switch (kind) {
     case 0: return einsum<"bd,bf->df">(x * t, y);
     case 1: return einsum<"bd,bf->df">(x, y);  // not of the loop
@@ -53,10 +53,10 @@ value term(int kind, value i, value x, value y, value c) {
     case 6: return 2.0 * einsum<"bd,bf->df">(x + t, y);
     case 7:
       return cond(
-          remainder(i, 2) < 1, [&](value v) { return einsum<"bd,bf->df">(v, y); }, [&](value) { return zeros_like(c); }, x * t);
+          fmod(i, 2) < 1, [&](value v) { return einsum<"bd,bf->df">(v, y); }, [&](value) { return zeros_like(c); }, x * t);
     case 8:
       return cond(
-          remainder(i, 2) < 1, [&](value v) { return v * c; }, [&](value v) { return v + c; }, c * t);
+          fmod(i, 2) < 1, [&](value v) { return v * c; }, [&](value v) { return v + c; }, c * t);
     default: return broadcast_in_dim(sum(x * t, 0), {D, F}, {0});
   }
 }
@@ -103,18 +103,18 @@ TEST_CASE("random sums in a row, on any mesh") {
       const auto once = [&](value by) {
         if (!has_two)
           return fori_loop(
-              trips, [&](value i, value g) { return add_all(i + convert<std::int64_t>(by), g, x, y, c); }, zeros_like(c));
+              trips, [&](value i, value g) { return add_all(i + cast<std::int64_t>(by), g, x, y, c); }, zeros_like(c));
         const auto [g, h] = fori_loop(
             trips,
             [&](value i, value a, value b) {
-              return std::tuple{add_all(i + convert<std::int64_t>(by), a, x, y, c), (b + a * c) + term(0, i, x, y, c)};
+              return std::tuple{add_all(i + cast<std::int64_t>(by), a, x, y, c), (b + a * c) + term(0, i, x, y, c)};
             },
             zeros_like(c), zeros_like(c));
         return g + h;
       };
-      const value zero = convert<double>(constant<std::int64_t>(c, {}, 0));
+      const value zero = cast<double>(constant<std::int64_t>(c, {}, 0));
       const value g = is_nested ? fori_loop(
-                                      2, [&](value i, value all) { return (all + once(convert<double>(i))) + c; }, zeros_like(c))
+                                      2, [&](value i, value all) { return (all + once(cast<double>(i))) + c; }, zeros_like(c))
                                 : once(zero);
       return uses == 0 ? g : uses == 1 ? g * c : g + einsum<"df,ef,eg->dg">(g, c, c + g);
     };
@@ -140,7 +140,7 @@ namespace {
 
 constexpr auto three_trips = [](auto x, auto y, auto c) {
   return fori_loop(
-      3, [&](value i, value g) { return (g + einsum<"bd,bf->df">(x, y)) + convert<double>(i) * c; }, zeros_like(c));
+      3, [&](value i, value g) { return (g + einsum<"bd,bf->df">(x, y)) + cast<double>(i) * c; }, zeros_like(c));
 };
 using pod = mesh<axis<"x", 2>>;
 using added = compile<three_trips, pod, input<double, shape<4, 2>, split<"x", _>>, input<double, shape<4, 3>, split<"x", _>>,

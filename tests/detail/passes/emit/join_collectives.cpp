@@ -180,7 +180,7 @@ TEST_CASE("sums over a batch: joined messages give the same numbers, send the sa
   for (const auto& d : data) inputs.push_back(d.data());
   for (auto seed = first; seed < first + count; ++seed) {
     const dynamic::mesh one(std::vector<dynamic::mesh::axis>{{"x", 1}, {"y", 1}});
-    const auto wanted = sums_program(seed, one, false).compile().run_pointers(serial{}, inputs);
+    const auto wanted = sums_program(seed, one, false).compile().run(serial{}, inputs);
     for (const auto& sizes : {std::vector<std::int64_t>{2, 1}, {2, 2}, {3, 2}, {5, 1}}) {
       const dynamic::mesh m({{"x", sizes[0]}, {"y", sizes[1]}});
       sums_program made(seed, m, true);
@@ -195,7 +195,7 @@ TEST_CASE("sums over a batch: joined messages give the same numbers, send the sa
       if (joined.messages == 0) CHECK(ir::count_traffic(program.view()).collectives == ir::count_traffic(plain_view).collectives);
       CHECK(ir::peak_bytes(program.view()) <= ir::peak_bytes(plain_view) + 2 * joined.bytes);  // first fit leaves gaps
       larger += ir::peak_bytes(program.view()) > ir::peak_bytes(plain_view) ? 1 : 0;
-      const auto got = seed % 16 == 3 ? program.run_pointers(threads{}, inputs) : program.run_pointers(simulated{}, inputs);
+      const auto got = seed % 16 == 3 ? program.run(threads{}, inputs) : program.run(simulated{}, inputs);
       REQUIRE(got.size() == wanted.size());
       for (std::size_t k = 0; k < got.size(); ++k) CHECK(got[k].bytes == wanted[k].bytes);
     }
@@ -335,7 +335,7 @@ TEST_CASE("T small collectives of any kind become one, with the same bytes and n
     }
     for (const auto& d : data) inputs.push_back(d.data());
     inputs.resize(five.view().inputs.size());
-    const auto one = five.run_pointers(simulated{}, inputs), other = five.run_pointers(threads{}, inputs);
+    const auto one = five.run(simulated{}, inputs), other = five.run(threads{}, inputs);
     for (std::size_t k = 0; k < one.size(); ++k) CHECK(one[k].bytes == other[k].bytes);
   }
 }

@@ -181,7 +181,7 @@ value waves(int trips, std::int64_t sweeps, value u, value v, value rigid) {
           return 1.9 * a(0, 0) - 0.9 * b(0, 0) + k(1, 0) * (a(-1, 0) + a(1, 0) + a(0, -2) + a(0, 1) - 4.0 * a(0, 0));
         },
         around, q, rigid);
-    return std::tuple{next + broadcast_to(convert<double>(i), {18, 15}) * 0.01, p};
+    return std::tuple{next + broadcast_to(cast<double>(i), {18, 15}) * 0.01, p};
   };
   return std::get<0>(fori_loop(trips, ghost(sweeps, body), u, v));
 }
@@ -223,7 +223,7 @@ TEST_CASE("several sweeps on one exchange: as many bits, and as many times fewer
       CHECK(wide.traffic().messages == rounds * 4);
     }
     const auto leapfrog = [k](value p, value q) {  // q is one sweep older than p
-      const auto body = [](value, value a, value b) { return std::tuple{shift(a, 0, 1) + shift(a, 0, -1) - b, a}; };
+      const auto body = [](value, value a, value b) { return std::tuple{shift(a, 1, along(0)) + shift(a, -1, along(0)) - b, a}; };
       return fori_loop(2 * k, ghost(k, body), p, q);
     };
     const auto rows = dynamic::input<double>({18, 15}, {"x", ""});
@@ -263,8 +263,8 @@ TEST_CASE("ghost zones in a loop, with what that loop computes") {
       const auto outer = [k](value i, value x) {
         const value scale = x * 0.5;
         const auto inner = [=](value j, value t) {
-          return 0.25 * (shift(t, 0, 1) + shift(t, 0, -1, boundary::edge()) + roll(t, 1, 1)) + scale +
-                 broadcast_to(convert<double>(i + j), {9, 7});
+          return 0.25 * (shift(t, 1, along(0)) + shift(t, -1, along(0), boundary::edge()) + roll(t, 1, along(1))) + scale +
+                 broadcast_to(cast<double>(i + j), {9, 7});
         };
         return fori_loop(5, ghost(k, inner), x);
       };
@@ -309,10 +309,10 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
     CAPTURE(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  const auto near = [](value u) { return shift(u, 0, 1) + shift(u, 0, -1); };
+  const auto near = [](value u) { return shift(u, 1, along(0)) + shift(u, -1, along(0)); };
   says(problem([&](value, value u) { return near(u) * sum(u); }), "reduce at ghost_zones.cpp");
   says(problem([&](value, value u) { return near(u) * sum(u); }), "its result from a field is not a field");
-  says(problem([&](value, value u) { return near(reverse(u, {0})); }), "is neither elementwise nor a shift");
+  says(problem([&](value, value u) { return near(flip(u, {0})); }), "is neither elementwise nor a shift");
   says(problem([&](value, value u) { return near(map([](double x) { return x + 1; }, u)); }), "is a function of yours");
   says(problem([&](value, value u) { return near(reshard(u, split<_, "x">{})); }),
        "is sharded [_, x] where the fields are sharded [x, _]");
@@ -334,5 +334,5 @@ TEST_CASE("what cannot go in blocks is refused with its line") {
   } catch (const error& e) {
     says(e.what(), "computes how many trips there are");
   }
-  CHECK(problem([&](value i, value u) { return near(u) * broadcast_to(convert<double>(i), {6, 8}); }).empty());
+  CHECK(problem([&](value i, value u) { return near(u) * broadcast_to(cast<double>(i), {6, 8}); }).empty());
 }

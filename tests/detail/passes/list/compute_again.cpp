@@ -40,7 +40,7 @@ std::vector<float> outputs_of(const dynamic::program& p) {
     pointers.push_back(inputs.back().data());
   }
   std::vector<float> elements;
-  for (const auto& result : p.run_pointers(threads{}, pointers))
+  for (const auto& result : p.run(threads{}, pointers))
     elements.insert(elements.end(), result.data<float>(), result.data<float>() + result.bytes.size() / 4);
   return elements;
 }
@@ -64,7 +64,7 @@ dynamic::builder with_peak(const dynamic::mesh& m, value (*make)(value x), std::
 }
 value chain(value x) { return tanh(cos(x) * 2.0 + 1.0); }
 value norm(value x) { return x * broadcast_in_dim(rsqrt(mean(x * x, 1) + 1e-5), {x.shape()[0], x.shape()[1]}, {0}); }
-value mask(value x) { return select(x > 0.25, x, x * 0.125); }
+value mask(value x) { return where(x > 0.25, x, x * 0.125); }
 
 }  // namespace
 

@@ -108,7 +108,7 @@ struct row_program {
         case 3: h = layer_norm_by_hand(h, local); break;
         case 4: h = h * broadcast_in_dim(b, local, {last}); break;
         case 5: h = tanh(h) + h; break;
-        case 6: h = select(iota<std::int32_t>(h, local, last) < 7, h, h * 0.5); break;
+        case 6: h = where(iota<std::int32_t>(h, local, last) < 7, h, h * 0.5); break;
         case 7: h = log_softmax(h, last); break;
         default: h = times_vectors(h, local);
       }
@@ -144,7 +144,7 @@ std::vector<T> numbers(draws& r, std::int64_t n) {
 constexpr auto norms = [](auto x) {
   const auto along = [](auto v) { return expand_dims(v, 1); };
   const auto centred = x - along(mean(x, 1)), low = x - along(reduce(x, monoid::min, {1}));
-  const auto early = select(iota<std::int32_t>(x, x.shape(), 1) < 7, x, x * 0.5);
+  const auto early = where(iota<std::int32_t>(x, x.shape(), 1) < 7, x, x * 0.5);
   const auto normal = centred * along(rsqrt(mean(centred * centred, 1) + 1e-5));
   return std::tuple{softmax(x, 1),
                     log_softmax(early, 1),
@@ -163,7 +163,7 @@ bool is_same_number(T a, T b) {
 template <class T, int Devices, std::int64_t Rows, std::int64_t Columns>
 int differing_outputs(std::size_t& chains) {
   using on = mesh<axis<"x", Devices>>;
-  using input = input<T, shape<Rows, Columns>, split<"x", _>>;
+  using input = gspmd::input<T, shape<Rows, Columns>, split<"x", _>>;
   using step = compile<norms, on, input>;
   chains = 0;
   for (const auto rows : detail::rows_from_steps<detail::static_plan<norms, on, input>>) chains += rows != nullptr ? 1 : 0;
@@ -178,8 +178,7 @@ int differing_outputs(std::size_t& chains) {
   std::copy(x.begin(), x.end(), given.begin());
   const auto got = run<step>(simulated{}, given);
   const dynamic::mesh m({{"x", Devices}});
-  const auto want =
-      dynamic::compile(norms, m, dynamic::input<T>({Rows, Columns}, {"x", ""})).run_pointers(simulated{}, {x.data()});
+  const auto want = dynamic::compile(norms, m, dynamic::input<T>({Rows, Columns}, {"x", ""})).run(simulated{}, {x.data()});
   int wrong = 0;
   std::size_t k = 0;
   const auto compare_one = [&](const auto& output) {
@@ -245,7 +244,7 @@ void check_gravity(bool by_blocks) {
   const auto p = dynamic::compile(gravity<N>, on, dynamic::input<double>({N, 3}, {"x", ""}), dynamic::input<double>({N}));
   CHECK(count<kernels::rows_begin>(p) == (by_blocks ? 1 : 0));
   std::vector<double> at_run_time(static_cast<std::size_t>(3 * N));
-  const auto bytes = p.run_pointers(simulated{}, {x.data(), m.data()})[0].bytes;
+  const auto bytes = p.run(simulated{}, {x.data(), m.data()})[0].bytes;
   std::memcpy(at_run_time.data(), bytes.data(), at_run_time.size() * sizeof(double));
   double wrong = 0;
   for (std::int64_t i = 0; i < N; ++i) {
@@ -293,8 +292,7 @@ void compare(std::uint64_t seed) {
     overlaps = overlaps || blocks.rows % blocks.at_once != 0;
     several_dims += f.shape.size() > 2 && blocks.rows > f.shape[0] ? 1 : 0;
   }
-  const auto got = seed % 2 == 0 ? program.run_pointers(simulated{}, {x.data(), b.data()})
-                                 : program.run_pointers(threads{}, {x.data(), b.data()});
+  const auto got = seed % 2 == 0 ? program.run(simulated{}, {x.data(), b.data()}) : program.run(threads{}, {x.data(), b.data()});
   const auto piece = (f.shape[0] + 6) / 7;
   const auto row_elems = all / f.shape[0];
   const auto compare_rows = [&](std::int64_t begin, std::int64_t n) {
@@ -302,7 +300,7 @@ void compare(std::uint64_t seed) {
     shape[0] = n;
     dynamic::builder few(one);
     f.build(few, dynamic::input<T>(shape), dynamic::input<T>({width}), n);
-    const auto want = few.compile().run_pointers(simulated{}, {x.data() + begin * row_elems, b.data()});
+    const auto want = few.compile().run(simulated{}, {x.data() + begin * row_elems, b.data()});
     for (std::size_t k = 0; k < want.size(); ++k) {
       const auto bytes = want[k].bytes.size() / static_cast<std::size_t>(n);
       const auto* const own = got[k].bytes.data() + static_cast<std::size_t>(begin) * bytes;
@@ -330,7 +328,7 @@ struct mixed_rows {
     draws r{std::mt19937_64(seed)};
     const std::vector<std::int64_t> shape{rows, width};
     std::vector<value> f{to.input(dynamic::input<float>(shape, split)), to.input(dynamic::input<float>(shape, split))};
-    std::vector<value> s{to.input(dynamic::input<std::int32_t>(shape, split))}, d{convert<double>(f[0])};
+    std::vector<value> s{to.input(dynamic::input<std::int32_t>(shape, split))}, d{cast<double>(f[0])};
     const auto some = [&](const std::vector<value>& of) {
       const auto n = static_cast<std::int64_t>(of.size());
       return of[static_cast<std::size_t>(n - 1 - r.below(std::min(n, std::int64_t{3})))];
@@ -342,10 +340,10 @@ struct mixed_rows {
         case 0: f.push_back(softmax(x, 1)); break;
         case 1: f.push_back(x * y * along(rsqrt(mean(y * y, 1) + 1e-3))); break;
         case 2: f.push_back(tanh(x * 1.25) + y * 0.25); break;
-        case 3: s.push_back(convert<std::int32_t>(x * 20.0) + i); break;
-        case 4: f.push_back(convert<float>(i - along(reduce(i, monoid::min, {1}))) * 0.03 + x); break;
+        case 3: s.push_back(cast<std::int32_t>(x * 20.0) + i); break;
+        case 4: f.push_back(cast<float>(i - along(reduce(i, monoid::min, {1}))) * 0.03 + x); break;
         case 5: d.push_back(cast<double>(x) * along(reduce(some(d), monoid::max, {1}))); break;
-        case 6: f.push_back(convert<float>(some(d)) * 0.5 + select(i < 3, x, y)); break;
+        case 6: f.push_back(cast<float>(some(d)) * 0.5 + where(i < 3, x, y)); break;
         default: s.push_back(i - along(reduce(some(s), monoid::max, {1})));
       }
     }
@@ -377,13 +375,13 @@ int compare_mixed(std::uint64_t seed) {
   const auto x = numbers<float>(r, elems), y = numbers<float>(r, elems);
   std::vector<std::int32_t> i(x.size());
   for (auto& e : i) e = static_cast<std::int32_t>(r.below(41)) - 20;
-  const auto got = program.run_pointers(threads{}, {x.data(), y.data(), i.data()});
+  const auto got = program.run(threads{}, {x.data(), y.data(), i.data()});
   constexpr std::int64_t some = 3;
   for (const auto begin : {std::int64_t{0}, rows / 3, rows / 2 - some, rows / 2, rows - some}) {
     dynamic::builder few(one);
     f.build(few, some, {"", ""});
     const auto at = begin * f.width;
-    const auto want = few.compile().run_pointers(simulated{}, {x.data() + at, y.data() + at, i.data() + at});
+    const auto want = few.compile().run(simulated{}, {x.data() + at, y.data() + at, i.data() + at});
     for (std::size_t k = 0; k < want.size(); ++k) {
       const auto& bytes = want[k].bytes;
       const auto* const own = got[k].bytes.data() + static_cast<std::size_t>(begin / some) * bytes.size() +
@@ -440,7 +438,7 @@ TEST_CASE("a gradient computes again what is a product of what it reads anyway")
       if (is<kernels::fused>(s))
         stores += detail::table_of<detail::planned_group>(p.view())[static_cast<std::size_t>(s.spec)].stores.count;
     CHECK_MESSAGE((stores < 6) == again, rows, " rows: ", stores);
-    const auto bytes = p.run_pointers(simulated{}, {a.data(), c.data(), w.data()})[0].bytes;
+    const auto bytes = p.run(simulated{}, {a.data(), c.data(), w.data()})[0].bytes;
     std::vector<float> got(a.size());
     std::memcpy(got.data(), bytes.data(), got.size() * sizeof(float));
     CHECK(error_of_gelu_gradient(a.data(), c.data(), w.data(), rows, columns, outs, got.data()) < 1e-5);
@@ -532,7 +530,7 @@ TEST_CASE("what a block reads whole keeps its memory until the last block") {
   const auto p = dynamic::compile(read_both_ways, one, dynamic::input<float>({n, n}), dynamic::input<float>({n}));
   CHECK(count<kernels::rows_begin>(p) == 1);
   std::vector<float> out(static_cast<std::size_t>(n));
-  const auto bytes = p.run_pointers(simulated{}, {x.data(), g.data()})[0].bytes;
+  const auto bytes = p.run(simulated{}, {x.data(), g.data()})[0].bytes;
   std::memcpy(out.data(), bytes.data(), out.size() * sizeof(float));
   check("run time", out);
   array<float> rows{n, n}, weights({n});
@@ -549,7 +547,7 @@ TEST_CASE("exponentials of softmax lie where its result will: the arena has one 
   CHECK(p.view().arena_bytes < 2 * 8 * 1024 * 4);  // blocks of 8 rows
   draws r{std::mt19937_64(3)};
   const auto x = numbers<float>(r, 2048 * 1024);
-  const auto result = p.run_pointers(simulated{}, {x.data()});
+  const auto result = p.run(simulated{}, {x.data()});
   const auto* const y = result[0].data<float>();
   double worst = 0;
   for (std::size_t i = 0; i < 2048; ++i) {

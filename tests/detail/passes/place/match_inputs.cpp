@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <gspmd/dynamic.hpp>
+#include <gspmd/dynamic/session.hpp>
 #include <gspmd/gspmd.hpp>
 
 #include "support/error_of.hpp"

@@ -133,7 +133,7 @@ TEST_CASE("reshapes of 24 elements between all shapes of rank 2 and 3, split in 
           (p.traffic().collectives == 0 ? kept : gathered) += 1;
           std::vector<std::int32_t> data(24);
           for (int i = 0; i < 24; ++i) data[static_cast<std::size_t>(i)] = i;
-          const auto y = p.run_pointers(simulated{}, {data.data()});
+          const auto y = p.run(simulated{}, {data.data()});
           bool same = true;
           for (int i = 0; i < 24; ++i) same = same && y[0].data<std::int32_t>()[i] == i;
           CHECK(same);
@@ -233,8 +233,8 @@ TEST_CASE("keep_partial: a value is reduced where its sum is needed, and not bef
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 5);
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i % 3);
-  const auto a = later.run_pointers(simulated{}, {x.data(), w.data(), v.data()});
-  const auto b = two(chain(false, same)).run_pointers(simulated{}, {x.data(), w.data(), v.data()});
+  const auto a = later.run(simulated{}, {x.data(), w.data(), v.data()});
+  const auto b = two(chain(false, same)).run(simulated{}, {x.data(), w.data(), v.data()});
   CHECK(a[0].bytes == b[0].bytes);  // whole numbers
 }
 

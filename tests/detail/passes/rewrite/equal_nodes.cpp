@@ -27,7 +27,7 @@ std::int64_t flops_of(F f) {
 template <class F>
 std::vector<float> run(F f, const std::vector<float>& x) {
   const auto p = dynamic::compile(f, one, dynamic::input<float>({static_cast<std::int64_t>(x.size())}));
-  const auto bytes = p.run_pointers(simulated{}, {x.data()})[0].bytes;
+  const auto bytes = p.run(simulated{}, {x.data()})[0].bytes;
   std::vector<float> y(bytes.size() / sizeof(float));
   std::memcpy(y.data(), bytes.data(), bytes.size());
   return y;
@@ -39,7 +39,7 @@ TEST_CASE("what is an operand, with the same bits, is not computed") {
   CHECK(flops_of<float>([](auto x) { return 1.0 * x / 1.0 - 0.0 + -0.0; }) == 0);
   CHECK(flops_of<double>([](auto x) { return x * (2.0 * zeros_like(x) + 1.0); }) == 0);
   CHECK(flops_of<std::int32_t>([](auto x) { return (x + 0) * 1 - 0; }) == 0);
-  CHECK(flops_of<std::int32_t>([](auto x) { return select(zeros_like(x) < 1, x, x * x); }) == 0);
+  CHECK(flops_of<std::int32_t>([](auto x) { return where(zeros_like(x) < 1, x, x * x); }) == 0);
   // These operators change bits: of -0.0, of NaN, or of numbers that are too large.
   CHECK(flops_of<float>([](auto x) { return x + 0.0; }) == 8);
   CHECK(flops_of<float>([](auto x) { return x - -0.0; }) == 8);

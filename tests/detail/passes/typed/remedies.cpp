@@ -91,9 +91,9 @@ const std::vector<call>& calls() {
        [](const values& v) {
          return pad(v[0], {0, 1}, {0, 0}, 2.0);
        }},
-      {"shift", {2}, [](const values& v) { return shift(v[0], 0, 1); }},
-      {"roll", {2}, [](const values& v) { return roll(v[0], 1, 1); }},
-      {"flip", {2}, [](const values& v) { return reverse(v[0], {0}); }},
+      {"shift", {2}, [](const values& v) { return shift(v[0], 1, along(0)); }},
+      {"roll", {2}, [](const values& v) { return roll(v[0], 1, along(1)); }},
+      {"flip", {2}, [](const values& v) { return flip(v[0], {0}); }},
       {"concatenate",
        {2, 2},
        [](const values& v) {
@@ -116,12 +116,12 @@ const std::vector<call>& calls() {
       {"sort_together",
        {2, 2},
        [](const values& v) {
-         return sort_together({v[0], v[1]}, 1, 0)[1];
+         return sort_together({v[0], v[1]}, 1, along(0))[1];
        }},
       {"sort_together by two keys",
        {1, 1, 1},
        [](const values& v) {
-         return sort_together({v[0], v[1], v[2]}, 2, 0)[2];
+         return sort_together({v[0], v[1], v[2]}, 2, along(0))[2];
        }},
       {"greater", {2, 2}, [](const values& v) { return v[0] > v[1]; }},
       {"clip", {2, 2, 2}, [](const values& v) { return clip(v[1], v[0], v[2]); }},
@@ -138,7 +138,7 @@ const std::vector<call>& calls() {
          return upsample(v[0], {2, 1});
        }},
       {"lower triangle", {2}, [](const values& v) { return tril(v[0]); }},
-      {"norm by rows", {2}, [](const values& v) { return norm(v[0], 1, 3); }},
+      {"norm by rows", {2}, [](const values& v) { return norm(v[0], 3, along(1)); }},
       {"windowed", {2, 1}, [](const values& v) { return einsum("(a+k-1)b,k->ab", v[0], v[1]); }},
       {"repeated letters", {2, 2}, [](const values& v) { return einsum<"aa,ab->b">(v[0], v[1]); }},
       {"loop",

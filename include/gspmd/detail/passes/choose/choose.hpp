@@ -84,7 +84,7 @@ class chooser {
     const origin made = facts_of(n.op).made;
     if (made == origin::result && known_.uses.needed[i] != 0) return further_[i - n.operands[0] - 1];
     sharding s = known_.preferred_of(i);
-    if (made == origin::region && !known_.program.is_explicit) s.partial = 0;
+    if (made == origin::region && !known_.program.is_explicit && fixed_ == nullptr) s.partial = 0;
     if (const int k = operand_or_zero(known_.program, n); k >= 0 && s.partial == 0 && is_partial(n.operands[k], s.splits))
       if (const loop_sum sum = sum_of_loop(known_, i); sum.carry >= 0 && sum.splits == s.splits)
         return state_.book.layout_of(state_.book.last_of(n.operands[k]));
@@ -127,6 +127,8 @@ class chooser {
   }
 
   [[nodiscard]] constexpr int prices() const { return operators_.prices; }
+  /// Sets by node the way to run its operator, instead of a choice. Null: the operator is chosen.
+  constexpr void fix(const operator_use* const* ways) { fixed_ = ways; }
   /// Records in `ways` every way to run the operators that are chosen from here on (see operator_chooser).
   constexpr void record(vec<tried_use>* ways) { operators_.record = ways; }
 
@@ -199,9 +201,10 @@ class chooser {
     rule_of(known.program, n, rule);
     const bool is_border = facts_of(n.op).made == origin::viewed;
     const bool is_typed = known.program.is_explicit || ((n.local_axes != 0 || is_border) && n.annotation.closed == 0);
-    operator_use use = is_typed    ? typed_use(i, n, rule)
-                       : is_border ? border_use(i, n, rule)
-                                   : choose_with_sums(of_operators, i, n, rule);
+    operator_use use = is_typed                                    ? typed_use(i, n, rule)
+                       : is_border                                 ? border_use(i, n, rule)
+                       : fixed_ != nullptr && fixed_[i] != nullptr ? *fixed_[i]
+                                                                   : choose_with_sums(of_operators, i, n, rule);
     node_choice& choice = state_.table.nodes[i];
     choice.result = use.result;
     choice.moved = use.moved;
@@ -341,10 +344,11 @@ class chooser {
   reader_preferences readers_;
   operator_chooser operators_;
   form_walk<chooser> walk_;
-  inline_vec<sharding, max_results> further_;  // shardings of the further results of the last operator
-  replay* replay_;                             // null: every item is chosen
-  bool is_replayed_ = false;                   // the current item
-  int path_ = 0;                               // index of the next path of the replayed plan
+  inline_vec<sharding, max_results> further_;   // shardings of the further results of the last operator
+  const operator_use* const* fixed_ = nullptr;  // see fix
+  replay* replay_;                              // null: every item is chosen
+  bool is_replayed_ = false;                    // the current item
+  int path_ = 0;                                // index of the next path of the replayed plan
   int chosen_ = 0, replayed_ = 0;
 };
 

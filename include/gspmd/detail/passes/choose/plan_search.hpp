@@ -30,6 +30,7 @@ struct search_state {
   };
   search_phase phase = search_phase::not_begun;
   choose_state best;
+  std::int64_t bound = -1;  // picoseconds that no plan is below; -1: not known, see solve_plan.hpp
   vec<sharding> preferred;  // by node: the shardings that `best` prefers
 
   // The changes of the round. The next change is number `change` of the changes around the value order[place].
@@ -77,6 +78,15 @@ struct search_state {
       });
     });
   }
+};
+
+/// The program for a function that chooses all shardings together (plan_request::solve).
+struct solve_input {
+  const graph& program;
+  const mesh_shape& mesh;
+  const plan_request& request;
+  const value_uses& uses;
+  span<const sharding> asked;  // the shardings of completion, narrowed
 };
 
 /// Searches for a better plan than the best of whole_plans.hpp. Runs if the mesh requests a search (plan/search.hpp)
@@ -133,6 +143,7 @@ class plan_search {
     search_state ended;
     ended.phase = search_phase::done;
     ended.best = std::move(state_.best);
+    ended.bound = state_.bound;
     ended.preferred = std::move(state_.preferred);
     state_ = std::move(ended);
   }

@@ -384,9 +384,10 @@ constexpr reshard_step next_step(const mesh_shape& mesh, const network_rates& ne
   reshard_step step;
   step.to = from;
   if (from == to) return step;
-  if (mesh.size_of(to.partial & ~from.partial) > 1) {  // the last step, which sends nothing
+  const axis_mask kept = from.reduced_by == to.reduced_by ? from.partial : 0;
+  if (mesh.size_of(to.partial & ~kept) > 1 || (to.partial & from.partial & ~kept) != 0) {  // the last step sends nothing
     sharding whole = to;
-    whole.partial &= from.partial;
+    whole.partial &= kept;
     if (whole.partial == 0) whole.reduced_by = from.partial == 0 ? from.reduced_by : monoid::add;
     step = next_step(mesh, net, global, from, whole, bytes_per_elem);
     if (step.what == reshard_step::kind::none) step = {reshard_step::kind::terms, to, 0};

@@ -102,6 +102,9 @@ constexpr plan plan_again(const graph& g, mesh_shape mesh, plan_request request,
       found.is_refused = made.broken != mistake::none;
       if (found.is_refused) made.error = refuse_pass::why(results);
       else made = results.take_plan();
+      if (const auto& chosen = results.template of<search_pass>(); chosen.bound >= 0) {
+        made.times = {chosen.best.time, chosen.bound};
+      }
       if (made.broken == mistake::facts) made.error = why_refused_steps(plan_view(made));
       found.holds = request.most_memory > 0 ? peak_bytes(plan_view(made)) : 0;
     }

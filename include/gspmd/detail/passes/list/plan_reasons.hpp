@@ -30,10 +30,11 @@ class plan_reasons {
   [[nodiscard]] vec<tried_use> ways(int i) {
     vec<tried_use> found;
     if (graph_.is_explicit || facts_of(at(i).op).made != origin::shards || uses_.needed[i] == 0) return found;
-    choose_state again(graph_);
+    const bool is_solved = found_.bound >= 0 && !graph_.has_regions;  // then choices by preference would differ
+    choose_state again = is_solved ? choose_state(found_.best, i) : choose_state(graph_);
     again.table.as_written = found_.best.table.as_written;
     chooser choices(graph_, mesh_, passes_.request(), uses_, span_of(found_.preferred), again);
-    if (i > 0) choices.run(i, no_limit);
+    if (i > again.next) choices.run(i, no_limit);
     choices.record(&found);
     if (again.next == i) choices.run(1, no_limit);
     return found;

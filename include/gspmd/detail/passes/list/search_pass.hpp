@@ -14,7 +14,12 @@ struct search_pass {
   using result = search_state;
   template <class Before>
   static constexpr search_state begin(const Before& before) {
-    return begin_search(before.template take<choose_pass>(), before.template of<narrow_pass>().of);
+    const layouts& asked = before.template of<narrow_pass>();
+    search_state state = begin_search(before.template take<choose_pass>(), asked.of);
+    if (before.request().solve != nullptr)
+      before.request().solve({before.program(), before.mesh(), before.request(), before.template of<uses_pass>(), asked.of},
+                             state);
+    return state;
   }
   template <class Before>
   static constexpr void go_on(const Before& before, search_state& state, effort most) {

@@ -68,9 +68,10 @@ struct shard_margins {
 /// Finds shifts that are not materialised: loops read the operand at an offset, and read its margins beyond the ends
 /// of its shard.
 ///
-///   t + shift(t, 0, -1) + shift(t, 0, 1)     one exchange brings a row for each end; one loop reads t, t[-1] and t[+1]
-///   shift(shift(t, 0, -1), 1, 1)             t[-1,+1]: margins of rows, of columns, and of the margins of rows, the
-///                                            corners
+///   t + shift(t, -1, along(0)) + shift(t, 1, along(0))   one exchange brings a row for each end; one loop reads t,
+///                                                        t[-1] and t[+1]
+///   shift(shift(t, -1, along(0)), 1, along(1))           t[-1,+1]: margins of rows, of columns, and of the margins of
+///                                                        rows, the corners
 ///
 /// The operator must move all elements by one offset: shift, roll, or several shifts in one. Only loops, or other such
 /// operators along other dims, may read its result. Its offsets must be at most the smallest part of the dim that

@@ -82,6 +82,19 @@ inline void require_communicator(MPI_Comm comm) {
   MPI_Abort(comm, 1);
 }
 
+/// The time that a rank with an error waits for rank 0 to print the same error. Tests make it shorter.
+inline double seconds_for_rank_0 = 2;
+
+/// Ends all processes with an error that other ranks may have too. Rank 0 prints its text immediately. Another rank first
+/// waits to be ended. If rank 0 has no error, the other rank then prints its text and its rank.
+[[gnu::noinline, gnu::cold]] inline void end_all_ranks(const error& failure, MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  if (rank == 0) return abort_mpi(failure, comm);
+  ::usleep(static_cast<::useconds_t>(seconds_for_rank_0 * 1e6));
+  abort_mpi(failure.rank() < 0 ? failure.with_rank(rank) : failure, comm);
+}
+
 /// The elements of a message or of an MPI call.
 struct mpi_elements {
   MPI_Datatype type = MPI_BYTE;
