@@ -113,11 +113,6 @@ class plan_explainer {
   [[nodiscard, gnu::cold]] std::string operator_text(const planned_node& n, const planned_value& v) const {
     if (words_of(n.op).made == origin::given) return str(graph::input_text(n.at));
     std::string t = name_of(n.op);
-    if (n.gradient_of != nullptr) {
-      constexpr std::size_t longest = 36;  // rows fit 120 columns
-      const std::string named = (n.gradient_of == t ? "" : t + ", ") + "gradient of " + n.gradient_of;
-      t = named.size() <= longest ? named : t + " (gradient)";
-    }
     if (n.op == opcode::loop) t += " (" + times_text(plan_.steps[static_cast<std::size_t>(v.step)].trips) + ')';
     if (v.step >= 0) {
       const plan_step own = own_step(v);
@@ -127,7 +122,10 @@ class plan_explainer {
     }
     if (v.step < 0 && n.moved_dim >= 0)
       t += "(dim " + std::to_string(n.moved_dim) + ", read at " + (n.moved_by > 0 ? "+" : "") + std::to_string(n.moved_by) + ')';
-    return t;
+    if (n.gradient_of == nullptr) return t;
+    constexpr std::size_t longest = 27;  // rows fit 120 columns
+    const std::string named = (n.gradient_of == t ? "" : t + ", ") + "gradient of " + n.gradient_of;
+    return named.size() <= longest ? named : t + " (gradient)";
   }
   /// Returns the step of the operator whose result is `v`. If a loop computes `v` by a reduction, the returned step
   /// describes that reduction. If the result is bf16 or f16, a separate loop rounds it. Then the operator's step is an
