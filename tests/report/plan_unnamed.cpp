@@ -36,15 +36,15 @@ TEST_CASE("a plan is shown whose steps have no label") {
   const auto p = plan_tool::planned(std::move(built), errors);
   REQUIRE(p);
 
-  const auto dot = plan_tool::dot_graph(*p);
+  const auto dot = plan_tool::dot_graph(*p, gspmd::number_form::exact);
   CHECK(has(dot, "(unnamed)"));
   CHECK(has(dot, "all_reduce (unnamed) over x"));
   CHECK(has(plan_tool::plan_json(&*p, {}), "(unnamed)"));
-  const auto table = plan_tool::plan_table(*p, {}, {}).text();
+  const network net(1e12, {{"x", topology::switched, 1e9, 1e-6}});
+  const auto table = plan_tool::plan_table(*p, net, {}, {}, gspmd::number_form::exact).text();
   CHECK(has(table, "all_reduce over x of (unnamed)"));
   CHECK(has(table, "1 all_reduce"));
   CHECK(has(plan_tool::shard_picture(*p).of({0, 1}), "z: f32 [4]"));
-  const network net(1e12, {{"x", topology::switched, 1e9, 1e-6}});
   CHECK(has(timeline(p->program(), net), "all_reduce"));
   CHECK(has(timeline_svg(p->program(), net), "all_reduce"));
 }
