@@ -60,13 +60,11 @@ struct many {
 #endif
 };
 
-template <template <class> class Struct>
-constexpr auto is_group = [] { return detail::is_tree_of<Struct<value>, value>(); }();
 using step = compile<[](auto l) { return l.w * 2.0; }, mesh<axis<"x", 2>>, record<layer, input<float, shape<4>>>>;
 
-static_assert(is_group<listed>);    // <- here
-static_assert(is_group<derived>);   // <- here
-static_assert(is_group<borrowed>);  // <- here
-static_assert(is_group<many>);      // <- here
+static_assert(detail::is_tree_of<listed<value>, value>());    // <- here
+static_assert(detail::is_tree_of<derived<value>, value>());   // <- here
+static_assert(detail::is_tree_of<borrowed<value>, value>());  // <- here
+static_assert(detail::is_tree_of<many<value>, value>());      // <- here
 
 int main() { return step::traffic.bytes > 0 ? 1 : 0; }  // <- here
