@@ -421,7 +421,8 @@ int main(int argc, char** argv) {
   // If the test measures the time, the default patience applies. Otherwise a short one saves time.
   if (!what.starts_with("leaves") && !what.starts_with("finalizes") && what != "computes")
     detail::mpi_watch::patience_seconds = 0.2;
-  if (!what.starts_with("count") && what != "options" && what != "no_count" && what != "all_from_main") detail::seconds_for_rank_0 = 0.1;
+  if (!what.starts_with("count") && what != "options" && what != "no_count" && what != "all_from_main")
+    detail::seconds_for_rank_0 = 0.1;
   if (what == "all_from_main" || what == "one_from_main") {
     const mpi_environment env(argc, argv);
     if (what == "all_from_main" || env.rank() == 1) throw error("leaves main");
