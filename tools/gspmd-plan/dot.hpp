@@ -75,26 +75,27 @@ class dot_picture {
   };
   /// A scope with its nodes and the scopes in it.
   struct frame {
+    std::string name;
     std::vector<std::string> lines;
-    std::vector<std::pair<std::string, frame>> inner;
+    std::vector<frame> inner;
     frame& at(std::string_view path) {
       if (path.empty()) return *this;
       const auto slash = path.find('/');
       const std::string own(path.substr(0, slash));
-      auto it = std::find_if(inner.begin(), inner.end(), [&](const auto& f) { return f.first == own; });
-      if (it == inner.end()) it = inner.insert(inner.end(), {own, frame()});
-      return it->second.at(slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1));
+      auto it = std::find_if(inner.begin(), inner.end(), [&](const auto& f) { return f.name == own; });
+      if (it == inner.end()) it = inner.insert(inner.end(), frame{own, {}, {}});
+      return it->at(slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1));
     }
   };
 
   void write(const frame& f, const std::string& path, const std::string& indent, int& count, std::string& t) const {
     for (const auto& line : f.lines) t += indent + line + '\n';
-    for (const auto& [name, inside] : f.inner) {
-      const std::string inner_path = path.empty() ? name : path + '/' + name;
+    for (const auto& inside : f.inner) {
+      const std::string inner_path = path.empty() ? inside.name : path + '/' + inside.name;
       const auto folded = last_of_.find(inner_path);
       t += indent + "subgraph cluster" + std::to_string(count++) + " {\n" + indent + "  label=" +
-           dot_text(folded == last_of_.end() ? name
-                                             : name + " to " + folded->second.first + ": " +
+           dot_text(folded == last_of_.end() ? inside.name
+                                             : inside.name + " to " + folded->second.first + ": " +
                                                    std::to_string(folded->second.second) + " times, all equal") +
            ";\n" + indent + "  style=rounded;\n";
       write(inside, inner_path, indent + "  ", count, t);
