@@ -103,7 +103,7 @@ command_line& command_line::word(const char* name, std::string& word, const std:
                                  const char* about) {
   auto* const option = library_->app.add_option(name, word, about);
   if (!word.empty()) option->capture_default_str();
-  if (name[0] != '-') option->required();
+  if (name[0] != '-' && word.empty()) option->required();
   if (choices.empty()) return option->type_name("WORD"), *this;
   CLI::IsMember one_of(choices);
   std::string list;

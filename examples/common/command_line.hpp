@@ -35,7 +35,8 @@ class command_line {
   /// empty.
   command_line& extents(const char* name, std::vector<std::int64_t>& extents, std::size_t least_dims, std::size_t most_dims,
                         std::int64_t most, const char* about);
-  /// A word. If `choices` is not empty, one of its words. A name without dashes is an argument by position.
+  /// A word. If `choices` is not empty, one of its words. A name without dashes is an argument by position; it is
+  /// required if the variable has no default.
   command_line& word(const char* name, std::string& word, const std::vector<std::string>& choices, const char* about);
   /// A folder or a file. If `must_exist` is true, a file that exists.
   command_line& path(const char* name, std::filesystem::path& path, const char* about, bool must_exist = false);

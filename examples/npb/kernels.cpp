@@ -57,7 +57,7 @@ bool print(const std::string& title, const outcome& o) {
 /// Runs the kernels of the command line, and prints their results next to the published results. Returns 0 if all
 /// numbers are right, else 1.
 int run(int argc, char** argv, const examples::machine& machine) {
-  std::string wanted, class_name = "S";
+  std::string wanted = "all", class_name = "S";
   bool is_native = false;
   std::vector<std::int64_t> devices{1};
   std::vector<std::string> names{"all"};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // group: map
+#include <doctest/doctest.h>
+
 #include <string_view>
 #include <utility>
 
@@ -27,3 +29,10 @@ using step = compile<difference, mesh<axis<"x", 2>>, record<adapted, input<float
 static_assert(std::is_same_v<step::callable_result, adapted<value>>);
 
 }  // namespace
+
+TEST_CASE("a struct that is adapted to Hana is an argument and a result") {
+  array<float> w({4}), b({4});
+  for (int i = 0; i < 4; ++i) w[i] = 3.0F * static_cast<float>(i), b[i] = static_cast<float>(i);
+  const auto result = run<step>(threads{}, adapted<array<float>>(w, b));
+  CHECK((result.w[3] == 6 && result.b[3] == 3));
+}
