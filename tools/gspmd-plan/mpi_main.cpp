@@ -7,10 +7,9 @@
 
 #include <cstdio>
 
-#include <mpi.h>
-
+#include <gspmd/dynamic/program.hpp>
+#include <gspmd/mpi.hpp>
 #include <gspmd/program/printable.hpp>
-#include "../../examples/over_mpi.hpp"
 
 #include "application.hpp"
 
@@ -58,7 +57,9 @@ int main(int argc, char** argv) {
     here.devices_here = 1;
     here.most_devices = ranks;
     here.writes = rank == 0;
-    here.launch = run_over_mpi;
+    here.launch = [](const gspmd::dynamic::program& p, const std::vector<const void*>& inputs) {
+      return p.run(gspmd::mpi{MPI_COMM_WORLD}, inputs);
+    };
     here.agree = [&](bool sound) { return first_failed(sound, rank, ranks) == ranks; };
     const report r = run_application(o, here);
     // Only one process prints: the first one that failed, or else process 0.
