@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files that cannot read the version from project() state the same version: vcpkg.json, version.hpp,
-# docs/how_to/packages.md, the first entry of the CHANGELOG.
+# docs/how_to/packages.md, the first entry of the CHANGELOG, and the README (major.minor).
 file(READ "${ROOT}/vcpkg/ports/gspmd/vcpkg.json" text)
 string(JSON port GET "${text}" version)
 if(NOT port STREQUAL VERSION)
@@ -27,4 +27,8 @@ endif()
 file(STRINGS "${ROOT}/CHANGELOG.md" line REGEX "^## " LIMIT_COUNT 1)
 if(NOT line STREQUAL "## ${VERSION}")
   message(FATAL_ERROR "CHANGELOG.md begins with `${line}`, CMakeLists.txt says ${VERSION}")
+endif()
+file(STRINGS "${ROOT}/README.md" line REGEX "^\\| Status \\|")
+if(NOT line MATCHES "version ${major}\\.${minor}[^0-9.]")
+  message(FATAL_ERROR "README.md says `${line}`, CMakeLists.txt says ${VERSION}")
 endif()

@@ -221,7 +221,7 @@ class plan_table {
     add("  communication", gspmd::format_time(time.communication, form_));
     if (const auto bound = p_.program().bound()) {
       add("the planner's price of the step", gspmd::format_time(bound->seconds, form_));
-      add("  no plan is below", gspmd::format_time(bound->least_seconds, form_));
+      add("  lower bound", gspmd::format_time(bound->least_seconds, form_));
     }
     add("one device computes", gspmd::format_flops(p_.program().flops_per_device(), form_));
     add("one device holds at most", bytes(p_.program().peak_bytes_per_device()));
