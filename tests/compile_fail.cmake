@@ -7,6 +7,7 @@
 #   // language: c++17          without -DFIXED, the file is compiled with this standard; default: c++20
 #   // mistakes: 20             the number of mistakes. Each is one error, and multiplies the permitted lines; default:
 #                               1
+#   // lines: 28                the most lines of Clang for each mistake; default: 25
 # With -DFIXED, the file must compile (tested with GCC). Without it, compilation must fail with all these texts and
 # exactly one error for each mistake, in at most 20 lines of GCC or 25 of Clang.
 # CASES: SOURCE includes these files. The output for each file must be the output of this file alone.
@@ -124,6 +125,10 @@ function(look file output)
   set(most_lines 20)
   if(command MATCHES "clang")
     set(most_lines 25)
+    file(STRINGS "${file}" first REGEX "^// lines: " LIMIT_COUNT 1)
+    if(first MATCHES "lines: ([0-9]+)")
+      set(most_lines ${CMAKE_MATCH_1})
+    endif()
   endif()
   math(EXPR most_lines "${most_lines} * ${mistakes}")
   if(lines GREATER most_lines)

@@ -19,3 +19,4 @@ int main() {
 #endif
   });
 }
+// lines: 28

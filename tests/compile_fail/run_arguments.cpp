@@ -40,7 +40,7 @@ int main() {
   plain s;
 #ifdef FIXED
   run<step>(serial{}, x, w);
-  run<step>(threads{}, x, weights<double[4][2]>{});
+  run<step>(threads{}, x, weights<const double*>{&y[0][0]});
   run_into<step>(serial{}, strided_view(y), x, w);
   static_cast<void>(distribute<step, 0>(comm, x));
   s(comm, u, v, next);

@@ -21,3 +21,4 @@ int main() {
 #endif
   });
 }
+// lines: 26
