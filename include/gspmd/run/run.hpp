@@ -68,8 +68,8 @@ template <class Backend> concept can_launch = requires(const Backend& backend) {
 /// `backend` is serial{}, threads{}, simulated{} or mpi{comm}. With mpi, every rank passes the whole inputs and gets
 /// the whole outputs. Arguments are arrays, vectors, spans or pointers of the inputs' element types, also `double
 /// x[4][6]`, or structs of arrays, vectors, spans and pointers. Containers of several dims must be row-major
-/// (is_row_major). If an input is partial, the first device along its axes gets the array, and the other devices get the
-/// identity of the reduction. A partial output is reduced.
+/// (is_row_major). If an input is partial, the first device along its axes gets the array, and the other devices get
+/// the identity of the reduction. A partial output is reduced.
 ///
 /// **Communication.** The collectives of the step. A partial output is reduced. With mpi, each split output is
 /// gathered.
