@@ -77,6 +77,7 @@
 #include "gspmd/detail/transport/shared_memory.ipp"
 #include "gspmd/detail/transport/threads/kept_copies.ipp"
 #include "gspmd/error.ipp"
+#include "gspmd/plan/budget.ipp"
 #include "gspmd/program/array.ipp"
 #endif
 #if (GSPMD_PRECOMPILED_HERE & 2) != 0
@@ -95,7 +96,6 @@
 #include "gspmd/detail/passes/typed/type_program.ipp"
 #include "gspmd/dynamic/program.ipp"
 #include "gspmd/layouts/xla_sharding.ipp"
-#include "gspmd/plan/budget.ipp"
 #endif
 #if (GSPMD_PRECOMPILED_HERE & 4) != 0
 #undef GSPMD_KERNELS_ONCE
