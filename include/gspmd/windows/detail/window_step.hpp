@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "gspmd/detail/kernels/reduce.hpp"
 #include "gspmd/windows/detail/window_reduction.hpp"
 #include "gspmd/windows/detail/window_selection.hpp"
 
