@@ -97,7 +97,7 @@ list(APPEND until_the_doors
     detail/ir/kernel_facts detail/ir/layout detail/ir/can_alias
     detail/ir/mesh_info detail/ir/plan detail/ir/scalar_math detail/ir/types detail/ir/window
     detail/kernels/fused_kernels detail/kernels/fused_static detail/kernels/gemm
-    detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices
+    detail/kernels/reduce detail/kernels/reduce_rows detail/kernels/simd detail/kernels/transpose_block detail/run/bound_devices
     detail/run/equality_check detail/run/loop_reduction_step
     detail/run/plan_runner detail/run/static_program)
 # Other kinds of inputs, plans for another request, and the texts of plans. Public headers of run/ and report/ replace
