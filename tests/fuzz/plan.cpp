@@ -60,9 +60,11 @@ void look_at(const planned_program& p) {
     for (const auto& line : sharding_reasons(p).of(v)) why.push_back(line);
     all.push_back(v);
   }
-  static_cast<void>(plan_table(p, colours{true}, {}).text());
+  const gspmd::network net = p.built.network ? *p.built.network : gspmd::default_network;
+  for (const auto form : {gspmd::number_form::rounded, gspmd::number_form::exact})
+    static_cast<void>(plan_table(p, net, colours{true}, {}, form).text());
   if (p.mesh().device_count() <= 64) static_cast<void>(shard_picture(p).of(all));
-  static_cast<void>(dot_graph(p));
+  static_cast<void>(dot_graph(p, gspmd::number_form::rounded));
   const auto j = json::parse(plan_json(&p, {}, why));  // throws if the text is no JSON
   if (j["values"].size() != all.size()) fail("a value is missing in the plan");
   if (p.program().traffic().bytes < 0 || p.program().peak_bytes_per_device() < 0) fail("a negative number of bytes");
