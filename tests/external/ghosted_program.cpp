@@ -334,13 +334,14 @@ TEST_CASE("what a ghosted_program and its session are not given") {
     refuses(s, "input 0 with its ghost layers is [6,3] on device", ghosted_view(block.block.part({1, 0}, {5, 3})), to);
     refuses(
         s,
-        "; a reshard at the end of the program says how a result is split; pass parts with another distribution as a placed_view",
+        "; a reshard at the end of the program says how a result is split; the extents of a view include its layers. Pass parts",
         block, to.part({0, 0}, {3, 3}));
     refuses(s, "output 0 is given memory that overlaps input 0", block, block.block.part({2, 0}, {4, 3}));
     refuses(s, "step: the program is planned for ghost layers; pass a ghosted_view", block.block, to);
     refuses(s, "step: the program is planned for ghost layers; pass a ghosted_view", memory.data(), next.data());
     refuses(s, "output 0 has ghost layers or strides; pass a ghosted_view or a strided_view", block, next.data());
-    refuses(s, "exchange_ghosts() is for inputs with ghost layers, and leaf 1 has none", block, exchange_ghosts(to));
+    refuses(s, "step: output 0 is given as exchange_ghosts(view), which is for inputs with ghost layers; pass a ghosted_view",
+            block, exchange_ghosts(to));
     refuses(s, "and the call gives 1 tensor", block);
     refuses(d, "input 0: its ghost layers cannot be filled: operators of the program go on differently beyond one end",
             exchange_ghosts(strided_view(memory.data(), {6, 3}).part({1, 0}, {6 - 1, 3})), next);

@@ -22,7 +22,7 @@
 #include "gspmd/program/sharded_array.hpp"
 #include "gspmd/program/tree.hpp"
 
-/// Programs made at run time, on typed shards: scatter, make_result and a callable session, as for compiled programs.
+/// Programs made at run time, on typed shards: distribute, make_result and a callable session, as for compiled programs.
 namespace gspmd {
 namespace detail {
 
@@ -30,26 +30,28 @@ template <class Leaf> concept holds_elements = !std::is_void_v<leaf_element_t<Le
 
 /// Returns the shards of an input from a whole array.
 template <class Leaf>
-auto scattered(const held_devices& devices, const std::shared_ptr<const dynamic::program>& p, std::size_t k, const Leaf& leaf) {
+auto distributed_leaf(const held_devices& devices, const std::shared_ptr<const dynamic::program>& p, std::size_t k,
+                      const Leaf& leaf) {
   static_assert(
       holds_elements<Leaf>,
       "gspmd: distribute: give arrays, contiguous ranges, pointers, or groups of these; for an any_array pass its data<T>()");
   using T = leaf_element_t<Leaf>;
   static_assert(is_element<T> && !own_element<T>,
-                "gspmd: scatter: a program that is made at run time has no elements of this type");
+                "gspmd: distribute: a program that is made at run time has no elements of this type");
   check_whole(p->view(), k, given_tensor(dtype_of<T>(), leaf));
   if constexpr (std::is_pointer_v<Leaf>)
     if (leaf == nullptr && elements(leaf_of(p->view(), k).global) > 0)
       throw error("distribute: " + words_of_leaf(p->view(), k) + " is given no memory: the pointer is null");
   sharded_array<T> shards(devices.local_count(), *p->view().mesh, leaf_of(p->view(), k), p);
-  scatter_leaf(devices, leaf, shards);
+  distribute_leaf(devices, leaf, shards);
   return shards;
 }
 
 /// Returns an empty array for a view or a std::vector<bool>: accept_container has reported the error.
 template <class Leaf>
   requires(is_external_view<Leaf> || !has_addresses<Leaf>)
-sharded_array<float> scattered(const held_devices&, const std::shared_ptr<const dynamic::program>&, std::size_t, const Leaf&) {
+sharded_array<float> distributed_leaf(const held_devices&, const std::shared_ptr<const dynamic::program>&, std::size_t,
+                                      const Leaf&) {
   return {};
 }
 
@@ -83,7 +85,7 @@ auto distribute(const Comm& comm, const program& p, std::size_t first, const Who
   detail::check_leaves("distribute", "input", first, detail::count_leaves(whole), p.input_count());
   const detail::held_devices devices(comm, static_cast<int>(p.mesh_info().shape.device_count()));
   const auto kept = std::make_shared<const program>(p);
-  return transform_leaves([&](const auto& leaf) { return detail::scattered(devices, kept, first++, leaf); }, whole);
+  return transform_leaves([&](const auto& leaf) { return detail::distributed_leaf(devices, kept, first++, leaf); }, whole);
 }
 
 /// Returns zeroed shards for output `first` of a program and the outputs after it, one per leaf of `like`. The result

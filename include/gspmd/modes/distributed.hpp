@@ -92,7 +92,7 @@ template <class Tensor, communicator Comm, class Whole>
 distributed<Tensor, Comm> distribute(Comm& comm, const Whole& whole) {
   static_assert(detail::accept_containers<Whole>());
   distributed<Tensor, Comm> made(comm);
-  detail::scatter_leaf(detail::held_devices(comm, distributed<Tensor, Comm>::mesh::device_count), whole, made.shards());
+  detail::distribute_leaf(detail::held_devices(comm, distributed<Tensor, Comm>::mesh::device_count), whole, made.shards());
   return made;
 }
 

@@ -185,11 +185,11 @@ const T* as_elements(const Given* data) {
   return reinterpret_cast<const T*>(data);
 }
 template <class T, class Whole>
-void scatter_leaf(const held_devices& devices, const Whole& whole, sharded_array<T>& shards) {
+void distribute_leaf(const held_devices& devices, const Whole& whole, sharded_array<T>& shards) {
   if constexpr (std::is_pointer_v<Whole>) {
     cut_shards<T>(devices, as_elements<T>(whole), shards);
   } else if constexpr (std::rank_v<Whole> > 1) {
-    scatter_leaf(devices, flat_array<Whole>{whole}, shards);
+    distribute_leaf(devices, flat_array<Whole>{whole}, shards);
   } else {
     require_dense(whole);
     check_whole_size(shards.shape(), static_cast<std::size_t>(std::size(whole)));
@@ -197,12 +197,12 @@ void scatter_leaf(const held_devices& devices, const Whole& whole, sharded_array
   }
 }
 template <class Tree, class Whole>
-void scatter_tree(const held_devices& devices, const Whole& whole, Tree& tree) {
+void distribute_tree(const held_devices& devices, const Whole& whole, Tree& tree) {
   if constexpr (is_leaf<Whole>) {
-    scatter_leaf(devices, whole, tree);
+    distribute_leaf(devices, whole, tree);
   } else {
     [&]<std::size_t... K>(std::index_sequence<K...>) {
-      (scatter_tree(devices, part<K>(whole), part<K>(tree)), ...);
+      (distribute_tree(devices, part<K>(whole), part<K>(tree)), ...);
     }(std::make_index_sequence<part_count<Whole>()>{});
   }
 }
@@ -210,7 +210,7 @@ template <class Tree, class Whole>
 [[gnu::noinline, gnu::cold]] Tree scatter_leaves(const held_devices& devices, const plan_view& plan, const int* values,
                                                  const Whole& whole) {
   auto tree = make_leaves<Tree>(devices, plan, values);
-  scatter_tree(devices, whole, tree);
+  distribute_tree(devices, whole, tree);
   return tree;
 }
 

@@ -218,8 +218,9 @@ class plan_explainer {
            "  " + sharding_of(v) + '\n';
     }
     if (any_split || any_partial || any_loop || any_in_place || any_message_) t += '\n';
-    if (any_split) t += "`[data, _]`: dim 0 is split over the mesh axis data, dim 1 is not split\n";
-    if (any_partial) t += "`partial(model: add)`: the sum over the devices along model is the value\n";
+    const std::string axis = mesh_.names.count > 0 ? std::string(mesh_.name(mesh_.names.count - 1)) : std::string();
+    if (any_split) t += "`[" + axis + ", _]`: dim 0 is split over the mesh axis " + axis + ", dim 1 is not split\n";
+    if (any_partial) t += "`partial(" + axis + ": add)`: the sum over the devices along " + axis + " is the value\n";
     if (any_uneven) t += "`uneven`: the last shards have padding\n";
     if (any_loop) t += "operators with the same number under `loop` are fused into one loop\n";
     if (any_in_place) t += "`-` under `loop`: no work of its own, it is read where it is used\n";

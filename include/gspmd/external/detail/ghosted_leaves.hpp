@@ -82,7 +82,9 @@ class ghosted_leaves : public placed_leaves {
       return;
     const auto is = [&] { return leaf_text(*facts_->plan, k) + ": its ghost layers cannot be filled: "; };
     if (k >= facts_->can_fill.size() || !facts_->is_listed(k))
-      throw error("step: exchange_ghosts() is for inputs with ghost layers, and leaf " + std::to_string(k) + " has none");
+      throw error(leaf_text(*facts_->plan, k) +
+                  " is given as exchange_ghosts(view), which is for inputs with ghost layers; pass " +
+                  (facts_->is_listed(k) ? "a ghosted_view" : "the view itself"));
     if (facts_->can_fill[k] == fillable::ends_differ)
       throw error(is() +
                   "operators of the program go on differently beyond one end of a dim, so that no layer can hold what all "
@@ -147,10 +149,12 @@ class ghosted_leaves : public placed_leaves {
                 (v.global[d] > 0 || given[d] == around.low[d] + around.high[d]);
     }
     if (given == wanted || is_none) return;
-    throw error(leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) +
-                " on device " + std::to_string(device_) + ", and the view given is " + std::string(shape_text(given).view()) +
-                (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
-                "; pass parts with another distribution as a placed_view, and list no layers for them");
+    throw error(
+        leaf_text(*facts_->plan, k) + " with its ghost layers is " + std::string(shape_text(wanted).view()) + " on device " +
+        std::to_string(device_) + ", and the view given is " + std::string(shape_text(given).view()) +
+        (k < facts_->input_count() ? "" : "; a reshard at the end of the program says how a result is split") +
+        "; the extents of a view include its layers. Pass parts with another distribution as a placed_view, and list no layers "
+        "for them");
   }
 
   const ghosted_facts* facts_ = nullptr;
