@@ -231,6 +231,7 @@ TEST_CASE("a builder's callable, fields of which some have layers, and what is a
   CHECK_EQ(program.bytes_exchanged(0, 1), 5 * 8);
   CHECK_EQ(program.bytes_exchanged(0, 0), 0);
   CHECK(contains(explain(program), "subtract"));
+  CHECK(contains(explain(program), "exchange_ghosts(view) of input 0 sends at most 40 bytes more"));
   const auto plain = dynamic::compile(flow, m, in, in);
   std::vector<double> u(40), k(40);
   for (int i = 0; i < 40; ++i) {

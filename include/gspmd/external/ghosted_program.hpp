@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -164,7 +165,18 @@ class ghosted_program {
   std::shared_ptr<const held> held_;
 };
 
-/// Returns the plan as text, like explain for other programs.
-inline std::string explain(const ghosted_program& p) { return dynamic::explain(p.program()); }
+/// Returns the plan as text, like explain for other programs. The last lines are the bytes that `exchange_ghosts` adds
+/// for each input with layers, on the device that sends most.
+inline std::string explain(const ghosted_program& p) {
+  std::string text = dynamic::explain(p.program());
+  for (std::size_t k = 0; k < p.facts().input_count(); ++k) {
+    if (!p.facts().is_listed(k)) continue;
+    std::int64_t most = 0;
+    for (int d = 0; d < static_cast<int>(p.program().mesh_info().shape.device_count()); ++d)
+      most = std::max(most, p.bytes_exchanged(k, d));
+    text += "exchange_ghosts(view) of input " + std::to_string(k) + " sends at most " + std::to_string(most) + " bytes more\n";
+  }
+  return text;
+}
 
 }  // namespace gspmd
