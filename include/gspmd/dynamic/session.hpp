@@ -22,7 +22,7 @@
 #include "gspmd/program/sharded_array.hpp"
 #include "gspmd/program/tree.hpp"
 
-/// Programs made at run time, on typed shards, as for compiled programs: distribute, make_result and a callable session.
+/// Programs made at run time, on typed shards as for compiled programs: distribute, make_result and a callable session.
 namespace gspmd {
 namespace detail {
 
